@@ -32,7 +32,7 @@ BELOW: dict[str, set[str]] = {
     "solvers/local_search": {"core"},
     "solvers/learned": {"core", "local_search"},
     "solvers/brute_force": {"core"},
-    "solvers/ideal_dp": {"core", "chains"},
+    "solvers/pipeline": {"core", "chains"},
     "solvers/noncontiguous": {"core"},
     "solvers/latency": {"core", "models", "chains"},
     "solvers/decomposition": {"core", "bounds", "models", "local_search"},
@@ -112,7 +112,7 @@ def test_only_a_method_of_the_table_registers_itself() -> None:
         )
         if any(isinstance(call.func, ast.Name) and call.func.id == "register" for call in calls):
             folder = path.parent.relative_to(ROOT / "solvers")
-            alone = folder.parts[0] in {"models", "placers"}
+            alone = folder.parts[0] in {"chains", "models", "pipeline", "placers"}
             assert alone or path.name in {"method.py", "ip.py"}, path
 
 

@@ -1,15 +1,15 @@
-"""Topological orders of blocks that are worth cutting into segments."""
+"""Topological orders of blocks that are worth cutting into segments, and where they are cut."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.cut_nets import CutNets, added_cut, put_in
-from placegap.solvers.chains.problem import ChainProblem
+from placegap.solvers.chains.problem import ChainProblem, CutNets, added_cut, put_in
 
 DEPTH_FIRST, BREADTH_FIRST, LEAST_CUT = 0, 1, 2
 NUM_RANDOM = 3
@@ -92,3 +92,80 @@ def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int,
                 ready[end], since[w] = w, step + 1
                 end += 1
     return order
+
+
+@kernel
+def order_of_keys(succ_ptr: Ints, succ: Ints, num_preds: Ints, keys: Ints) -> Ints:
+    """A topological order; every order is reached by some keys. O((b + a) log b).
+
+    Parameters
+    ----------
+    succ_ptr, succ : (b + 1,), (a,) int64
+        Arcs out of each block.
+    num_preds : (b,) int64
+    keys : (b,) int64
+        A permutation of the blocks: the smaller, the sooner.
+
+    Examples
+    --------
+    Blocks 0 and 1 are ready at first, and only 1 leads to 2:
+
+    >>> arcs = np.array([0, 0, 1, 1]), np.array([2]), np.array([0, 0, 1])
+    >>> order_of_keys(*arcs, np.array([2, 1, 0])).tolist()
+    [1, 2, 0]
+    """
+    waiting, block_of = num_preds.copy(), np.zeros(len(keys), np.int64)
+    ready = [np.int64(0) for _ in range(0)]
+    for v in range(len(keys)):
+        block_of[keys[v]] = v
+        if waiting[v] == 0:
+            ready.append(keys[v])
+    heapq.heapify(ready)
+    order = np.zeros(len(keys), np.int64)
+    for step in range(len(keys)):
+        v = block_of[heapq.heappop(ready)]
+        order[step] = v
+        for at in range(succ_ptr[v], succ_ptr[v + 1]):
+            waiting[succ[at]] -= 1
+            if waiting[succ[at]] == 0:
+                heapq.heappush(ready, keys[succ[at]])
+    return order
+
+
+MOST_CUTS = 2000
+"""Places where an order of more blocks may be cut: those of least communication, spread out."""
+
+
+def places_to_cut(order: Ints, work: Ints, nets: CutNets, most: int = MOST_CUTS) -> Ints:
+    """Positions of an order where segments may begin and end, the ends included.
+
+    All of them in a short order; else, of intervals of equal work, the place of least cut in each.
+
+    Examples
+    --------
+    Four blocks in a row, of which the second and third exchange least:
+
+    >>> arrays = [0, 1, 3, 5, 6], [0, 0, 1, 1, 2, 2], [2, 2, 2], [5, 1, 5]
+    >>> nets = CutNets(*map(np.array, arrays))
+    >>> places_to_cut(np.arange(4), np.ones(4, np.int64), nets, most=2).tolist()
+    [0, 2, 4]
+    """
+    if len(order) <= most:
+        return np.arange(len(order) + 1)
+    cut = prefix_cuts(order, nets)
+    done = np.cumsum(work[order] + 1)
+    bucket = done // (int(done[-1]) // most + 1)
+    by_cut = np.lexsort((cut, bucket))
+    best = by_cut[np.unique(bucket[by_cut], return_index=True)[1]] + 1
+    return np.unique(np.concatenate([np.array([0, len(order)]), best]))
+
+
+@kernel
+def prefix_cuts(order: Ints, nets: CutNets) -> Ints:
+    """Cut of the first i + 1 blocks of an order, for each i. O(pins)."""
+    pins_in, cuts = np.zeros(len(nets.size), np.int64), np.zeros(len(order), np.int64)
+    cut = np.int64(0)
+    for i, v in enumerate(order):
+        cut += put_in(nets, pins_in, v)
+        cuts[i] = cut
+    return cuts

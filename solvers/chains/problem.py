@@ -1,8 +1,9 @@
-"""What the ideal DP computes on: blocks, nets and two kinds of devices, as int64 arrays."""
+"""What chains are cut from: blocks, nets and two kinds of devices, as int64 arrays."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,53 @@ from placegap.instances.problem.blocks import Blocks, IdleRule, contract
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import build_nets
-from placegap.solvers.chains.cut_nets import CutNets
+
+
+class CutNets(NamedTuple):
+    """Nets with their weights, in the form of the kernels.
+
+    Attributes
+    ----------
+    block_ptr, net : (b + 1,), (p,) int64
+        Nets of block v are ``net[block_ptr[v]:block_ptr[v + 1]]``.
+    size, weight : (e,) int64
+        Pins of each net, and what it costs if it is cut.
+    """
+
+    block_ptr: Ints
+    net: Ints
+    size: Ints
+    weight: Ints
+
+
+@kernel(allocates=False)
+def added_cut(nets: CutNets, pins_in: Ints, v: int) -> int:
+    """Change of the cut if block v joins a set with ``pins_in[e]`` pins of each net e."""
+    change = np.int64(0)
+    for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
+        e = nets.net[at]
+        if pins_in[e] == 0:
+            change += nets.weight[e]
+        elif pins_in[e] == nets.size[e] - 1:
+            change -= nets.weight[e]
+    return int(change)
+
+
+@kernel(allocates=False)
+def put_in(nets: CutNets, pins_in: Ints, v: int) -> int:
+    """Let block v join the set; the change of the cut."""
+    change = np.int64(0)
+    for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
+        e = nets.net[at]
+        pins_in[e] += 1
+        if pins_in[e] == 1:
+            change += nets.weight[e]
+        elif pins_in[e] == nets.size[e]:
+            change -= nets.weight[e]
+    return int(change)
+
 
 Indices = NDArray[np.int32]
 
@@ -172,18 +218,6 @@ def build_problem(
         nets.pin,
         overlap=overlap,
     )
-
-
-def with_roomy(instance: Instance, problem: ChainProblem, roomy: Flags) -> ChainProblem:
-    """The same blocks and nets, where the memory of some more devices cannot end."""
-    blocks = replace(problem.blocks, roomy=problem.blocks.roomy | roomy)
-    time, need, room = problem.time.copy(), problem.need.copy(), problem.room.copy()
-    for kind, devices in enumerate(problem.devices):
-        if devices:
-            time[kind], need[kind], room[kind] = kind_costs(instance, blocks, devices[0])
-    found = replace(problem, blocks=blocks, time=time, need=need, room=room)
-    freeze(found)
-    return found
 
 
 def assemble(

@@ -6,8 +6,8 @@ A method's module is loaded when the method is first asked for, because together
 HOMES = {
     "auto": "solving.auto.method",
     "brute-force": "brute_force.method",
-    "ideal-dp": "ideal_dp.method",
-    "stage-cuts": "ideal_dp.stage_cuts.method",
+    "ideal-dp": "chains.ideal_dp",
+    "stage-cuts": "pipeline.stage_cuts",
     "moirai": "models.milps",
     "pesto": "models.milps",
     "throughput-ip": "models.milps",

@@ -9,12 +9,11 @@ from references.brute_force import scattered_instance
 from placegap.experiments.bench.placers import on_gpus, without_limits
 from placegap.instances import MaxLoad
 from placegap.instances.corpus.generate import generate
-from placegap.solvers.chains import slice_any_devices as slicer
-from placegap.solvers.chains import slice_two_kinds as slicing
-from placegap.solvers.chains.cut_places import places_to_cut
+from placegap.solvers.chains import slices as slicer
+from placegap.solvers.chains import slices as slicing
+from placegap.solvers.chains.orders import order_of_keys, places_to_cut
 from placegap.solvers.chains.problem import ChainProblem, build_problem
-from placegap.solvers.chains.random_orders import order_of_keys
-from placegap.solvers.chains.segment_costs import joining_costs, leave_behind, touched_nets
+from placegap.solvers.chains.slices import joining_costs, leave_behind, touched_nets
 from placegap.solvers.core.method import Task
 
 INSTANCES = [
@@ -90,7 +89,6 @@ def test_sequences_of_equal_devices_find_what_slices_of_one_kind_find() -> None:
         task = Task(without_limits(on_gpus(graph, 3)), MaxLoad())
         one_kind, any_kind = slicer.Slicer(task), slicer.Slicer(task)
         any_kind.alike = False
-        any_kind.weight = np.repeat(any_kind.problem.nets.weight[:, None], 3, axis=1)
         any_kind.sequences = [np.arange(3)]
         order = random_order(one_kind.problem, seed)
         found, other = one_kind.slices(order), any_kind.slices(order)

@@ -8,10 +8,10 @@ from draws.chains import chain_instance
 from placegap.instances import MaxLoad
 from placegap.instances.problem.plan import Plan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.chains.problem import build_problem
+from placegap.solvers.chains.bracket import Bracket, in_a_row
+from placegap.solvers.chains.kinds_problem import build_kinds
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.bracket import in_a_row
-from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
+from placegap.solvers.core.method import Task
 
 CHAIN = MaxLoad(plans="chain")
 
@@ -20,17 +20,19 @@ def test_moves_lead_to_chains_whose_value_the_referee_confirms() -> None:
     improved = 0
     for seed in range(60):
         instance = chain_instance(seed)
-        problem = build_problem(instance)
+        problem = build_kinds(instance, CHAIN)
         if not problem.fits.any(axis=0).all() or not problem.blocks.exact:
             continue
-        bracket = TwoKindsBracket(problem, Clock(None), 0.0, 0)
+        bracket = Bracket(Task(instance, CHAIN), problem, Clock(None))
         # the ops one after the other on the devices, in as many pieces
         device = np.arange(instance.num_ops) * instance.num_devices // instance.num_ops
         start = evaluate(instance, Plan.on(device.tolist()), CHAIN)
         if not start.feasible:
             continue
         bracket.adopt(start.value_ns, Plan.on(device.tolist()))
-        bracket.move_blocks(bracket.stage_costs(), Clock(None))
+        costs = bracket.stage_costs()
+        assert costs is not None
+        bracket.move_blocks(costs, Clock(None))
         assert bracket.plan is not None
         after = evaluate(instance, bracket.plan, CHAIN)
         assert after.feasible, seed

@@ -1,0 +1,436 @@
+"""Ideals: sets of blocks closed under predecessors, as bit sets with sums over their blocks.
+
+They are enumerated along one path each, without a table of those seen. Blocks whose predecessors
+are in are *ready*. The next ready block is taken, or left out of all that follows on this path: so
+each ideal is met once. Ready blocks form a linked list that shares its tails among the paths, so
+that the search needs memory for one path. O(degree + words) per ideal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.kernels import kernel
+from placegap.solvers.chains.problem import WORD, ChainProblem, CutNets
+from placegap.solvers.core.clock import Clock, LimitReached
+
+
+class Ideals(NamedTuple):
+    """N ideals.
+
+    Attributes
+    ----------
+    members, cut_nets : (N, words) int64
+        Bit sets: blocks of the ideal; nets with pins inside and outside.
+    sums : (N, c + r) int64
+        Sums over the cut nets of c amounts, and over the blocks of r amounts (`Amounts`).
+    """
+
+    members: Ints
+    cut_nets: Ints
+    sums: Ints
+
+    @property
+    def size(self) -> int:
+        """Number of ideals."""
+        return len(self.members)
+
+    def take(self, which: Ints) -> Ideals:
+        """Some of them."""
+        return Ideals(*(table[which] for table in self))
+
+    def find(self, members: Ints) -> int:
+        """Number of the ideal with these blocks, -1 if it is not here."""
+        found = np.flatnonzero((self.members == members).all(axis=1))
+        return int(found[0]) if len(found) else -1
+
+    def resize(self, size: int) -> None:
+        """Make room, or give it back, in place: at no time are there two copies."""
+        for table in self:
+            table.resize((size, *table.shape[1:]), refcheck=False)
+
+
+class Amounts(NamedTuple):
+    """What is summed up of a set of blocks.
+
+    Attributes
+    ----------
+    nets : CutNets
+    of_block : (b, r) int64
+    of_net : (e, c) int64
+        It counts where a net is cut.
+    """
+
+    nets: CutNets
+    of_block: Ints
+    of_net: Ints
+
+    @property
+    def width(self) -> int:
+        """Number of sums."""
+        return int(self.of_net.shape[1] + self.of_block.shape[1])
+
+
+class CurrentSet(NamedTuple):
+    """One set of blocks that changes step by step.
+
+    Attributes
+    ----------
+    members, cut_nets : (words,) int64
+    pins_in : (e,) int64
+        Pins of each net that are in the set.
+    sums : (c + r,) int64
+        As of `Ideals`.
+    """
+
+    members: Ints
+    cut_nets: Ints
+    pins_in: Ints
+    sums: Ints
+
+
+def room_for(problem: ChainProblem, amounts: Amounts, size: int) -> Ideals:
+    """Ideals to be written, all empty until then."""
+    widths = problem.num_words, problem.num_net_words, amounts.width
+    return Ideals(*(np.zeros((size, width), np.int64) for width in widths))
+
+
+def empty_set(problem: ChainProblem, amounts: Amounts) -> CurrentSet:
+    """The set to start from."""
+    sizes = problem.num_words, problem.num_net_words, problem.num_nets
+    return CurrentSet(*(np.zeros(size, np.int64) for size in (*sizes, amounts.width)))
+
+
+# inlined, as are the steps of the enumeration: a call with so many arrays takes longer than they do
+@kernel(inline="always", allocates=False)
+def flip(amounts: Amounts, now: CurrentSet, v: int, step: int) -> None:
+    """Put a block in (step 1) or take it out (step -1). O(nets of the block)."""
+    nets, cuts = amounts.nets, amounts.of_net.shape[1]
+    now.members[v // WORD] ^= np.int64(1) << (v % WORD)
+    for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
+        e = nets.net[at]
+        was_cut = 0 < now.pins_in[e] < nets.size[e]
+        now.pins_in[e] += step
+        is_cut = 0 < now.pins_in[e] < nets.size[e]
+        if was_cut != is_cut:
+            now.cut_nets[e // WORD] ^= np.int64(1) << (e % WORD)
+            sign = 1 if is_cut else -1
+            for amount in range(cuts):
+                now.sums[amount] += sign * amounts.of_net[e, amount]
+    for amount in range(amounts.of_block.shape[1]):
+        now.sums[cuts + amount] += step * amounts.of_block[v, amount]
+
+
+@kernel(inline="always", allocates=False)
+def write(now: CurrentSet, ideals: Ideals, row: int) -> None:
+    """Write the set down as an ideal."""
+    # element by element: rows as slices take numba twice as long
+    for at in range(len(now.members)):
+        ideals.members[row, at] = now.members[at]
+    for at in range(len(now.cut_nets)):
+        ideals.cut_nets[row, at] = now.cut_nets[at]
+    for at in range(len(now.sums)):
+        ideals.sums[row, at] = now.sums[at]
+
+
+def prefixes(problem: ChainProblem, amounts: Amounts, order: Ints, stops: Ints) -> Ideals:
+    """The ideals that a topological order of the blocks runs through, at some positions.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.chains.problem import build_problem
+    >>> problem = build_problem(example())
+    >>> none = np.zeros((4, 0), np.int64)
+    >>> amounts = Amounts(problem.nets, none, problem.nets.weight.reshape(-1, 1))
+    >>> ideals = prefixes(problem, amounts, np.arange(4), np.array([0, 1, 2, 4]))
+    >>> ideals.members[:, 0].tolist(), ideals.sums[:, 0].tolist()
+    ([0, 1, 3, 15], [0, 21, 21, 0])
+    """
+    ideals = room_for(problem, amounts, len(stops))
+    _write_prefixes(order, stops, amounts, empty_set(problem, amounts), ideals)
+    return ideals
+
+
+@kernel
+def _write_prefixes(
+    order: Ints, stops: Ints, amounts: Amounts, now: CurrentSet, ideals: Ideals
+) -> None:
+    length = 0
+    for row in range(len(stops)):
+        while length < stops[row]:
+            flip(amounts, now, order[length], 1)
+            length += 1
+        write(now, ideals, row)
+
+
+def of_flags(problem: ChainProblem, amounts: Amounts, flags: Flags) -> Ideals:
+    """Ideals from their members, (N, b) bool, in any order.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.chains.problem import build_problem
+    >>> problem = build_problem(example())
+    >>> none = np.zeros((4, 0), np.int64)
+    >>> amounts = Amounts(problem.nets, none, problem.nets.weight.reshape(-1, 1))
+    >>> flags = np.array([[True, True, False, False]])
+    >>> of_flags(problem, amounts, flags).sums[:, 0].tolist()
+    [21]
+    """
+    ideals = room_for(problem, amounts, len(flags))
+    for row, own in enumerate(flags):
+        pins_in = np.add.reduceat(np.append(own[problem.pin], 0), problem.net_ptr)[:-1]
+        is_cut = (pins_in > 0) & (pins_in < amounts.nets.size)
+        ideals.members[row] = bit_set(own)
+        if len(is_cut):
+            ideals.cut_nets[row] = bit_set(is_cut)
+        ideals.sums[row] = np.concatenate(
+            [amounts.of_net[is_cut].sum(axis=0), amounts.of_block[own].sum(axis=0)]
+        )
+    return ideals
+
+
+def joined(parts: list[Ideals]) -> Ideals:
+    """The ideals of all parts, each once, in the order of their bit sets: the empty one first."""
+    members = np.concatenate([part.members for part in parts])
+    which = np.unique(members.view(np.uint64), axis=0, return_index=True)[1].astype(np.int64)
+    return Ideals(*(np.concatenate(tables) for tables in zip(*parts, strict=True))).take(which)
+
+
+def of_least_cut(
+    problem: ChainProblem, ideals: Ideals, work: Ints, cut: Ints, buckets: int, most: int
+) -> Ideals:
+    """The ideals of least cut, so many in each interval of work; the full one in any case."""
+    bucket = work // (int(work.max()) // buckets + 1)
+    order = np.lexsort((cut, bucket))
+    first = np.searchsorted(bucket[order], bucket[order])
+    chosen = order[np.arange(len(order)) - first < most]
+    return ideals.take(np.unique(np.append(chosen, ideals.find(all_blocks(problem)))))
+
+
+def bit_set(flags: Flags) -> Ints:
+    """Flags as bits, (words,).
+
+    Examples
+    --------
+    >>> bit_set(np.array([True, False, True])).tolist()
+    [5]
+    """
+    wide = np.zeros(-(-len(flags) // WORD) * WORD, np.bool_)
+    wide[: len(flags)] = flags
+    return np.packbits(wide, bitorder="little").view(np.int64)
+
+
+def all_blocks(problem: ChainProblem) -> Ints:
+    """The bit set of all blocks, (words,)."""
+    return bit_set(np.ones(problem.num_blocks, np.bool_))
+
+
+def blocks_of(members: Ints) -> Ints:
+    """Blocks of a bit set.
+
+    Examples
+    --------
+    >>> blocks_of(np.array([5])).tolist()
+    [0, 2]
+    """
+    return np.flatnonzero(np.unpackbits(members.view(np.uint8), bitorder="little"))
+
+
+CHUNK = 50_000
+"""Ideals between two looks at the clock."""
+
+END = 2**31
+"""Instead of a block: all ideals are met."""
+
+
+class MemoryFull(LimitReached):
+    """The ideals that are kept take too much memory; at lower limits there are fewer."""
+
+
+class IdealPath(NamedTuple):
+    """Where the search stands.
+
+    Attributes
+    ----------
+    succ_ptr, succ : int64
+        Of the problem.
+    waiting : (b,) int64
+        Predecessors of each block that are not in.
+    ready, next_ready : (b,) int64
+        Cells of the lists: a block, and the cell that follows (-1: none).
+    depth : (1,) int64
+        Number of blocks on the path.
+    cell, block, cells : (b + 1,) int64
+        For each step of the path: the cell to try next, the block that was taken, and the number
+        of cells in use.
+    done : (2,) int64
+        Ideals met, and ideals kept.
+    """
+
+    succ_ptr: Ints
+    succ: Ints
+    waiting: Ints
+    ready: Ints
+    next_ready: Ints
+    depth: Ints
+    cell: Ints
+    block: Ints
+    cells: Ints
+    done: Ints
+
+
+Walk = Callable[[Amounts, CurrentSet, IdealPath, Ideals, int], bool]
+"""Go on with `next_ideal` and write down what is to be kept: until so many ideals are met, or no
+room is left (False), or to the end (True)."""
+
+
+def enumerate_ideals(
+    problem: ChainProblem,
+    amounts: Amounts,
+    walk: Walk,
+    clock: Clock,
+    max_ideals: int,
+    max_kept: int,
+) -> tuple[Ideals, int]:
+    """All ideals that a walk keeps, and how many ideals there are in all.
+
+    Each ideal comes after the ones on its path, the empty ideal first: neighbours share most
+    blocks.
+
+    Raises
+    ------
+    MemoryFull
+        If more than `max_kept` are kept.
+    LimitReached
+        If there are more than `max_ideals`, or the time is over.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from placegap.instances import MaxLoad, example
+    >>> from placegap.solvers.chains.kinds_problem import build_kinds
+    >>> from placegap.solvers.chains.windows import (
+    ...     PriceBook, walk_in_windows, window_tests)
+    >>> book = PriceBook(build_kinds(example(), MaxLoad(plans="chain")))
+    >>> walk, guide = partial(walk_in_windows, window_tests(book, 100)), book.problem.guide
+    >>> ideals, total = enumerate_ideals(guide, book.amounts, walk, Clock(None), 10, 100)
+    >>> ideals.members[:, 0].tolist(), total
+    ([0, 1, 3, 7, 15, 5], 6)
+    """
+    ideals = room_for(problem, amounts, min(max_kept, 4096))
+    now, path = empty_set(problem, amounts), start_path(problem)
+    while True:
+        stop = min(int(path.done[0]) + CHUNK, max_ideals + 1)
+        finished = walk(amounts, now, path, ideals, stop)
+        met, kept = path.done.tolist()
+        if finished:
+            ideals.resize(kept)
+            return ideals, met
+        if met > max_ideals:
+            raise LimitReached(f"there are more than {max_ideals} ideals (max_ideals)")
+        clock.check()
+        if kept == ideals.size:
+            if kept == max_kept:
+                raise MemoryFull(f"{max_kept} ideals fill the memory")
+            ideals.resize(min(max_kept, kept * 3 // 2))
+
+
+def start_path(problem: ChainProblem) -> IdealPath:
+    """Before the empty ideal: all sources are ready, and no block is taken."""
+    b = problem.num_blocks
+    sources = np.flatnonzero(problem.num_preds == 0)
+    ready, next_ready = (np.full(b, -1, np.int64) for _ in range(2))
+    cell, block, cells = (np.full(b + 1, -1, np.int64) for _ in range(3))
+    ready[: len(sources)] = sources
+    next_ready[: len(sources) - 1] = np.arange(1, len(sources))
+    cell[0], cells[0] = 0, len(sources)
+    return IdealPath(
+        problem.succ_ptr,
+        problem.succ,
+        problem.num_preds.copy(),
+        ready,
+        next_ready,
+        np.zeros(1, np.int64),
+        cell,
+        block,
+        cells,
+        np.zeros(2, np.int64),
+    )
+
+
+@kernel(inline="always", allocates=False)
+def next_block(path: IdealPath) -> int:
+    """The block v that joins next, ~v if it is taken out again, or `END`."""
+    depth = path.depth[0]
+    cell = path.cell[depth]
+    if cell < 0:  # every way on from here is done: take the last block out
+        if depth == 0:
+            return END
+        v = path.block[depth]
+        for at in range(path.succ_ptr[v], path.succ_ptr[v + 1]):
+            path.waiting[path.succ[at]] += 1
+        path.depth[0] = depth - 1
+        return int(~v)
+    v, head, cells = path.ready[cell], path.next_ready[cell], path.cells[depth]
+    path.cell[depth] = head
+    for at in range(path.succ_ptr[v + 1] - 1, path.succ_ptr[v] - 1, -1):
+        u = path.succ[at]
+        path.waiting[u] -= 1
+        if path.waiting[u] == 0:
+            path.ready[cells], path.next_ready[cells] = u, head
+            head = cells
+            cells += 1
+    depth += 1
+    path.depth[0] = depth
+    path.cell[depth], path.block[depth], path.cells[depth] = head, v, cells
+    return int(v)
+
+
+@kernel(inline="always")
+def next_ideal(amounts: Amounts, now: CurrentSet, path: IdealPath) -> bool:
+    """Go on to the next ideal, the empty one first; whether there is one."""
+    v = 0 if path.done[0] == 0 else -1
+    while v < 0:
+        v = next_block(path)
+        if v == END:
+            return False
+        flip(amounts, now, max(v, ~v), 1 if v >= 0 else -1)
+    path.done[0] += 1
+    return True
+
+
+def ideals_as_bits(before: list[int], most: int) -> list[int] | None:
+    """All ideals, the smaller first; None if there are more than `most`.
+
+    For N ideals of B blocks O(N B).
+
+    Parameters
+    ----------
+    before : list of int
+        As bits, the blocks that each block needs in an ideal beside itself.
+
+    Examples
+    --------
+    The second and the third block both need the first:
+
+    >>> ideals_as_bits([0b000, 0b001, 0b001], 5)
+    [0, 1, 3, 5, 7]
+    """
+    found, layer = [0], [0]
+    while layer:
+        grown: dict[int, None] = {}
+        for ideal in layer:
+            for b, needs in enumerate(before):
+                if not ideal >> b & 1 and needs & ~ideal == 0:
+                    grown[ideal | 1 << b] = None
+            if len(found) + len(grown) > most:
+                return None
+        layer = list(grown)
+        found += layer
+    return found

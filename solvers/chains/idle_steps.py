@@ -1,0 +1,287 @@
+"""The best chain where idle blocks hold bytes: solved without their bytes first, then with them.
+
+Idle blocks that join a neighbour leave few ideals (`instances.problem.blocks`). Where that
+is exact one run is enough. Where their bytes may matter, in this order, until value and bound meet:
+
+1. The bytes *move* along: slices alone give a plan. Up to its load many a device's memory cannot
+   end (`roomy_within`), and if that goes for all of them, joining is exact after all.
+2. The bytes are *dropped*: a relaxation. Mostly it proves that nothing is better than the plan,
+   or its own plan turns out to fit.
+3. The bytes move along, searched to the end: a restriction, and so a better plan perhaps.
+4. The relaxation's best plan overfills some devices. The largest of the blocks that do it stay
+   alone from now on, and the last two steps are done again: more ideals, but between a bound and a
+   value that are close by now. In the end all such blocks are alone, and that is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import Blocks, IdleRule
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import MaxLoad
+from placegap.solvers.chains.bracket import Bracket, value_below
+from placegap.solvers.core.clock import LimitReached, now_s
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.progress import teller
+from placegap.solvers.core.result import relative_gap
+
+
+def roomy_within(instance: Instance, limit_ns: int, replicas: int = 1) -> Flags:
+    """Devices that hold every set of ops which they can run within a load, (K,).
+
+    A device's compute is at most its load, of a stage of r replicas at most r times that. What it
+    then holds at most is a knapsack's optimum: ops are worth their bytes and take their time.
+
+    Examples
+    --------
+    Two ops of 10 ns and 5 bytes each, of which a device of 7 bytes does but one in 19 ns:
+
+    >>> from placegap.instances import Cluster, Device, Graph, Op
+    >>> ops = tuple(Op(name=n, time_ns={"gpu": 10}, resident_bytes=5) for n in "ab")
+    >>> gpu = Device(name="gpu", kind="gpu", memory_bytes=7)
+    >>> instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=()),
+    ...                     cluster=Cluster(name="c", devices=(gpu,), links=()))
+    >>> roomy_within(instance, 13).tolist(), roomy_within(instance, 20).tolist()
+    ([True], [False])
+    """
+    arrays = instance.arrays
+    size, most = arrays.resident_bytes, replicas * limit_ns
+    known: dict[bytes, int] = {}
+    roomy = np.zeros(instance.num_devices, np.bool_)
+    for k in range(instance.num_devices):
+        time = arrays.time_ns[:, k]
+        key = time.tobytes()
+        if key not in known:
+            runs = (time != UNSUPPORTED) & (time <= most)
+            known[key] = most_held(time[runs], size[runs], most)
+        roomy[k] = known[key] <= arrays.memory_bytes[k]
+    return roomy
+
+
+def most_held(time_ns: Ints, size: Ints, capacity_ns: int) -> int:
+    """At least the most bytes of things whose times sum up to a capacity; in exact integers.
+
+    For any price p of a ns, it is at most p * capacity + the sum of max(0, bytes - p * ns): linear
+    programming duality. The best p is bytes / ns of the thing that no longer fits as a whole.
+
+    Examples
+    --------
+    >>> most_held(np.array([0, 4, 6]), np.array([1, 8, 6]), 7)
+    12
+    """
+    total = int(size.sum())
+    if int(time_ns.sum()) <= capacity_ns:
+        return total
+    order = np.argsort(-size / np.maximum(time_ns, 1e-9), kind="stable")
+    at = int(np.searchsorted(np.cumsum(time_ns[order]), capacity_ns, side="right"))
+    worth, takes = int(size[order[at]]), int(time_ns[order[at]])
+    times, sizes = time_ns.tolist(), size.tolist()
+    spare = sum(max(0, s * takes - worth * t) for s, t in zip(sizes, times, strict=True))
+    most: int = (worth * capacity_ns + spare) // takes
+    return min(total, most)
+
+
+class Misfit(Exception):
+    """Some block fits no device at all."""
+
+    def __init__(self, blocks: Blocks, block: int) -> None:
+        super().__init__()
+        self.blocks, self.block = blocks, block
+
+
+@dataclass
+class Steps:
+    """The steps, and what is known after each: also where a limit ends one.
+
+    Attributes
+    ----------
+    task : Task[MaxLoad]
+    start : callable (IdleRule) -> bracket
+    max_ideals : int
+    value, plan, lower, origin
+        As of brackets.
+    last : bracket or None
+        The one whose ideals were looked at last.
+    impossible : bool
+        No chain of ideals fits.
+    build_s : float
+    """
+
+    task: Task[MaxLoad]
+    start: Callable[[IdleRule], Bracket]
+    max_ideals: int
+    value: int | None = None
+    plan: Plan | None = None
+    lower: int = 0
+    origin: str = "combinatorial"
+    last: Bracket | None = None
+    impossible: bool = False
+    build_s: float = 0.0
+    _reached: LimitReached | None = None
+
+    def run(self) -> None:
+        """All steps.
+
+        Raises
+        ------
+        Misfit
+            If a block fits no device.
+        LimitReached
+            If a limit is hit.
+        """
+        replicated = self.task.semantics.replicas
+        rule = IdleRule("move", parameters=replicated)
+        self._offer(self.task.incumbent)
+        moved = self._start(rule)
+        exact = moved.problem.blocks.exact
+        strict = moved if exact else self._start(replace(rule, bytes="count"))
+        self._check(strict)
+        self.last = strict
+        moved.lower = strict.lower  # the one of `moved` is no bound where bytes moved
+        self._proven(strict)
+        self._work(moved, moved.cut, proves=exact)
+        if not exact:
+            self._known(strict)
+            self._work(strict, strict.cut)
+        if self._done:
+            return
+        roomy = self._roomy(moved)
+        if roomy is not None:
+            rule = replace(rule, roomy=roomy)
+            moved = self._start(rule)
+            exact = moved.problem.blocks.exact
+        while not exact:
+            overfull = self._without_bytes(rule)
+            if self._done:
+                return
+            self._known(moved)
+            self._work(moved, partial(moved.close_in_time, self.max_ideals), proves=False)
+            if self._done:
+                return
+            if self._reached is not None:
+                raise self._reached
+            rule = replace(rule, alone=overfull)
+            moved = self._start(rule)
+            exact = moved.problem.blocks.exact
+            self._work(moved, moved.cut, proves=exact)
+        self._work(moved, partial(moved.close_in_time, self.max_ideals))
+        self.impossible = self.value is None
+
+    @property
+    def _done(self) -> bool:
+        gap = relative_gap(self.value, self.lower)
+        return self.impossible or (gap is not None and gap <= self.task.limits.gap)
+
+    def _start(self, rule: IdleRule) -> Bracket:
+        began = now_s()
+        bracket = self.start(rule)
+        self.build_s += now_s() - began
+        self._known(bracket)
+        return bracket
+
+    def _offer(self, plan: Plan | None) -> None:
+        """Take over a plan if it is feasible and better."""
+        value = value_below(self.task, plan, self.value)
+        if value is not None:
+            self.value, self.plan = value, plan
+
+    def _known(self, bracket: Bracket) -> None:
+        """Tell a bracket what is known."""
+        if self.value is not None and (bracket.value is None or self.value < bracket.value):
+            bracket.adopt(self.value, self.plan)
+        if self.lower > bracket.lower:
+            bracket.lower, bracket.origin = self.lower, self.origin
+
+    def _proven(self, bracket: Bracket) -> None:
+        if bracket.lower > self.lower:
+            self.lower, self.origin = bracket.lower, bracket.origin
+
+    def _work(self, bracket: Bracket, work: Callable[[], None], *, proves: bool = True) -> None:
+        """Work on a bracket of real plans, and take over what it learns."""
+        if bracket.problem.fits.any(axis=0).all():
+            self.last = bracket
+            told = teller(self.task.instance, self.task.semantics, "ideal-dp")
+            bracket.on_news = told if proves else lambda value_ns, _: told(value_ns, None)
+            bracket.proves = proves
+            try:
+                work()
+            finally:
+                if bracket.value is not None and (self.value is None or bracket.value < self.value):
+                    self.value, self.plan = bracket.value, bracket.plan
+                if proves:
+                    self._proven(bracket)
+
+    def _check(self, bracket: Bracket) -> None:
+        fits = bracket.problem.fits.any(axis=0)
+        if not fits.all():
+            raise Misfit(bracket.problem.blocks, int(np.argmin(fits)))
+
+    def _roomy(self, bracket: Bracket) -> Flags | None:
+        """Devices whose memory cannot end in better plans, if there are any that are not roomy."""
+        if self.value is None:
+            return None
+        semantics = self.task.semantics
+        known = bracket.problem.blocks.roomy
+        replicas = self.task.instance.num_devices if semantics.replicas else 1
+        roomy = roomy_within(self.task.instance, self.value - 1, replicas)
+        return None if (known | ~roomy).all() else roomy
+
+    def _without_bytes(self, rule: IdleRule) -> Flags:
+        """A bound, and the optimum if the best plan without the bytes fits with them.
+
+        Which ops must stay alone, in addition to those that do, if it does not fit.
+        """
+        dropped = self._start(replace(rule, bytes="drop"))
+        self.last, value = dropped, dropped.value
+        none = np.zeros(self.task.instance.num_ops, np.bool_)
+        before = none if rule.alone is None else rule.alone
+        more = none
+        try:
+            if value is None:
+                dropped.cut()
+            dropped.close_in_time(self.max_ideals)
+            self.impossible = dropped.value is None
+        except LimitReached as limit:
+            self._reached = limit  # after the next step, which may find a better plan
+        finally:
+            self._proven(dropped)
+        if dropped.value != value and dropped.plan is not None:
+            self._offer(dropped.plan)
+            more = overfilling(self.task.instance, dropped.plan, dropped.problem.blocks.held)
+        return before | more if (more & ~before).any() else ~none
+
+
+def overfilling(instance: Instance, plan: Plan, held: Flags) -> Flags:
+    """The largest ops, of those not `held`, without which all others fit their devices; (n,).
+
+    Examples
+    --------
+    Ops of 5 and 3 bytes, of which neither is held, on a device of 4 bytes:
+
+    >>> from placegap.instances import Cluster, Device, Graph, Op
+    >>> ops = tuple(Op(name=f"{size}", time_ns={"gpu": 0}, resident_bytes=size) for size in (3, 5))
+    >>> gpu = Device(name="gpu", kind="gpu", memory_bytes=4)
+    >>> instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=()),
+    ...                     cluster=Cluster(name="c", devices=(gpu,), links=()))
+    >>> overfilling(instance, Plan.on([0, 0]), np.array([False, False])).tolist()
+    [False, True]
+    """
+    size, found = instance.arrays.resident_bytes, np.zeros(len(held), np.bool_)
+    for k in range(instance.num_devices):
+        here = np.array([k in devices for devices in plan.placement])
+        left = int(size[here].sum()) - int(instance.arrays.memory_bytes[k])
+        loose = np.flatnonzero(here & ~held)
+        for i in loose[np.argsort(-size[loose], kind="stable")].tolist():
+            if left <= 0:
+                break
+            found[i] = True
+            left -= int(size[i])
+    return found

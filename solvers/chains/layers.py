@@ -1,0 +1,262 @@
+"""The ideal DP: layers of states (devices taken of each class, ideal), for loads up to a limit.
+
+value(u, I) is the least max_load when u_c devices of each class c at most take ideal I. It falls as
+u grows. So a state is *new* only if its value is below that of all (u - one device, I), and only
+new states are extended: what the others reach is reached with fewer devices.
+
+The ideal DP over devices of any kinds, servers aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Ints
+from placegap.solvers.chains.ideals import Ideals, all_blocks, blocks_of
+from placegap.solvers.chains.kinds_problem import Stage
+from placegap.solvers.chains.problem import Indices
+from placegap.solvers.chains.transitions import (
+    Cuts,
+    Extension,
+    States,
+    View,
+    build_sources,
+    no_peak,
+    relax,
+    share,
+)
+from placegap.solvers.chains.windows import PriceBook, PricedWindows, set_sums
+from placegap.solvers.core.clock import Clock, LimitReached
+
+BUDGET = 2_000_000
+"""Nodes of trees between two looks at the clock."""
+
+MOST_STATES = 20_000_000
+"""New states of all layers; 20 bytes each."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A chain plan: its load, and the devices of each op."""
+
+    value: int
+    placement: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """New states: ideals, values, number of the state before, and of the last stage or server."""
+
+    ideal: Indices
+    value: Ints
+    origin: Indices
+    last: Indices
+
+
+class LayerSearch:
+    """The DP over a list of ideals of a problem, the empty ideal and the full one among them.
+
+    Ideals that are not in the list are not used: with all that matter the search is exact, with
+    some of them it is a heuristic. Servers cost nothing here.
+
+    Parameters
+    ----------
+    book : PriceBook
+        Of the problem.
+    ideals : Ideals
+        Their sums are the book's amounts.
+    clock : Clock
+
+    Attributes
+    ----------
+    peak : StagePeak
+        What stages hold at their peak; empty: that does not matter.
+    peak_room : (D,) int64
+        Bytes that a device of each kind can hold then.
+    """
+
+    def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:
+        self.problem, self.ideals, self.clock = book.problem, ideals, clock
+        self.blocks, self.pool = book.problem.blocks, book.problem.pool
+        self.windows = PricedWindows(book, ideals)
+        self.views = [see(self.windows, kind) for kind in range(self.problem.num_kinds)]
+        total = int(self.problem.parameter_bytes.sum())
+        self.sharings = [share(stage, total) for stage in self.pool.stages]
+        self.peak, self.peak_room = no_peak(), np.zeros(len(self.views), np.int64)
+        full = all_blocks(self.problem.guide)
+        self.empty, self.full = ideals.find(np.zeros_like(full)), ideals.find(full)
+
+    def best(self, limit: int, enough: int) -> Pipeline | None:
+        """A pipeline of least load, or None if none has at most `limit`.
+
+        Loads up to `enough` are all good: the search for better ones ends there. With `enough` a
+        lower bound the pipeline is optimal; with ``enough == limit`` this only decides.
+
+        Raises
+        ------
+        LimitReached
+            If the time is over or there are too many states.
+
+        Examples
+        --------
+        The ideals of one order of the diamond, of which the first two ops and the others go to one
+        device each: 5 + 10 + 1 + 10 and 20 + 8 + 1 + 10.
+
+        >>> from placegap.instances import MaxLoad, example
+        >>> from placegap.solvers.chains.kinds_problem import build_kinds
+        >>> from placegap.solvers.chains.ideals import prefixes
+        >>> problem = build_kinds(example(), MaxLoad(plans="chain"))
+        >>> order, stops = np.array([0, 2, 1, 3]), np.arange(5)
+        >>> book = PriceBook(problem)
+        >>> ideals = prefixes(problem.guide, book.amounts, order, stops)
+        >>> LayerSearch(book, ideals, Clock(None)).best(limit=100, enough=0)
+        Pipeline(value=39, placement=((0,), (1,), (0,), (1,)))
+        """
+        if self.empty < 0 or self.full < 0:
+            return None
+        counts = self.pool.counts
+        strides = strides_of(counts)
+        if (strides[0] + 1) * self.ideals.size > MOST_VALUES:
+            raise LimitReached(f"{self.pool.num_layers} layers of states fill the memory")
+        reach = max(offset_of(stage, strides) for stage in self.pool.stages)
+        values: dict[int, Ints] = {}
+        layers: list[Layer] = []
+        found: tuple[int, int, int] | None = None
+        states = 0
+        for number, used in enumerate(product(*(range(count + 1) for count in counts))):
+            if number:
+                before = [number - d for d, u in zip(strides, used, strict=True) if u]
+                known = np.minimum.reduce([values[at] for at in before])  # with one device less
+                targets = known > enough
+                have = self.pool.of_kinds(used, self.problem.num_kinds)
+                targets &= self.windows.inside(have, limit)
+                if used == counts:
+                    targets[: self.full] = targets[self.full + 1 :] = False
+                layer = self._layer(used, layers, strides, np.flatnonzero(targets), known, enough)
+            else:
+                known = np.full(self.ideals.size, limit + 1, np.int64)
+                one = np.zeros(1, np.int32)
+                layer = Layer(one + np.int32(self.empty), np.zeros(1, np.int64), one, one)
+            known[layer.ideal] = layer.value
+            layers.append(layer)
+            values[number] = known
+            values.pop(number - strides[0], None)
+            states += len(layer.ideal)
+            if states > MOST_STATES:
+                raise LimitReached(f"{states} states of the ideal DP fill the memory")
+            if number >= reach:  # nothing extends it any more: only its path is needed
+                layers[number - reach] = replace(
+                    layers[number - reach], value=np.zeros(0, np.int64)
+                )
+            here = np.flatnonzero(layer.ideal == self.full)
+            if len(here) and (found is None or known[self.full] < found[0]):
+                found = int(known[self.full]), number, int(here[0])
+            if found is not None and found[0] <= enough:
+                break
+        return None if found is None else self._trace(*found, layers, strides)
+
+    def _layer(
+        self,
+        used: tuple[int, ...],
+        layers: list[Layer],
+        strides: list[int],
+        chosen: Ints,
+        known: Ints,
+        enough: int,
+    ) -> Layer:
+        """The new states with these devices."""
+        targets = chosen.astype(np.int32)
+        states = States(known[chosen], *(np.full(len(targets), -1, np.int32) for _ in range(2)))
+        for mark, stage in enumerate(self.pool.stages):
+            if any(need > u for need, u in zip(stage.uses, used, strict=True)):
+                continue
+            before = layers[len(layers) - offset_of(stage, strides)]
+            if len(before.ideal) == 0 or len(targets) == 0:
+                continue
+            view = self.views[stage.kind]
+            sources = build_sources(view, before.ideal, before.value)
+            room = int(self.peak_room[stage.kind])
+            extension = Extension(view, sources, self.sharings[mark], mark, self.peak, room)
+            at = 0
+            while at < len(targets):
+                at = relax(extension, targets, states, enough, at, BUDGET)
+                self.clock.check()
+        new = states.origin >= 0
+        return Layer(targets[new], states.value[new], states.origin[new], states.last[new])
+
+    def _trace(
+        self, value: int, number: int, at: int, layers: list[Layer], strides: list[int]
+    ) -> Pipeline:
+        """Walk back from a state of the full ideal."""
+        pieces = []
+        while number:
+            layer = layers[number]
+            stage = self.pool.stages[int(layer.last[at])]
+            inside, at = self.ideals.members[layer.ideal[at]], int(layer.origin[at])
+            number -= offset_of(stage, strides)
+            outside = self.ideals.members[layers[number].ideal[at]]
+            pieces.append((blocks_of(inside & ~outside), stage))
+        free = [list(own) for own in self.pool.copies[0]]
+        return self.pipeline(value, [(own, take(free, stage)) for own, stage in reversed(pieces)])
+
+    def pipeline(self, value: int, pieces: Sequence[tuple[Ints, tuple[int, ...]]]) -> Pipeline:
+        """The plan of a value, from the blocks of each stage and its devices."""
+        of_block: list[tuple[int, ...]] = [()] * self.blocks.num_blocks
+        for blocks, devices in pieces:
+            for v in blocks.tolist():
+                of_block[v] = devices
+        return Pipeline(value, tuple(of_block[v] for v in self.blocks.block.tolist()))
+
+
+def strides_of(counts: Sequence[int]) -> list[int]:
+    """How the layers are numbered: by how much the number grows with each class.
+
+    Examples
+    --------
+    >>> strides_of([2, 1])
+    [2, 1]
+    """
+    return [prod(count + 1 for count in counts[c + 1 :]) for c in range(len(counts))]
+
+
+def offset_of(stage: Stage, strides: list[int]) -> int:
+    """How far a stage leads in the numbering of layers."""
+    return sum(need * stride for need, stride in zip(stage.uses, strides, strict=True))
+
+
+def take(free: list[list[int]], stage: Stage) -> tuple[int, ...]:
+    """Devices for a stage, of those that are free in each class; they are taken out."""
+    taken = [own.pop(0) for own, need in zip(free, stage.uses, strict=True) for _ in range(need)]
+    return tuple(sorted(taken))
+
+
+MOST_VALUES = 50_000_000
+"""Values of layers that are still needed, 8 bytes each."""
+
+
+def see(windows: PricedWindows, kind: int) -> View:
+    """The ideals of a problem as one kind of device sees them."""
+    problem, ideals, guide = windows.problem, windows.ideals, windows.problem.guide
+    alone = windows.sums(np.arange(problem.num_kinds) == kind)  # its first price is 1
+    work, cut = alone.work[:, 0].copy(), alone.cut[:, 0].copy()
+    weight = problem.weight[kind].copy()
+    pays = bool(weight.any())
+    if not pays:
+        columns = [work]
+    else:
+        columns = [work, cut, -cut] if guide.overlap else [work + cut, work - cut]
+    return View(
+        Cuts(ideals.members, ideals.cut_nets, cut, weight, guide.net_ptr, guide.pin),
+        work,
+        set_sums(ideals.members, problem.need[kind]),
+        set_sums(ideals.members, problem.parameter_bytes),
+        np.stack(columns, axis=1),
+        int(problem.room[kind]),
+        pays,
+        guide.overlap,
+    )

@@ -1,0 +1,145 @@
+"""The best chain that fits at its peak, where the best chain of the floor does not.
+
+Two runs of the DP for any devices, in which each stage's peak is looked up (`stage_peak`):
+
+1. Idle blocks move along with neighbours, and everything counts: a restriction, whose plans fit.
+2. If any have moved, those hold nothing: a relaxation, as what is left holds no more than in the
+   plan of all ops, wherever those are. Its optimum is a bound, and often its plan fits as it is.
+
+Devices whose memory may end at a peak are alike only with equal memory, though all of them may
+hold the floor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory
+from placegap.instances.problem.array_types import Flags
+from placegap.instances.problem.blocks import Blocks, IdleRule, contract
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import MaxLoad
+from placegap.solvers.chains.bracket import Bracket, value_below
+from placegap.solvers.chains.ideals import Ideals
+from placegap.solvers.chains.kinds_problem import build_kinds, why_not_kinds
+from placegap.solvers.chains.layers import LayerSearch
+from placegap.solvers.chains.transitions import for_ideals, stage_peak
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.trust import PROOF
+
+MOST_IDEALS = 20_000
+"""With more ideals than this that may matter the question stays open."""
+
+
+class PeakBracket(Bracket):
+    """What is known of chains whose stages fit at their peak."""
+
+    def __init__(
+        self, task: Task[MaxLoad], part: Task[MaxLoad], clock: Clock, *, all_count: bool
+    ) -> None:
+        """Of the restriction, or of the relaxation, of a task, on its floor."""
+        floor, semantics = part.instance, part.semantics
+        most = int(ceiling_bytes(task.instance).sum())
+        room = np.minimum(task.instance.arrays.memory_bytes, most).tolist()
+        rule = IdleRule("move" if all_count else "drop")
+        super().__init__(part, build_kinds(floor, semantics, rule, room), clock)
+        blocks = self.problem.blocks
+        solid = _solid(floor, blocks) & blocks.held
+        self.is_exact = bool(solid.all())
+        counted = np.ones_like(solid) if all_count else solid
+        self.peak = stage_peak(task.instance, blocks.block, counted)
+        bytes_ = [task.instance.arrays.memory_bytes[list(own)] for own in self.devices_of_kinds()]
+        self.room_bytes = np.array([own.min() if all_count else own.max() for own in bytes_])
+
+    def search(self, ideals: Ideals) -> LayerSearch:
+        """The DP over some ideals."""
+        found = LayerSearch(self.book, ideals, self.clock)
+        found.peak = for_ideals(self.peak, ideals.size)
+        found.peak_room = self.room_bytes
+        return found
+
+    def raise_bound(self) -> None:
+        """Do nothing: stage LPs know of sums alone, and the run on the floor has asked them."""
+
+    def run(self) -> None:
+        """Look at the ideals of some orders, then at all."""
+        self.cut()
+        self.close(MOST_IDEALS)
+
+
+def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | None:
+    """Search the best chain that fits at its peak, after a run on the floor.
+
+    Parameters
+    ----------
+    task : Task[MaxLoad]
+        Its semantics has memory ``peak``.
+    first : Outcome
+        Of the run on the floor, whose plan does not fit.
+    plan : Plan or None
+        The best that is known to fit.
+
+    Returns
+    -------
+    Outcome or None
+        A plan that fits, if it knows one, and a bound; None where it has nothing to say.
+    """
+    semantics = task.semantics
+    floor, plain = relax_memory(task.instance, semantics)
+    assert isinstance(plain, MaxLoad)
+    if semantics.plans != "chain" or semantics.replicas or semantics.levels == 2:
+        return None
+    if why_not_kinds(floor, plain) is not None:
+        return None
+    clock = Clock(task.limits.time_limit_s)
+    part = replace(task, instance=floor, semantics=plain, incumbent=plan)
+    strict, loose, message = PeakBracket(task, part, clock, all_count=True), None, ""
+    lower = strict.lower = max(strict.lower, first.bound_ns or 0)
+    try:
+        strict.run()
+        if not strict.is_exact and not (strict.value is not None and strict.value <= lower):
+            loose = PeakBracket(task, part, clock, all_count=False)
+            loose.adopt(strict.value, strict.plan)
+            loose.lower = max(loose.lower, lower)
+            loose.run()
+    except LimitReached as limit:
+        message = f"stopped: {limit}"
+    plans, proven = [plan, strict.plan], strict if strict.is_exact else loose
+    if loose is not None:
+        plans.append(loose.plan)
+    return Outcome(
+        plan=_best(task, plans),
+        bound_ns=lower if proven is None else proven.lower,
+        bound_origin="ideal-dp",
+        rests_on=PROOF,
+        message=message,
+        details={"peak_ideals": strict.counts.get("kept_ideals", 0)},
+    )
+
+
+def _solid(instance: Instance, joined: Blocks) -> Flags:
+    """Ops of blocks that have joined no other: alone, or with time where both run, (n,)."""
+    apart = contract(instance, merge_idle=False)
+    home = np.zeros(apart.num_blocks, np.int64)
+    home[apart.block] = joined.block
+    runs = joined.time_ns[home] != UNSUPPORTED
+    takes_time = (runs & (apart.time_ns > 0)).any(axis=1)
+    is_alone = np.bincount(home)[home] == 1
+    return np.asarray((takes_time | is_alone)[apart.block])
+
+
+def _best(task: Task[MaxLoad], plans: list[Plan | None]) -> Plan | None:
+    """The plan of least value that fits at its peak, as the referee says."""
+    best: Plan | None = None
+    value: int | None = None
+    for plan in plans:
+        found = value_below(task, plan, value)
+        if found is not None:
+            best, value = plan, found
+    return best

@@ -1,0 +1,413 @@
+"""Upper bounds on max_load: cut one topological order into segments, optimally.
+
+Every segment of a topological order is the difference of two ideals, so this is a restriction of
+the ideal DP to one chain. Where accelerators are alike, and hosts are, `best_slices` finds the best
+segments on them in any succession. Other devices come in a few fixed sequences (`Slicer`), each
+device with its own times, memory and host times; it takes one segment, which may be empty.
+
+An order is cut at some stops; what lies between two of them is a bucket, and a segment is a run of
+buckets. A segment pays a net that has a pin in it and one outside. With the segment's first bucket
+fixed, bucket j that joins it adds the nets whose first pin from there on is in j, and takes off the
+nets whose last pin is in j if the segment began at or before their first one. Both change for the
+nets of a bucket alone when the segment begins behind it: all segments together take O(s^2 + pins)
+for s stops, in place of O(s pins).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.nets import build_nets
+from placegap.instances.problem.semantics import MaxLoad
+from placegap.solvers.chains.orders import places_to_cut
+from placegap.solvers.chains.problem import (
+    ACCELERATOR,
+    HOST,
+    ChainProblem,
+    CutNets,
+    Indices,
+    build_problem,
+    why_not_two_kinds,
+)
+from placegap.solvers.core.method import Task
+
+
+class Touched(NamedTuple):
+    """Which nets have pins in each of B buckets.
+
+    Attributes
+    ----------
+    ptr, net, next : (B + 1,), (q,), (q,) int64
+        Nets of bucket j are ``net[ptr[j]:ptr[j + 1]]``, and ``next`` is the bucket that each of
+        them comes to after it, or -1.
+    first, last : (e,) int64
+        Buckets of each net's first and last pin.
+    """
+
+    ptr: Ints
+    net: Ints
+    next: Ints
+    first: Ints
+    last: Ints
+
+
+@kernel
+def touched_nets(order: Ints, stops: Ints, nets: CutNets) -> Touched:
+    """Walk through the order once; O(pins).
+
+    Examples
+    --------
+    Blocks 0, 1 and 2 in a row with a net between neighbours, and a bucket for each:
+
+    >>> nets = CutNets(*map(np.array, ([0, 1, 3, 4], [0, 0, 1, 1], [2, 2], [7, 5])))
+    >>> touched = touched_nets(np.arange(3), np.arange(4), nets)
+    >>> touched.net.tolist(), touched.next.tolist()
+    ([0, 0, 1, 1], [1, -1, 2, -1])
+    """
+    ptr = np.zeros(len(stops), np.int64)
+    net, follows = np.zeros(len(nets.net), np.int64), np.full(len(nets.net), -1)
+    first, last = np.full(len(nets.size), -1), np.full(len(nets.size), -1)
+    latest = np.full(len(nets.size), -1)  # entry of each net
+    count = 0
+    for j in range(len(stops) - 1):
+        for v in order[stops[j] : stops[j + 1]]:
+            for e in nets.net[nets.block_ptr[v] : nets.block_ptr[v + 1]]:
+                if last[e] == j:
+                    continue
+                if latest[e] < 0:
+                    first[e] = j
+                else:
+                    follows[latest[e]] = j
+                net[count], latest[e], last[e] = e, count, j
+                count += 1
+        ptr[j + 1] = count
+    return Touched(ptr, net[:count], follows[:count], first, last)
+
+
+@kernel
+def joining_costs(touched: Touched, weight: Ints) -> Ints:
+    """What each bucket adds to the cut of the segment that begins with the first one.
+
+    Parameters
+    ----------
+    touched : Touched
+    weight : (e, d) int64
+        What a cut net costs each of d payers.
+
+    Returns
+    -------
+    (B, d) int64
+    """
+    joining = np.zeros((len(touched.ptr) - 1, weight.shape[1]), np.int64)
+    for e in range(len(weight)):
+        joining[touched.first[e]] += weight[e]
+        joining[touched.last[e]] -= weight[e]
+    return joining
+
+
+@kernel(allocates=False)
+def leave_behind(touched: Touched, weight: Ints, joining: Ints, bucket: int) -> None:
+    """Let segments begin behind a bucket, and no longer with it: change `joining` in place."""
+    for at in range(touched.ptr[bucket], touched.ptr[bucket + 1]):
+        e = touched.net[at]
+        for p in range(weight.shape[1]):
+            if touched.next[at] >= 0:
+                joining[touched.next[at], p] += weight[e, p]
+            if touched.first[e] == bucket:
+                joining[touched.last[e], p] += weight[e, p]
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Blocks on devices: the kind, and the number among its kind, of each block's device."""
+
+    value: int
+    kind: Ints
+    number: Ints
+
+    def devices(self, problem: ChainProblem) -> Ints:
+        """Device of each op."""
+        table = [np.array(own, np.int64) for own in problem.devices]
+        of_block = np.empty(problem.num_blocks, np.int64)
+        for kind in (ACCELERATOR, HOST):
+            here = self.kind == kind
+            of_block[here] = table[kind][self.number[here]]
+        return of_block[problem.blocks.block]
+
+
+def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Slices | None:
+    """Least max_load over all ways to cut the order, or None if none has at most `limit`.
+
+    Examples
+    --------
+    The diamond on one device takes 43 ns; ops 1 and 3 on one and 2 and 4 on the other have loads of
+    5 + 10 + 1 + 10 and 20 + 8 + 1 + 10:
+
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.chains.problem import build_problem
+    >>> problem = build_problem(example())
+    >>> best_slices(problem, np.array([0, 2, 1, 3]), 100).value
+    39
+    """
+    stops = places_to_cut(order, problem.time.max(axis=0), problem.nets)
+    tables = _TwoKinds(problem.time, problem.need, problem.room, problem.nets, problem.overlap)
+    value, k, c, origin = _slice(order, stops, tables, *problem.counts, limit)
+    if value > limit:
+        return None
+    kind, number = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
+    at = len(stops) - 1
+    while at > 0:
+        before, its_kind = divmod(int(origin[at, k, c]), 2)
+        k, c = (k, c - 1) if its_kind == HOST else (k - 1, c)
+        segment = order[stops[before] : stops[at]]
+        kind[segment], number[segment] = its_kind, c if its_kind == HOST else k
+        at = before
+    return Slices(int(value), kind, number)
+
+
+class _TwoKinds(NamedTuple):
+    """Costs on accelerators and hosts, as of `ChainProblem`; the kernel's form."""
+
+    time: Ints
+    need: Ints
+    room: Ints
+    nets: CutNets
+    overlap: bool
+
+
+@kernel
+def _slice(
+    order: Ints, stops: Ints, tables: _TwoKinds, accelerators: int, hosts: int, limit: int
+) -> tuple[int, int, int, Indices]:
+    """Shortest chain of segments: the value, the devices of each kind in use, and where from.
+
+    ``value[j, k, c]`` is the least load of k accelerators and c hosts that share the order up to
+    stop j, and ``origin[j, k, c]`` 2 * (stop before) + kind of the last device.
+    """
+    last = len(stops) - 1
+    value = np.full((last + 1, accelerators + 1, hosts + 1), limit + 1, np.int64)
+    origin = np.zeros(value.shape, np.int32)
+    value[0, 0, 0] = 0
+    nets, room = tables.nets, tables.room
+    weight = nets.weight.copy().reshape(-1, 1)
+    touched = touched_nets(order, stops, nets)
+    joining = joining_costs(touched, weight)
+    time_of, need_of = (
+        _sums_in_buckets(order, stops, tables.time),
+        _sums_in_buckets(order, stops, tables.need),
+    )
+    for i in range(last):
+        if i > 0:
+            leave_behind(touched, weight, joining, i - 1)
+        if value[i].min() > limit:
+            continue
+        work = host_work = size = host_size = cut = np.int64(0)
+        for j in range(i + 1, last + 1):
+            cut += joining[j - 1, 0]
+            work += time_of[ACCELERATOR, j - 1]
+            host_work += time_of[HOST, j - 1]
+            size += need_of[ACCELERATOR, j - 1]
+            host_size += need_of[HOST, j - 1]
+            on_accelerator = size <= room[ACCELERATOR] and work <= limit and accelerators > 0
+            on_host = host_size <= room[HOST] and host_work <= limit and hosts > 0
+            if not on_accelerator and not on_host:
+                break
+            load = max(work, cut) if tables.overlap else work + cut
+            for k in range(accelerators + 1):
+                for c in range(hosts + 1):
+                    before = value[i, k, c]
+                    if before > limit:
+                        continue
+                    if on_accelerator and k < accelerators and load <= limit:
+                        now = max(before, load)
+                        if now < value[j, k + 1, c]:
+                            value[j, k + 1, c], origin[j, k + 1, c] = now, 2 * i + ACCELERATOR
+                    if on_host and c < hosts:
+                        now = max(before, host_work)
+                        if now < value[j, k, c + 1]:
+                            value[j, k, c + 1], origin[j, k, c + 1] = now, 2 * i + HOST
+    best, best_k, best_c = limit + 1, 0, 0
+    for k in range(accelerators + 1):
+        for c in range(hosts + 1):
+            if value[last, k, c] < best:
+                best, best_k, best_c = value[last, k, c], k, c
+    return best, best_k, best_c, origin
+
+
+@kernel
+def _sums_in_buckets(order: Ints, stops: Ints, quantity: Ints) -> Ints:
+    """Sums of the rows of a quantity of blocks over what lies between two stops."""
+    total = np.zeros((len(quantity), len(stops) - 1), np.int64)
+    for j in range(len(stops) - 1):
+        for v in order[stops[j] : stops[j + 1]]:
+            total[:, j] += quantity[:, v]
+    return total
+
+
+SEQUENCES = 8
+"""Sequences of devices that are not alike: four rules, the others at random."""
+
+
+class Slicer:
+    """Best slices of orders of one task's blocks.
+
+    Attributes
+    ----------
+    problem : ChainProblem
+        The blocks and their arcs. Its times are those of the first accelerator and host.
+    largest : int
+        No load is larger.
+    """
+
+    def __init__(self, task: Task[MaxLoad]) -> None:
+        instance, overlap = task.instance, task.semantics.load == "overlap"
+        self.problem = build_problem(instance, overlap=overlap)
+        self.alike = why_not_two_kinds(instance) is None
+        arrays, blocks = instance.arrays, self.problem.blocks
+        self.time_ns, self.num_devices = blocks.time_ns, instance.num_devices
+        paid = np.where(arrays.is_host, 0, arrays.host_ns).max(axis=1, initial=0)
+        self.largest = int(self.time_ns.max(axis=1, initial=0).sum()) + 2 * int(paid.sum())
+        self.sequences = _sequences(instance, task.limits.seed)
+        self.tables = _Devices(
+            self.time_ns,
+            blocks.resident_bytes,
+            arrays.memory_bytes,
+            self.problem.nets,
+            build_nets(instance, blocks.block).weight_ns,
+            overlap,
+        )
+
+    def slices(self, order: Ints, limit: int | None = None) -> tuple[int, Ints] | None:
+        """Least max_load of at most `limit`, and the device of each op; None if there is none.
+
+        Without a limit a low one is tried at first, which ends segments early.
+        """
+        if limit is not None:
+            return self._within(order, min(limit, self.largest))
+        guess = 2 * self.largest // self.num_devices + 1
+        while guess < self.largest:
+            found = self._within(order, guess)
+            if found is not None:
+                return found
+            guess *= 4
+        return self._within(order, self.largest)
+
+    def _within(self, order: Ints, limit: int) -> tuple[int, Ints] | None:
+        if limit < 0:
+            return None
+        if self.alike:
+            split = best_slices(self.problem, order, limit)
+            return None if split is None else (split.value, split.devices(self.problem))
+        best: tuple[int, Ints] | None = None
+        stops = places_to_cut(order, self.problem.time.max(axis=0), self.problem.nets)
+        for sequence in self.sequences:
+            value, origin = _in_sequence(order, stops, self.tables, sequence, limit)
+            if value <= limit:
+                best = value, _devices(order, stops, sequence, origin)[self.problem.blocks.block]
+                limit = value - 1
+        return best
+
+
+def _sequences(instance: Instance, seed: int) -> list[Ints]:
+    """Devices as they are, backwards, the fastest first or last, then at random."""
+    time_ns = np.maximum(instance.arrays.time_ns, 0).sum(axis=0)
+    refused = (instance.arrays.time_ns == UNSUPPORTED).sum(axis=0)
+    by_speed = np.lexsort((time_ns, refused))
+    every = np.arange(instance.num_devices)
+    generator = np.random.default_rng(seed)
+    found = [every, every[::-1].copy(), by_speed, by_speed[::-1].copy()]
+    found += [generator.permutation(every) for _ in range(SEQUENCES - len(found))]
+    return list({sequence.tobytes(): sequence for sequence in found}.values())
+
+
+def _devices(order: Ints, stops: Ints, sequence: Ints, origin: Ints) -> Ints:
+    """Device of each block, from where the segment of each device begins."""
+    device, at = np.zeros(len(order), np.int64), len(stops) - 1
+    for p in range(len(sequence) - 1, -1, -1):
+        before = int(origin[p + 1, at])
+        device[order[stops[before] : stops[at]]] = sequence[p]
+        at = before
+    return device
+
+
+class _Devices(NamedTuple):
+    """Costs of blocks and nets on each device; the kernel's form."""
+
+    time: Ints
+    size: Ints
+    memory: Ints
+    nets: CutNets
+    weight: Ints
+    overlap: bool
+
+
+@kernel
+def _in_sequence(
+    order: Ints, stops: Ints, tables: _Devices, sequence: Ints, limit: int
+) -> tuple[int, Ints]:
+    """Least max_load of devices in sequence, and where the last segment of each state begins.
+
+    ``value[p, j]`` is that of the first p devices with the order up to stop j. O((s^2 + pins) K)
+    for s stops, less where the limit ends the segments.
+    """
+    last, k_count = len(stops) - 1, len(sequence)
+    value = np.full((k_count + 1, last + 1), limit + 1, np.int64)
+    origin = np.zeros((k_count + 1, last + 1), np.int64)
+    value[0, 0] = 0
+    mine = tables.weight[:, sequence]
+    touched = touched_nets(order, stops, tables.nets)
+    joining = joining_costs(touched, mine)
+    work, cut = np.zeros(k_count, np.int64), np.zeros(k_count, np.int64)
+    able = np.zeros(k_count, np.bool_)
+    time_of, size_of = _in_buckets(order, stops, tables.time, tables.size, sequence)
+    for i in range(last + 1):
+        if i > 0:
+            leave_behind(touched, mine, joining, i - 1)
+        for p in range(k_count):
+            if value[p, i] < value[p + 1, i]:
+                value[p + 1, i], origin[p + 1, i] = value[p, i], i
+            able[p] = value[p, i] <= limit
+        work[:], cut[:] = 0, 0
+        held = np.int64(0)
+        for j in range(i + 1, last + 1):
+            held += size_of[j - 1]
+            for p in range(k_count):
+                cut[p] += joining[j - 1, p]
+                work[p] += max(time_of[j - 1, p], 0)
+                able[p] &= time_of[j - 1, p] >= 0 and held <= tables.memory[sequence[p]]
+                able[p] &= work[p] <= limit
+            if not able.any():
+                break
+            for p in range(k_count):
+                if able[p]:
+                    load = max(work[p], cut[p]) if tables.overlap else work[p] + cut[p]
+                    now = max(value[p, i], load)
+                    if now < value[p + 1, j]:
+                        value[p + 1, j], origin[p + 1, j] = now, i
+    return value[k_count, last], origin
+
+
+@kernel
+def _in_buckets(
+    order: Ints, stops: Ints, time: Ints, size: Ints, sequence: Ints
+) -> tuple[Ints, Ints]:
+    """Time on each device of the sequence, -1 where it cannot run, and bytes, between two stops."""
+    time_of = np.zeros((len(stops) - 1, len(sequence)), np.int64)
+    size_of = np.zeros(len(stops) - 1, np.int64)
+    for j in range(len(stops) - 1):
+        for v in order[stops[j] : stops[j + 1]]:
+            size_of[j] += size[v]
+            for p in range(len(sequence)):
+                own = time[v, sequence[p]]
+                if own < 0 or time_of[j, p] < 0:
+                    time_of[j, p] = UNSUPPORTED
+                else:
+                    time_of[j, p] += own
+    return time_of, size_of

@@ -1,0 +1,409 @@
+"""Windows: which ideals some devices may hold, and the others the rest, if no load exceeds T.
+
+Give a device of kind c the price y_c per ns. If u_c devices of each kind hold a set I of blocks and
+no load exceeds T, their time is worth at most T * sum of y_c u_c. A block v in I takes at least
+min y_c time_c(v) of it, over kinds c with u_c > 0, and a net that I cuts at least min y_c weight_c:
+some piece holds a pin of it inside I. So for *all* prices
+
+    sum over v in I of min y_c time_c(v) + sum over cut nets of min y_c weight_c <= T sum of y_c u_c
+
+and likewise for the rest of the blocks, which cuts the same nets, and the devices that are left.
+With overlap each of the two sums has to obey alone. Good prices are the dual of the fractional
+assignment of blocks to kinds; they are looked for in floating point and then rounded to integers,
+so that what they prove is exact. Replicas share a load and add to it, so it holds for them, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placegap.instances.problem.array_types import Flags, Floats, Ints
+from placegap.instances.problem.kernels import kernel
+from placegap.solvers.chains.ideals import Amounts, CurrentSet, IdealPath, Ideals, next_ideal, write
+from placegap.solvers.chains.kinds_problem import KindsProblem
+from placegap.solvers.chains.problem import LARGEST_LOAD, WORD
+
+LARGEST_PRICE = 4096
+STEPS = 150
+"""Rounds of the search for prices."""
+
+SCARCE = 0.34
+"""Prices are also made for clusters in which one kind is so much rarer."""
+
+MOST_VECTORS, MOST_ROWS = 512, 32
+"""With more vectors of devices, or more rows for their sets of kinds, ideals are left out while
+they are enumerated by what all devices can hold alone: each row costs every ideal two sums, and a
+vector that leaves an ideal out costs it a comparison at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class WindowRow:
+    """What devices of some kinds can take at most: one inequality of sums over blocks and cut nets.
+
+    Attributes
+    ----------
+    work, weight : (b,), (e,) int64
+        Of each block held, and of each net cut.
+    price, room : (D,) int64
+        A device of each kind takes ``T * price + room``.
+    """
+
+    work: Ints
+    weight: Ints
+    price: Ints
+    room: Ints
+
+    def most(self, used: Ints, limit: int) -> int:
+        """What devices, so many of each kind, take within a limit T."""
+        pairs = zip(self.price.tolist(), self.room.tolist(), used.tolist(), strict=True)
+        most: int = sum((limit * price + room) * u for price, room, u in pairs)
+        return min(most, LARGEST_LOAD)
+
+
+class PriceBook:
+    """The rows of a problem's sets of kinds, each found once.
+
+    Attributes
+    ----------
+    in_sums : list of Flags
+        Sets of kinds whose rows are columns of all ideals' sums, one set after another; empty where
+        the vectors of devices, or these rows, are too many.
+    amounts : Amounts
+        Those sums: for each row what it cuts, and then for each row what it holds.
+    """
+
+    def __init__(self, problem: KindsProblem) -> None:
+        self.problem = problem
+        self._known: dict[bytes, list[WindowRow]] = {}
+        self._total_bytes = int(problem.blocks.resident_bytes.sum())
+        self.of_all = find_prices(problem, np.ones(problem.num_kinds, np.bool_))
+        self.in_sums: list[Flags] = []
+        vectors = prod(count + 1 for count in problem.counts.tolist())
+        if vectors <= MOST_VECTORS and 2**problem.num_kinds <= MOST_ROWS:
+            choices = product((False, True), repeat=problem.num_kinds)
+            self.in_sums = [np.array(among, np.bool_) for among in choices]
+        rows = [row for among in self.in_sums for row in self.rows(among)]
+        if not rows or len(rows) > MOST_ROWS:
+            self.in_sums, rows = [], self.of_all
+        work = np.stack([row.work for row in rows], axis=1)
+        weight = np.stack([row.weight for row in rows], axis=1)
+        self.amounts = Amounts(problem.guide.nets, work if self.in_sums else 0 * work, weight)
+
+    def rows(self, among: Flags) -> list[WindowRow]:
+        """Prices of some kinds, the others being of no use; blocks that none of them can run, of
+        which they take none; and bytes, where the memory of all of them may end.
+        """
+        key = among.tobytes()
+        if key not in self._known:
+            problem = self.problem
+            rows = find_prices(problem, among) if among.any() else []
+            no_net = np.zeros(problem.guide.num_nets, np.int64)
+            nothing = np.zeros(problem.num_kinds, np.int64)
+            unable = np.asarray(~problem.fits[among].any(axis=0), np.int64)
+            if unable.any():
+                rows.append(WindowRow(unable, no_net, nothing, nothing))
+            if among.any() and (problem.room[among] > 0).all():
+                room = np.where(among, np.minimum(problem.room, self._total_bytes), 0)
+                rows.append(WindowRow(problem.blocks.resident_bytes, no_net, nothing, room))
+            self._known[key] = rows
+        return self._known[key]
+
+
+def find_prices(problem: KindsProblem, among: Flags) -> list[WindowRow]:
+    """Prices of these kinds: for the devices there are, and with each kind scarce."""
+    counts = np.where(among, problem.counts, 0).astype(np.float64)
+    time = np.where(problem.fits & among[:, None], problem.time, -1)
+    time = np.where(time < 0, np.inf, time)
+    time = time[:, np.isfinite(time).any(axis=0)]
+    mixes = [counts]
+    if among.sum() > 1:
+        for kind in np.flatnonzero(among):
+            mixes.append(np.where(np.arange(len(counts)) == kind, SCARCE * counts, counts))
+    largest_value = (problem.largest_load + 1) * max(1, int(problem.counts.sum()))
+    largest = max(1, min(LARGEST_PRICE, LARGEST_LOAD // largest_value))
+    found: dict[bytes, WindowRow] = {}
+    for mix in mixes:
+        price = np.rint(_dual(time, mix) * largest).astype(np.int64)
+        if price.any():
+            price //= np.gcd.reduce(price)  # one kind alone has the price 1
+            found.setdefault(price.tobytes(), _priced(problem, among, price))
+    return list(found.values())
+
+
+def _priced(problem: KindsProblem, among: Flags, price: Ints) -> WindowRow:
+    own, never = np.flatnonzero(among), np.iinfo(np.int64).max
+    cost = np.where(problem.fits, problem.time * price[:, None], never)[own]
+    least = cost.min(axis=0)
+    work = np.where(least == never, 0, least)
+    weight = (problem.weight * price[:, None])[own].min(axis=0)
+    return WindowRow(work, weight, price, np.zeros_like(price))
+
+
+def _dual(time: Floats, counts: Floats) -> Floats:
+    """Prices, the largest 1, that nearly maximize sum of min y time / sum of y counts."""
+    own = np.flatnonzero(counts > 0)
+    best = np.where(counts > 0, 1.0, 0.0)
+    if len(own) > 1 and time.shape[1]:
+        best[own] = _ascend(np.ascontiguousarray(time[own]), counts[own])
+    return best
+
+
+@kernel
+def _ascend(time: Floats, counts: Floats) -> Floats:
+    """Give every block to its cheapest kind, make kinds with much to do dearer, and again."""
+    kinds, blocks = time.shape
+    log, best, record = np.zeros(kinds), np.ones(kinds), -1.0
+    for kind in range(kinds):
+        total = 1e-9
+        for v in range(blocks):
+            if time[kind, v] != np.inf:
+                total += time[kind, v]
+        log[kind] = -np.log(total)
+    for step in range(STEPS):
+        price = np.exp(log - log.max())
+        load, worth = np.zeros(kinds), 0.0
+        for v in range(blocks):
+            kind, least = 0, price[0] * time[0, v]
+            for other in range(1, kinds):
+                now = price[other] * time[other, v]
+                if now < least:
+                    kind, least = other, now
+            load[kind] += time[kind, v]
+            worth += least
+        bound = worth / (price * counts).sum()
+        if bound > record:
+            record, best = bound, price
+        load /= counts
+        if load.max() <= 0:
+            break
+        log += 0.6 * 0.97**step * (load - load.mean()) / load.max()
+    return best
+
+
+def work_bound(problem: KindsProblem, prices: list[WindowRow]) -> int:
+    """A lower bound on every plan's max_load: the priced work, and the heaviest block.
+
+    Examples
+    --------
+    43 ns of work on two devices, of which the second takes twice as long for everything: with the
+    prices 2 and 1 all is worth 86, and so are 3 T of the two.
+
+    >>> from placegap.instances import Cluster, Device, Graph, Instance, MaxLoad, Op
+    >>> from placegap.solvers.chains.kinds_problem import build_kinds
+    >>> ops = tuple(Op(name=f"{t}", time_ns={"x": t, "y": 2 * t}) for t in (20, 12, 11))
+    >>> devices = tuple(Device(name=kind, kind=kind) for kind in "xy")
+    >>> instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=()),
+    ...                     cluster=Cluster(name="c", devices=devices, links=()))
+    >>> problem = build_kinds(instance, MaxLoad(plans="chain"))
+    >>> work_bound(problem, find_prices(problem, np.ones(2, np.bool_)))
+    29
+    """
+    low = 0
+    for p in prices:
+        low = max(low, -(-int(p.work.sum()) // int(p.price @ problem.counts)))
+    never = np.iinfo(np.int64).max
+    least = np.full(problem.guide.num_blocks, never)
+    for stage in problem.pool.stages:
+        able = problem.fits[stage.kind]
+        load = -(-problem.time[stage.kind] // stage.replicas)
+        top, bottom = stage.sync
+        if bottom == 0:
+            able = able & (problem.parameter_bytes == 0)
+        else:
+            sync = problem.parameter_bytes.astype(object) * top
+            load = load + np.array([-(-int(s) // bottom) for s in sync], np.int64)
+        least = np.minimum(least, np.where(able, load, never))
+    return max(low, int(least[least < never].max(initial=0)))
+
+
+class WindowTests(NamedTuple):
+    """The tests of an ideal under all vectors of devices that may hold it; the kernel's form.
+
+    Attributes
+    ----------
+    held, rest : (V, 2) int64
+        First and last row, the last not included, for the devices of each vector and the others.
+    most_held, most_rest : (V, R) int64
+        What these devices and the others take of each row.
+    total : (R,) int64
+        Of all blocks.
+    overlap : bool
+    latest : (1,) int64
+        The vector that the last ideal passed with.
+    """
+
+    held: Ints
+    rest: Ints
+    most_held: Ints
+    most_rest: Ints
+    total: Ints
+    overlap: bool
+    latest: Ints
+
+
+def window_tests(book: PriceBook, limit: int) -> WindowTests:
+    """The tests for loads up to a limit.
+
+    Where the sets of kinds are too many there is one test of an ideal and its rest together: both
+    pay for the nets between them.
+    """
+    problem = book.problem
+    counts, overlap, total = (
+        problem.counts,
+        problem.guide.overlap,
+        book.amounts.of_block.sum(axis=0),
+    )
+    latest = np.zeros(1, np.int64)
+    if not book.in_sums:  # the sums over the blocks are 0 here
+        spare = [
+            row.most(counts, limit) - int(row.work.sum()) * (not overlap) for row in book.of_all
+        ]
+        most = np.array([spare], np.int64) // 2
+        every, none = np.array([[0, len(total)]]), np.zeros((1, 2), np.int64)
+        return WindowTests(every, none, most, most, total, overlap, latest)
+    sizes = np.cumsum([0, *(len(book.rows(among)) for among in book.in_sums)])
+    place = {among.tobytes(): sizes[at : at + 2] for at, among in enumerate(book.in_sums)}
+    rows = [row for among in book.in_sums for row in book.rows(among)]
+    vectors = np.array(list(product(*(range(count + 1) for count in counts.tolist()))), np.int64)
+
+    def tests(used: Ints) -> tuple[Ints, Ints]:
+        most = np.array([[row.most(u, limit) for row in rows] for u in used], np.int64)
+        return np.stack([place[(u > 0).tobytes()] for u in used]), most
+
+    held, most_held = tests(vectors)
+    rest, most_rest = tests(counts - vectors)
+    return WindowTests(held, rest, most_held, most_rest, total, overlap, latest)
+
+
+@kernel(inline="always", allocates=False)
+def _too_much(work: int, cut: int, most: int, overlap: bool) -> bool:
+    return (work > most or cut > most) if overlap else work + cut > most
+
+
+@kernel
+def walk_in_windows(
+    w: WindowTests, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
+) -> bool:
+    """Enumerate on, and keep the ideals that pass some test; see `enumerate_ideals`."""
+    rows, s = len(w.total), now.sums
+    while path.done[0] < stop and path.done[1] < len(ideals.members):
+        if not next_ideal(amounts, now, path):
+            return True
+        for number in range(len(w.held)):
+            x = (w.latest[0] + number) % len(w.held)
+            passes = True
+            for r in range(w.held[x, 0], w.held[x, 1]):
+                if _too_much(s[rows + r], s[r], w.most_held[x, r], w.overlap):
+                    passes = False
+                    break
+            if passes:
+                for r in range(w.rest[x, 0], w.rest[x, 1]):
+                    if _too_much(w.total[r] - s[rows + r], s[r], w.most_rest[x, r], w.overlap):
+                        passes = False
+                        break
+            if passes:
+                w.latest[0] = x
+                write(now, ideals, path.done[1])
+                path.done[1] += 1
+                break
+    return False
+
+
+class RowSums(NamedTuple):
+    """What each of N ideals holds and cuts under each row, (N, r); and what all blocks are."""
+
+    work: Ints
+    cut: Ints
+    total: Ints
+
+
+class PricedWindows:
+    """The tests for a list of ideals; sums are kept per set of kinds.
+
+    Parameters
+    ----------
+    book : PriceBook
+    ideals : Ideals
+        Their sums are the book's amounts.
+    """
+
+    def __init__(self, book: PriceBook, ideals: Ideals) -> None:
+        self.problem, self.book, self.ideals = book.problem, book, ideals
+        self._sums: dict[bytes, RowSums] = {}
+        at, rows = 0, ideals.sums.shape[1] // 2
+        for among in book.in_sums:
+            own = book.rows(among)
+            work = ideals.sums[:, rows + at : rows + at + len(own)].copy()
+            cut = ideals.sums[:, at : at + len(own)].copy()
+            total = np.array([row.work.sum() for row in own], np.int64)
+            self._sums[among.tobytes()] = RowSums(work, cut, total)
+            at += len(own)
+
+    def inside(self, used: Ints, limit: int) -> Flags:
+        """Ideals that devices, so many per kind, may hold, and the others what is left."""
+        found = self.may_hold(used, limit, rest=False)
+        found &= self.may_hold(self.problem.counts - used, limit, rest=True)
+        return found
+
+    def may_hold(self, used: Ints, limit: int, *, rest: bool) -> Flags:
+        """Whether devices, so many per kind, may hold each ideal, or what it leaves, within T."""
+        among = used > 0
+        most = np.array([row.most(used, limit) for row in self.book.rows(among)], np.int64)
+        return np.asarray(_may_hold(self.sums(among), most, self.problem.guide.overlap, rest))
+
+    def sums(self, among: Flags) -> RowSums:
+        """The sums of each ideal for some kinds."""
+        key = among.tobytes()
+        if key not in self._sums:
+            rows, ideals = self.book.rows(among), self.ideals
+            work, cut = (np.zeros((ideals.size, len(rows)), np.int64) for _ in range(2))
+            for at, row in enumerate(rows):
+                work[:, at] = set_sums(ideals.members, row.work)
+                cut[:, at] = set_sums(ideals.cut_nets, row.weight)
+            total = np.array([row.work.sum() for row in rows], np.int64)
+            self._sums[key] = RowSums(work, cut, total)
+        return self._sums[key]
+
+
+@kernel
+def _may_hold(sums: RowSums, most: Ints, overlap: bool, rest: bool) -> Flags:
+    found = np.ones(len(sums.work), np.bool_)
+    for i in range(len(found)):
+        for r in range(len(most)):
+            work = sums.total[r] - sums.work[i, r] if rest else sums.work[i, r]
+            if _too_much(work, sums.cut[i, r], most[r], overlap):
+                found[i] = False
+                break
+    return found
+
+
+def set_sums(sets: Ints, weight: Ints) -> Ints:
+    """Sum of the weights of each set's elements, (N,), a byte of each at a time; O(N bits / 8).
+
+    Examples
+    --------
+    >>> set_sums(np.array([[0b0], [0b101]]), np.array([5, 6, 7])).tolist()
+    [0, 12]
+    """
+    if not weight.any():
+        return np.zeros(len(sets), np.int64)
+    padded = np.zeros(sets.shape[1] * WORD, np.int64)
+    padded[: len(weight)] = weight
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
+    table = padded.reshape(-1, 8) @ bits.T.astype(np.int64)
+    return np.asarray(_sum_bytes(np.ascontiguousarray(sets).view(np.uint8), table))
+
+
+@kernel
+def _sum_bytes(sets: NDArray[np.uint8], table: Ints) -> Ints:
+    sums = np.zeros(len(sets), np.int64)
+    for i in range(len(sets)):
+        for byte in range(sets.shape[1]):
+            sums[i] += table[byte, sets[i, byte]]
+    return sums

@@ -1,1 +1,0 @@
-"""`ideal-dp`: the dynamic program over ideals; `method` chooses the engine."""

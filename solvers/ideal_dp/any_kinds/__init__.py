@@ -1,1 +1,0 @@
-"""Any kinds of devices, replicas and servers."""

@@ -1,1 +1,0 @@
-"""Ideals as bit sets, their enumeration, and cuts between two."""

@@ -1,1 +1,0 @@
-"""`stage-cuts`: the best chain of stages for the iteration time of a pipeline."""

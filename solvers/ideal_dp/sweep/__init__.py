@@ -1,1 +1,0 @@
-"""One pass over all ideals."""

@@ -1,1 +1,0 @@
-"""The search over pairs of ideals, for at most two kinds of devices."""

@@ -1,0 +1,479 @@
+"""What is cut into stages: blocks, the sets of them that stages end with, and what lies between.
+
+A block is what every plan keeps in one stage. A *cut* is an ideal of blocks, closed under what
+feeds forward ops and what backward ops feed; a stage is the difference of two cuts. Its times here
+are those of the device that is fastest for each pass, its messages those that are certain whatever
+lies beside: so values are bounds, and exact where devices are alike and tensors skip no stage.
+
+On unlike devices a cut also says how many devices of each kind lie before it (`with_kinds`). So a
+stage knows its device's kind, and its times and memory are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.gradients import exchanged_edges
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.semantics import PipelineIteration
+from placegap.solvers.chains.ideals import ideals_as_bits
+
+MOST_PLACES = 300
+"""Where one order of the blocks is all that is tried, stages end at so many places."""
+
+MOST_PAIRS = 500_000
+"""With more pairs of cuts and kinds, devices are taken for as fast as the fastest."""
+
+
+@dataclass(frozen=True, eq=False)
+class CutProblem:
+    """N cuts and P pairs of them, one within the other, of an instance with B blocks.
+
+    Attributes
+    ----------
+    block : (n,) int64
+        Block of each op; blocks are numbered in an order in which none feeds an earlier one.
+    members : (N, B) bool
+        Blocks of each cut, the empty one first, the full one last.
+    tail, head : (P,) int64
+        The smaller and the larger cut of each pair, sorted.
+    forward_ns, backward_ns, weight_ns : (P,) int64
+        Least time of the stage between them; gradients of weights have their own where the schedule
+        runs them apart, else they are 0 here.
+    stash_bytes, kept_bytes, resident_bytes : (P,) int64
+        What a microbatch leaves from its forward to its backward event, and from that to its weight
+        event; and the bytes of the stage's ops.
+    forth_ns, back_ns : (N,) int64
+        Least time of the messages over each cut.
+    room : (P,) int64
+        Memory of the stage's device, or of the largest.
+    used : (N,) int64
+        Devices before each cut, -1 where any number may be.
+    kind : (P,) int64
+        Kind of the stage's device (`kinds`), 0 where that is open.
+    kinds : tuple of tuples of int
+        Devices of each kind; empty where the kinds are open.
+    passes : int
+        1 without backward ops, 2 with them, 3 with gradients of weights apart.
+    complete : bool
+        Whether every cut is here.
+    plain : bool
+        Whether the values are exact.
+    """
+
+    block: Ints
+    members: Flags
+    tail: Ints
+    head: Ints
+    forward_ns: Ints
+    backward_ns: Ints
+    weight_ns: Ints
+    stash_bytes: Ints
+    kept_bytes: Ints
+    resident_bytes: Ints
+    forth_ns: Ints
+    back_ns: Ints
+    room: Ints
+    used: Ints
+    kind: Ints
+    kinds: tuple[tuple[int, ...], ...]
+    passes: int
+    complete: bool
+    plain: bool
+
+    @property
+    def trains(self) -> bool:
+        """Whether there are backward ops."""
+        return self.passes > 1
+
+    @property
+    def work_ns(self) -> Ints:
+        """Time of the stage on one microbatch."""
+        return self.forward_ns + self.backward_ns + self.weight_ns
+
+    def held_bytes(self, beside: Sequence[tuple[int, int]]) -> Ints:
+        """Memory of each pair as a stage that holds so many other microbatches (`held_beside`)."""
+        others = [begun * self.stash_bytes + waiting * self.kept_bytes for begun, waiting in beside]
+        return np.asarray(self.resident_bytes + np.max(others, axis=0), np.int64)
+
+    @property
+    def num_cuts(self) -> int:
+        """Number of cuts."""
+        return len(self.members)
+
+    @property
+    def stride(self) -> int:
+        """How many cuts have the same blocks, one after another."""
+        return max(1, (self.num_cuts - 1) // max(1, len(np.unique(self.members[:-1], axis=0))))
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks."""
+        return int(self.members.shape[1])
+
+
+def build_cuts(
+    instance: Instance,
+    semantics: PipelineIteration,
+    block: Ints,
+    most_cuts: int,
+    *,
+    sends: bool = True,
+    device: int | None = None,
+) -> CutProblem:
+    """All cuts, or, if there are more than `most_cuts`, those of one order of the blocks.
+
+    Without `sends` all stages are on one device; with a `device` every stage is on one like it.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> problem = build_cuts(example(), PipelineIteration(), np.arange(4), 100)
+    >>> problem.num_cuts, problem.complete
+    (6, True)
+    """
+    arrays, count = instance.arrays, int(block.max()) + 1
+    before = _before(instance, block, count)
+    found = ideals_as_bits(before, most_cuts)
+    complete = found is not None
+    sets = found or [(1 << b) - 1 for b in _places(instance, block)]
+    members = np.array([[cut >> b & 1 for b in range(count)] for cut in sets], np.bool_)
+    tail, head = _pairs(members)
+    first = np.unique(arrays.time_ns, axis=1, return_index=True)[1]
+    chosen = np.arange(instance.num_devices) if device is None else np.array([device])
+    apart = semantics.schedule == "zero_bubble"
+    part = arrays.backward.astype(np.int64) + (arrays.weight_gradient & apart)
+    passes = []
+    for number in range(3):
+        of_pass = part == number
+        columns = []
+        for k in first.tolist() if device is None else [device]:
+            own = np.where(of_pass, np.maximum(arrays.time_ns[:, k], 0), 0)
+            refused = _sums((arrays.time_ns[:, k] == UNSUPPORTED).astype(np.int64), block, members)
+            total = _sums(own, block, members)
+            wrong = refused[head] > refused[tail]
+            columns.append(np.where(wrong, np.iinfo(np.int64).max, total[head] - total[tail]))
+        passes.append(np.stack(columns).min(axis=0))
+    runs = passes[0] < np.iinfo(np.int64).max
+    tail, head = tail[runs], head[runs]
+    forward, backward_ns, weight_ns = (each[runs].copy() for each in passes)
+    resident = _sums(arrays.resident_bytes, block, members)
+    last, after = _only_neighbours(before, members)
+    tensors = _tensors(instance, block, part)
+    host = np.where(arrays.is_host, 0, arrays.host_ns)[:, chosen].min(axis=1)
+    if semantics.sending == "overlap" or not sends:
+        host = np.zeros_like(host)
+    tables = _CutTables(members, tail, head, last, after)
+    size, certain = instance.memory_arrays.tensor_bytes, semantics.stages_per_device > 1
+    stash, kept = _between(tables, tensors, size, host, certain, forward, backward_ns)
+    forth, back = np.zeros(len(members), np.int64), np.zeros(len(members), np.int64)
+    if semantics.sending == "overlap" and instance.num_devices > 1 and sends:
+        between = arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
+        least = arrays.transfer_ns[:, np.unique(between)].min(axis=1)
+        _messages(tables, tensors, least, forth, back)
+    is_chain = complete and len(members) == count + 1
+    far = np.abs(np.repeat(tensors.producer, np.diff(tensors.pointer)) - tensors.reader) > 1
+    return CutProblem(
+        block=block,
+        members=members,
+        tail=tail,
+        head=head,
+        forward_ns=forward,
+        backward_ns=backward_ns,
+        weight_ns=weight_ns,
+        stash_bytes=stash,
+        kept_bytes=kept,
+        resident_bytes=resident[head] - resident[tail],
+        forth_ns=forth,
+        back_ns=back,
+        room=np.full(len(tail), arrays.memory_bytes[chosen].max()),
+        used=np.full(len(members), -1),
+        kind=np.zeros(len(tail), np.int64),
+        kinds=(),
+        passes=1 + int(part.max() > 0) + (apart and bool(arrays.backward.any())),
+        complete=complete,
+        plain=is_chain
+        and not far.any()
+        and devices_alike(instance)
+        and semantics.stages_per_device == 1,
+    )
+
+
+def links_alike(instance: Instance) -> bool:
+    """Whether all transfers take the same time from any device to any other."""
+    between = instance.arrays.link_class[~np.eye(instance.num_devices, dtype=np.bool_)]
+    return len(np.unique(between)) <= 1
+
+
+def devices_alike(instance: Instance) -> bool:
+    """Whether devices and the links between them make no difference."""
+    arrays = instance.arrays
+    columns = (arrays.time_ns, arrays.host_ns, arrays.memory_bytes[None], arrays.is_host[None])
+    return links_alike(instance) and all((c == c[:, :1]).all() for c in columns)
+
+
+def _before(instance: Instance, block: Ints, count: int) -> list[int]:
+    """Blocks that each block needs in its own or an earlier stage, as bits."""
+    arrays, index = instance.arrays, instance.arrays.index
+    before, bind = [0] * count, ~exchanged_edges(instance)
+    for a, b in zip(index.producer[bind].tolist(), index.consumer[bind].tolist(), strict=True):
+        if arrays.backward[a] == arrays.backward[b]:
+            x, y = (b, a) if arrays.backward[a] else (a, b)
+            if block[x] != block[y]:
+                before[int(block[y])] |= 1 << int(block[x])
+    return before
+
+
+def _places(instance: Instance, block: Ints) -> list[int]:
+    """Numbers of blocks of an order that stages may end behind: about equal work between them."""
+    work = np.zeros(int(block.max()) + 1, np.int64)
+    np.add.at(work, block, np.maximum(instance.arrays.time_ns, 0).max(axis=1))
+    done = np.cumsum(work + 1)
+    bucket = done // (int(done[-1]) // MOST_PLACES + 1)
+    last = np.flatnonzero(np.diff(bucket)) + 1
+    return [0, *last.tolist(), len(work)]
+
+
+def _pairs(members: Flags) -> tuple[Ints, Ints]:
+    """Every cut, and every larger one that contains it."""
+    tails, heads = [], []
+    size = members.sum(axis=1)
+    for i in range(len(members) - 1):
+        larger = np.flatnonzero(size > size[i])
+        inside = larger[members[larger][:, members[i]].all(axis=1)]
+        tails.append(np.full(len(inside), i))
+        heads.append(inside)
+    return np.concatenate(tails).astype(np.int64), np.concatenate(heads).astype(np.int64)
+
+
+def _sums(of_op: Ints, block: Ints, members: Flags) -> Ints:
+    """Sum over the ops of each cut."""
+    total = np.zeros(members.shape[1], np.int64)
+    np.add.at(total, block, of_op)
+    return np.asarray(members.astype(np.int64) @ total, np.int64)
+
+
+def _only_neighbours(before: list[int], members: Flags) -> tuple[Ints, Ints]:
+    """The block that is surely in the stage before each cut, and the one surely in the stage
+    after it, or -1: the only last block inside, the only first block outside.
+    """
+    count = len(before)
+    last, after = np.full(len(members), -1), np.full(len(members), -1)
+    needs = np.array([[row >> b & 1 for b in range(count)] for row in before], np.bool_)
+    for i, inside in enumerate(members):
+        needed = needs[inside].any(axis=0) if inside.any() else np.zeros(count, np.bool_)
+        ends = np.flatnonzero(inside & ~needed)
+        begins = np.flatnonzero(~inside & ~needs[:, ~inside].any(axis=1))
+        last[i] = ends[0] if len(ends) == 1 else -1
+        after[i] = begins[0] if len(begins) == 1 else -1
+    return last, after
+
+
+class _Tensors(NamedTuple):
+    """Blocks of each tensor's producer and readers, and their passes (0 forward, 1 backward, 2
+    gradients of weights that are apart).
+    """
+
+    producer: Ints
+    producer_pass: Ints
+    pointer: Ints
+    reader: Ints
+    reader_pass: Ints
+
+
+class _CutTables(NamedTuple):
+    """Cuts and pairs, as of `CutProblem`, and the surest neighbours of each cut."""
+
+    members: Flags
+    tail: Ints
+    head: Ints
+    last: Ints
+    after: Ints
+
+
+def _tensors(instance: Instance, block: Ints, part: Ints) -> _Tensors:
+    index = instance.arrays.index
+    sent = ~exchanged_edges(instance)[index.tensor_edge]
+    readers = index.consumer[index.tensor_edge[sent]]
+    pointer = np.append(0, np.cumsum(sent))[index.tensor_ptr]
+    producer = index.tensor_producer
+    return _Tensors(block[producer], part[producer], pointer, block[readers], part[readers])
+
+
+@kernel
+def _between(
+    cuts: _CutTables,
+    tensors: _Tensors,
+    size: Ints,
+    host: Ints,
+    certain: bool,
+    forward: Ints,
+    backward: Ints,
+) -> tuple[Ints, Ints]:
+    """Stash of each pair, and what its weight gradients keep; what devices pay for its tensors is
+    added to its times.
+
+    With `certain`, only neighbours that are surely on another device count. What weight gradients
+    read has come for the backward event.
+    """
+    members, reader, owner = cuts.members, tensors.reader, tensors.producer
+    stash, kept = np.zeros(len(cuts.tail), np.int64), np.zeros(len(cuts.tail), np.int64)
+    for at in range(len(cuts.tail)):
+        i, j = cuts.tail[at], cuts.head[at]
+        last, after = cuts.last[i], cuts.after[j]
+        for u in range(len(owner)):
+            made = tensors.producer_pass[u]
+            mine = members[j, owner[u]] and not members[i, owner[u]]
+            begun, ended = mine and made == 0, False
+            leaves, reads_forward, reads, waits = False, False, False, False
+            for x in range(tensors.pointer[u], tensors.pointer[u + 1]):
+                v = reader[x]
+                if members[j, v] and not members[i, v]:
+                    reads = True
+                    if tensors.reader_pass[x] >= 1:
+                        ended = True
+                        if tensors.reader_pass[x] == 2:
+                            waits = True
+                    else:
+                        begun = True
+                        reads_forward = True
+                elif mine and (not certain or v in (after, last)):
+                    leaves = True
+            if begun and ended:
+                stash[at] += size[u]
+            if waits and made < 2:
+                kept[at] += size[u]
+            if leaves:
+                if made >= 1:
+                    backward[at] += host[u]
+                else:
+                    forward[at] += host[u]
+            # a tensor is paid by the first step that reads it: on the same device another stage may
+            # come before, unless this one follows the producer
+            near = not certain
+            if made == 0:
+                near = near or (reads_forward and owner[u] == last)
+            else:
+                near = near or owner[u] == after
+            if reads and not mine and near:
+                if reads_forward:
+                    forward[at] += host[u]
+                else:
+                    backward[at] += host[u]
+    return stash, kept
+
+
+@kernel(allocates=False)
+def _messages(cuts: _CutTables, tensors: _Tensors, least: Ints, forth: Ints, back: Ints) -> None:
+    """Messages over each cut from the last block inside to the first outside, and back."""
+    for i in range(len(cuts.last)):
+        last, after = cuts.last[i], cuts.after[i]
+        if last < 0 or after < 0:
+            continue
+        for u in range(len(tensors.producer)):
+            made, owner = tensors.producer_pass[u], tensors.producer[u]
+            for x in range(tensors.pointer[u], tensors.pointer[u + 1]):
+                if min(tensors.reader_pass[x], 1) != made:
+                    continue
+                if made == 0 and owner == last and tensors.reader[x] == after:
+                    forth[i] += least[u]
+                    break
+                if made == 1 and owner == after and tensors.reader[x] == last:
+                    back[i] += least[u]
+                    break
+
+
+def device_kinds(instance: Instance) -> list[list[int]]:
+    """Devices that are alike, links aside, by their first ones.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> device_kinds(example())
+    [[0, 1]]
+    """
+    arrays = instance.arrays
+    kinds: dict[bytes, list[int]] = {}
+    for k in range(instance.num_devices):
+        parts = (
+            arrays.time_ns[:, k],
+            arrays.host_ns[:, k],
+            arrays.memory_bytes[k : k + 1],
+            arrays.is_host[k : k + 1].astype(np.int64),
+        )
+        kinds.setdefault(np.concatenate(parts).tobytes(), []).append(k)
+    return list(kinds.values())
+
+
+def with_kinds(
+    instance: Instance, semantics: PipelineIteration, base: CutProblem
+) -> CutProblem | None:
+    """The problem with a cut for each number of devices of each kind before it.
+
+    None where devices are of one kind, where stages share devices, or where there are too many
+    pairs.
+    """
+    kinds = device_kinds(instance)
+    if len(kinds) == 1 or semantics.stages_per_device > 1:
+        return None
+    vectors = list(product(*(range(len(devices) + 1) for devices in kinds)))
+    if len(base.tail) * len(vectors) * len(kinds) > MOST_PAIRS:
+        return None
+    number = {vector: at for at, vector in enumerate(vectors)}
+    count, last = len(vectors), base.num_cuts - 1
+    parts: list[tuple[Ints, ...]] = []
+    for d, devices in enumerate(kinds):
+        own = build_cuts(instance, semantics, base.block, base.num_cuts, device=devices[0])
+        steps = [
+            (at, number[(*vector[:d], vector[d] + 1, *vector[d + 1 :])])
+            for at, vector in enumerate(vectors)
+            if vector[d] < len(devices)
+        ]
+        for before, after in steps:
+            parts.append(
+                (
+                    own.tail * count + before,
+                    np.where(own.head == last, last * count, own.head * count + after),
+                    own.forward_ns,
+                    own.backward_ns,
+                    own.weight_ns,
+                    own.stash_bytes,
+                    own.kept_bytes,
+                    own.resident_bytes,
+                    own.room,
+                    np.full(len(own.tail), d),
+                )
+            )
+    tail, head, forward, backward, weight, stash, kept, resident, room, kind = (
+        np.concatenate(columns) for columns in zip(*parts, strict=True)
+    )
+    used = np.array([sum(vector) for vector in vectors], np.int64)
+    return CutProblem(
+        block=base.block,
+        members=np.vstack([np.repeat(base.members[:-1], count, axis=0), base.members[-1:]]),
+        tail=tail,
+        head=head,
+        forward_ns=forward,
+        backward_ns=backward,
+        weight_ns=weight,
+        stash_bytes=stash,
+        kept_bytes=kept,
+        resident_bytes=resident,
+        forth_ns=np.append(np.repeat(base.forth_ns[:-1], count), base.forth_ns[-1:]),
+        back_ns=np.append(np.repeat(base.back_ns[:-1], count), base.back_ns[-1:]),
+        room=room,
+        used=np.append(np.tile(used, last), -1),
+        kind=kind,
+        kinds=tuple(tuple(devices) for devices in kinds),
+        passes=base.passes,
+        complete=base.complete,
+        plain=False,
+    )

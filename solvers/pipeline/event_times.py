@@ -1,0 +1,412 @@
+"""Times of iterations: events and their clock, cheapest chains of cuts, better ones by moves.
+
+Messages lead from step to step alone here; the referee's clock (`referee.pipeline.iteration`) knows
+those that skip a step, too. So this clock's value is a bound on the referee's, and the same where
+no tensor skips a stage and each device has one. It is a longest path, and every path bounds the
+time by a sum over the steps.
+
+A chain of S stages is a walk from the empty to the full cut over one pair of each layer. Under
+weights of the steps its cost is linear in the times of its stages, so one pass finds the cheapest
+walk, and two passes find for every pair the cheapest walk over it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.kernels import copy_to, kernel
+from placegap.instances.problem.semantics import PipelineIteration
+from placegap.instances.referee.stages import device_orders
+from placegap.solvers.pipeline.cuts import CutProblem
+
+Times = NDArray[Any]
+"""Integers, or floating-point numbers."""
+
+REACH = 256
+"""How far one cut moves at most; two neighbouring cuts move a sixteenth of that each."""
+
+
+class EventTable(NamedTuple):
+    """The events of an iteration, each after those that it waits for.
+
+    Attributes
+    ----------
+    step : (n,) int64
+        Place of an event's work in the passage of its microbatch; 2 S + s for the weight event of
+        stage s of S.
+    on_device, of_microbatch, on_link : (n,) int64
+        The event before on the same device; that of the step before; the one whose message from
+        the step before comes just before this one's; -1 where there is none.
+    num_steps : int
+    """
+
+    step: Ints
+    on_device: Ints
+    of_microbatch: Ints
+    on_link: Ints
+    num_steps: int
+
+
+def event_table(semantics: PipelineIteration, num_devices: int, *, trains: bool) -> EventTable:
+    """The events of a schedule on so many devices.
+
+    Examples
+    --------
+    >>> event_table(PipelineIteration(microbatches=2), 1, trains=True).step.tolist()
+    [0, 1, 0, 1]
+    """
+    orders = device_orders(semantics, num_devices, trains=trains)
+    stages = num_devices * semantics.stages_per_device
+    splits = trains and semantics.schedule == "zero_bubble"
+    steps = stages * (3 if splits else 2 if trains else 1)
+    number = dict[tuple[int, int], int]()
+    rows: list[tuple[int, int, int, int]] = []
+    latest, done = [-1] * num_devices, [0] * num_devices
+    moved = True
+    while moved:
+        moved = False
+        for q, order in enumerate(orders):
+            while done[q] < len(order):
+                event = order[done[q]]
+                if event.weight:
+                    rows.append((2 * stages + event.stage, latest[q], -1, -1))
+                    latest[q], done[q], moved = len(rows) - 1, done[q] + 1, True
+                    continue
+                step = 2 * stages - 1 - event.stage if event.backward else event.stage
+                before = number.get((step - 1, event.microbatch), -1)
+                if step and before < 0:
+                    break
+                line = number.get((step, event.microbatch - 1), -1)
+                stays = step == 0 or num_devices == 1 or (trains and step == stages)
+                rows.append((step, latest[q], before, -1 if stays else line))
+                number[step, event.microbatch] = latest[q] = len(rows) - 1
+                done[q], moved = done[q] + 1, True
+    table = np.ascontiguousarray(np.array(rows, np.int64).T)
+    return EventTable(table[0], table[1], table[2], table[3], steps)
+
+
+@kernel
+def _clock(table: EventTable, times: Times) -> tuple[Times, Times]:
+    """End of every event, and of the message that comes to it."""
+    n = len(table.step)
+    end, arrival = np.zeros(n, times.dtype), np.zeros(n, times.dtype)
+    for e in range(n):
+        ready = times[0] * 0
+        before, line, last = table.of_microbatch[e], table.on_link[e], table.on_device[e]
+        if before >= 0:
+            ready = end[before]
+            if line >= 0 and arrival[line] > ready:
+                ready = arrival[line]
+            ready += times[table.num_steps + table.step[e]]
+        arrival[e] = ready
+        if last >= 0 and end[last] > ready:
+            ready = end[last]
+        end[e] = ready + times[table.step[e]]
+    return end, arrival
+
+
+@kernel
+def iteration_time(table: EventTable, times: Ints) -> int:
+    """End of the last event.
+
+    Parameters
+    ----------
+    table : EventTable
+    times : (2 E,) int64
+        Time of each of E steps, and then of the message into each step.
+
+    Examples
+    --------
+    Two microbatches on one device, 2 ns forward and 3 ns backward each:
+
+    >>> table = event_table(PipelineIteration(microbatches=2), 1, trains=True)
+    >>> iteration_time(table, np.array([2, 3, 0, 0]))
+    10
+    """
+    return int(_clock(table, times)[0].max())
+
+
+@kernel
+def longest_path(table: EventTable, times: Times) -> Ints:
+    """How often a longest path goes through each step and each message, (2 E,).
+
+    The sum of its counts times any times is a bound on the iteration with those times.
+    """
+    end, arrival = _clock(table, times)
+    count = np.zeros(2 * table.num_steps, np.int64)
+    e, in_message = int(np.argmax(end)), False
+    while e >= 0:
+        if not in_message:
+            count[table.step[e]] += 1
+            before = table.on_device[e]
+            if before >= 0 and end[before] >= arrival[e]:
+                e = before
+            elif table.of_microbatch[e] >= 0:
+                in_message = True
+            else:
+                e = -1
+        else:
+            count[table.num_steps + table.step[e]] += 1
+            line = table.on_link[e]
+            if line >= 0 and arrival[line] > end[table.of_microbatch[e]]:
+                e = line
+            else:
+                e, in_message = table.of_microbatch[e], False
+    return count
+
+
+class Pairs(NamedTuple):
+    """The pairs of a `CutProblem` and its cuts, in the form of the kernels."""
+
+    tail: Ints
+    head: Ints
+    forward: Ints
+    backward: Ints
+    weight: Ints
+    forth: Ints
+    back: Ints
+    num_cuts: int
+    passes: int
+
+
+def _pairs(problem: CutProblem) -> Pairs:
+    return Pairs(
+        problem.tail,
+        problem.head,
+        problem.forward_ns,
+        problem.backward_ns,
+        problem.weight_ns,
+        problem.forth_ns,
+        problem.back_ns,
+        problem.num_cuts,
+        problem.passes,
+    )
+
+
+class PairLayers(NamedTuple):
+    """The pairs of each of S layers: those of layer s are ``pair[pointer[s]:pointer[s + 1]]``."""
+
+    pointer: Ints
+    pair: Ints
+
+    @property
+    def number(self) -> int:
+        """Number of layers."""
+        return len(self.pointer) - 1
+
+    def of(self, layer: int) -> Ints:
+        """Pairs of one layer."""
+        return self.pair[self.pointer[layer] : self.pointer[layer + 1]]
+
+
+def layers_of(parts: list[Ints]) -> PairLayers:
+    """Layers from the pairs of each."""
+    pointer = np.cumsum([0, *(len(part) for part in parts)]).astype(np.int64)
+    return PairLayers(pointer, np.concatenate([np.zeros(0, np.int64), *parts]))
+
+
+class CutWalk(NamedTuple):
+    """The cheapest walk: its cost, `NEVER` or more if there is none, and a pair of each layer."""
+
+    cost: int
+    pairs: Ints
+
+
+def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutWalk:
+    """The cheapest walk under weights (2 E,) of E steps and of the messages into them.
+
+    Examples
+    --------
+    >>> from placegap.instances import PipelineIteration, example
+    >>> from placegap.solvers.pipeline.cuts import build_cuts
+    >>> problem = build_cuts(example(), PipelineIteration(sending="blocking"), np.arange(4), 100)
+    >>> every = np.arange(len(problem.tail))
+    >>> cheapest_walk(problem, layers_of([every]), np.array([2, 0])).cost
+    86
+    """
+    cost, pairs = _cheapest(_pairs(problem), layers, weight)
+    return CutWalk(int(cost), pairs)
+
+
+def cheap_pairs(problem: CutProblem, layers: PairLayers, weights: Ints, most: int) -> PairLayers:
+    """The pairs over which a walk leads that costs no more than so much, under each row (2 E,) of
+    weights, one row after another.
+    """
+    return PairLayers(*_cheap(_pairs(problem), layers, np.atleast_2d(weights), most))
+
+
+def times_of(problem: CutProblem, pairs: Ints) -> Ints:
+    """Times of the steps of a walk and of the messages into them, (2 E,)."""
+    return np.asarray(_times(_pairs(problem), pairs))
+
+
+@kernel(inline="always", allocates=False)
+def _put_stage(p: Pairs, times: Ints, count: int, s: int, at: int) -> None:
+    """Write the times of a pair as stage s of `count`, and of the messages over its larger cut.
+
+    Where they stand is what `_cost` reads the weights of.
+    """
+    steps = p.passes * count
+    times[s] = p.forward[at]
+    if p.passes > 1:
+        times[2 * count - 1 - s] = p.backward[at]
+    if p.passes > 2:
+        times[2 * count + s] = p.weight[at]
+    if s < count - 1:
+        times[steps + s + 1] = p.forth[p.head[at]]
+        if p.passes > 1:
+            times[steps + 2 * count - 1 - s] = p.back[p.head[at]]
+
+
+@kernel
+def _times(p: Pairs, pairs: Ints) -> Ints:
+    times = np.zeros(2 * len(pairs) * p.passes, np.int64)
+    for s in range(len(pairs)):
+        _put_stage(p, times, len(pairs), s, pairs[s])
+    return times
+
+
+@kernel(inline="always", allocates=False)
+def _cost(p: Pairs, weight: Ints, count: int, s: int, at: int) -> int:
+    """Of a pair as stage s of `count`, with the messages over its larger cut."""
+    cost = weight[s] * p.forward[at]
+    steps = p.passes * count
+    if p.passes > 1:
+        cost += weight[2 * count - 1 - s] * p.backward[at]
+    if p.passes > 2:
+        cost += weight[2 * count + s] * p.weight[at]
+    if s < count - 1:
+        cost += weight[steps + s + 1] * p.forth[p.head[at]]
+        if p.passes > 1:
+            cost += weight[steps + 2 * count - 1 - s] * p.back[p.head[at]]
+    return int(cost)
+
+
+@kernel
+def _cheapest(p: Pairs, layers: PairLayers, weight: Ints) -> tuple[int, Ints]:
+    count = len(layers.pointer) - 1
+    value = np.full((count + 1, p.num_cuts), NEVER)
+    came = np.full((count + 1, p.num_cuts), -1)
+    value[0, 0] = 0
+    for s in range(count):
+        for at in layers.pair[layers.pointer[s] : layers.pointer[s + 1]]:
+            tail, head = p.tail[at], p.head[at]
+            if value[s, tail] < NEVER:
+                now = value[s, tail] + _cost(p, weight, count, s, at)
+                if now < value[s + 1, head]:
+                    value[s + 1, head], came[s + 1, head] = now, at
+    walk = np.zeros(count, np.int64)
+    cut = p.num_cuts - 1
+    if value[count, cut] < NEVER:
+        for s in range(count, 0, -1):
+            walk[s - 1] = came[s, cut]
+            cut = p.tail[came[s, cut]]
+    return value[count, p.num_cuts - 1], walk
+
+
+@kernel
+def _cheap(p: Pairs, layers: PairLayers, weights: Ints, most: int) -> tuple[Ints, Ints]:
+    """Keep pairs by the cost of the cheapest walk over each: of what is before it and behind it."""
+    pointer, pair = layers.pointer.copy(), layers.pair.copy()
+    count = len(pointer) - 1
+    for row in range(len(weights)):
+        here, rest = (
+            np.full((count + 1, p.num_cuts), NEVER),
+            np.full((count + 1, p.num_cuts), NEVER),
+        )
+        here[0, 0], rest[count, p.num_cuts - 1] = 0, 0
+        cost = np.zeros(len(pair), np.int64)
+        for s in range(count):
+            for x in range(pointer[s], pointer[s + 1]):
+                tail, head = p.tail[pair[x]], p.head[pair[x]]
+                cost[x] = _cost(p, weights[row], count, s, pair[x])
+                if here[s, tail] < NEVER:
+                    here[s + 1, head] = min(here[s + 1, head], here[s, tail] + cost[x])
+        for s in range(count - 1, -1, -1):
+            for x in range(pointer[s], pointer[s + 1]):
+                tail, head = p.tail[pair[x]], p.head[pair[x]]
+                if rest[s + 1, head] < NEVER:
+                    rest[s, tail] = min(rest[s, tail], rest[s + 1, head] + cost[x])
+        kept = 0
+        for s in range(count):
+            begin, pointer[s] = pointer[s], kept
+            for x in range(begin, pointer[s + 1]):
+                before, after = here[s, p.tail[pair[x]]], rest[s + 1, p.head[pair[x]]]
+                if before < NEVER and after < NEVER and before + cost[x] + after <= most:
+                    pair[kept] = pair[x]
+                    kept += 1
+        pointer[-1] = kept
+        pair = pair[:kept].copy()
+    return pointer, pair
+
+
+def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -> tuple[int, Ints]:
+    """The walk after moves of one cut and of two neighbouring cuts that shorten the iteration,
+    until there is none; and its time.
+
+    Parameters
+    ----------
+    problem : CutProblem
+    table : EventTable
+    allowed : (S, N, N) int64 or (1, N, N) int64
+        Pair of each tail and head that a layer may take, -1 where it may not.
+    walk : (S,) int64
+    """
+    cuts = np.append(problem.tail[walk], problem.num_cuts - 1)
+    value, cuts = _improve(_pairs(problem), table, allowed, cuts, REACH * problem.stride)
+    pairs = [int(allowed[min(s, len(allowed) - 1), cuts[s], cuts[s + 1]]) for s in range(len(walk))]
+    return int(value), np.array(pairs, np.int64)
+
+
+@kernel
+def _improve(
+    p: Pairs, table: EventTable, allowed: Ints, cuts: Ints, reach: int
+) -> tuple[int, Ints]:
+    count, last = len(cuts) - 1, len(allowed) - 1
+    times = np.zeros(2 * table.num_steps, np.int64)
+    for s in range(count):
+        _put_stage(p, times, count, s, allowed[min(s, last), cuts[s], cuts[s + 1]])
+    best = iteration_time(table, times)
+    trial, moved = times.copy(), True
+    while moved:
+        moved = False
+        for width in (1, 2):
+            near = reach if width == 1 else reach // 16
+            for s in range(1, count - width + 1):
+                h, j = cuts[s - 1], cuts[s + width]
+                found_a, found_b = -1, -1
+                for a in range(max(0, cuts[s] - near), min(p.num_cuts, cuts[s] + near + 1)):
+                    left = allowed[min(s - 1, last), h, a]
+                    if left < 0:
+                        continue
+                    other = cuts[s + 1] if width == 2 else a
+                    wide = near if width == 2 else 0
+                    for b in range(max(0, other - wide), min(p.num_cuts, other + wide + 1)):
+                        middle = allowed[min(s, last), a, b] if width == 2 else 0
+                        right = allowed[min(s + width - 1, last), b, j]
+                        if middle < 0 or right < 0:
+                            continue
+                        copy_to(trial, times)
+                        _put_stage(p, trial, count, s - 1, left)
+                        if width == 2:
+                            _put_stage(p, trial, count, s, middle)
+                        _put_stage(p, trial, count, s + width - 1, right)
+                        now = iteration_time(table, trial)
+                        if now < best:
+                            best, found_a, found_b = now, a, b
+                if found_a >= 0:
+                    cuts[s] = found_a
+                    if width == 2:
+                        cuts[s + 1] = found_b
+                    for t in range(s - 1, s + width):
+                        pair = allowed[min(t, last), cuts[t], cuts[t + 1]]
+                        _put_stage(p, times, count, t, pair)
+                    moved = True
+            if moved:
+                break
+    return best, cuts

@@ -1,0 +1,342 @@
+"""The least iteration time over all chains of stages: branch and bound on cuts (`stage-cuts`).
+
+placegap's own. Every path through the events of an iteration bounds its time from below by a sum
+over stages; a DP over cuts finds the chain that is least under a mixture of paths, and an LP the
+mixture that proves most (`Game`). Pairs of cuts that no better chain can have are left out, by
+single paths and by mixtures; what remains is split (`PartSearch`). Chains come from a DP on the
+heaviest stage and from moves of one and two cuts. Exact in integers: only the choice of mixtures is
+in floating point (docs/pipeline-iteration.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.nets import gradient_tie, stage_blocks
+from placegap.instances.problem.semantics import PipelineIteration
+from placegap.instances.referee.iteration import check_iteration
+from placegap.instances.referee.stages import device_orders, held_beside
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.method import ExactParams, Method, Task
+from placegap.solvers.core.progress import tell
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
+from placegap.solvers.pipeline.cuts import (
+    CutProblem,
+    build_cuts,
+    with_kinds,
+)
+from placegap.solvers.pipeline.event_times import event_table
+
+MOST_STEPS = 300
+"""Of all searches together; what is still open then is left to moves."""
+
+
+class StageCutsParams(ExactParams):
+    """Parameters of `stage-cuts`.
+
+    Attributes
+    ----------
+    max_cuts : int
+        With more cuts than this only those of one order of the blocks are tried, and the bound is
+        that of cheap methods.
+    """
+
+    max_cuts: int = Field(default=1000, ge=2)
+
+
+def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
+    """Solve, or return the best plan and bound when the time is over or Ctrl-C comes."""
+    instance, semantics = task.instance, task.semantics
+    check_iteration(instance, semantics)
+    clock = Clock(task.limits.time_limit_s)
+    block = stage_blocks(instance)
+    if block is None:
+        message = "a backward op feeds a forward op: no microbatch can pass"
+        return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
+    problem = build_cuts(instance, semantics, block, params.max_cuts)
+    problem = with_kinds(instance, semantics, problem) or problem
+    judge = Judge(instance, semantics, clock)
+    counts = _counts(instance.num_devices, semantics, problem)
+    parts, message = list[PartSearch](), ""
+    try:
+        for count in counts:
+            if parts and clock.left_s == 0.0 and (judge.best is not None or task.starts):
+                break
+            parts.append(_part(task, problem, judge, count, clock))
+            if clock.left_s != 0.0 or judge.best is None:
+                parts[-1].start()
+        for start in task.starts:
+            judge.judge(start.plan)
+        _search(task, parts, judge, clock)
+    except KeyboardInterrupt:
+        message = "interrupted"
+    bound = min((part.bound_ns for part in parts), default=NEVER)
+    if not problem.complete or len(parts) < len(counts):
+        bound = 0
+    details: dict[str, int | float | str] = {
+        "blocks": problem.num_blocks,
+        "cuts": problem.num_cuts,
+        "parts": sum(part.parts for part in parts),
+    }
+    if judge.best is None:
+        infeasible = bound >= NEVER
+        tie = gradient_tie(instance)
+        why = "in every chain of stages some device's memory is too small"
+        if not counts:
+            why = f"too few layers for this schedule: {problem.num_blocks}"
+        why += "" if tie is None else f"; {tie}"
+        return Outcome(
+            proven_infeasible=infeasible,
+            rests_on=PROOF if infeasible else "",
+            details=details,
+            message=why if infeasible else message or "no chain of stages was found",
+        )
+    if bound >= judge.best[0] and not message:
+        message, details["balance"] = _make_even(task, problem, judge, parts, clock)
+    value_ns, plan = judge.best
+    return Outcome(
+        plan=plan,
+        claim_ns=value_ns,
+        bound_ns=min(bound, value_ns),
+        bound_origin="stage-cuts",
+        rests_on=PROOF,
+        details=details,
+        message=message,
+    )
+
+
+def _counts(most: int, semantics: PipelineIteration, problem: CutProblem) -> list[int]:
+    """Numbers of devices that the schedule can use, the largest first."""
+    chunks = semantics.stages_per_device
+    return [
+        count
+        for count in range(min(most, problem.num_blocks // chunks), 0, -1)
+        if chunks == 1 or semantics.microbatches % count == 0
+    ]
+
+
+def _search(
+    task: Task[PipelineIteration], parts: list[PartSearch], judge: Judge, clock: Clock
+) -> None:
+    """Go on where the bound is lowest, until nothing is open or a limit is met."""
+    while clock.left_s != 0.0:
+        lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
+        if lowest is None:
+            return
+        lowest.step()
+        if judge.best is not None:
+            bound = min(part.bound_ns for part in parts)
+            tell(
+                task.instance, task.semantics, "stage-cuts", value_ns=judge.best[0], bound_ns=bound
+            )
+            if judge.best[0] - bound <= task.limits.gap * judge.best[0]:
+                return
+
+
+def _make_even(
+    task: Task[PipelineIteration],
+    problem: CutProblem,
+    judge: Judge,
+    parts: list[PartSearch],
+    clock: Clock,
+) -> tuple[str, str]:
+    """Of plans with the best value take one on more devices, if there is one; then balance it.
+
+    What is returned says whether that was interrupted, and whether no plan is better balanced.
+    """
+    settled = problem.complete
+    try:
+        judge.slack_ns = 1  # also plans that are no better
+        for old in parts:
+            if old.num_devices <= judge.num_used:
+                break
+            part = _part(task, problem, judge, old.num_devices, clock)
+            part.start()
+            while part.is_open and judge.num_used < old.num_devices and clock.left_s != 0.0:
+                part.step()
+            settled &= not part.is_open or judge.num_used == old.num_devices
+        judge.slack_ns = 0
+        own = next((part for part in parts if part.num_devices == judge.num_used), None)
+        if own is not None and clock.left_s != 0.0 and balanced(judge, own) and settled:
+            return "", "proven"
+    except KeyboardInterrupt:
+        return "interrupted", "by moves"
+    return "", "by moves"
+
+
+def _part(
+    task: Task[PipelineIteration], problem: CutProblem, judge: Judge, count: int, clock: Clock
+) -> PartSearch:
+    semantics = task.semantics
+    if count == 1 and semantics.stages_per_device > 1:  # its stages send nothing
+        problem = build_cuts(task.instance, semantics, problem.block, problem.num_cuts, sends=False)
+    table = event_table(semantics, count, trains=problem.trains)
+    return PartSearch(problem, judge, table, _beside(semantics, count, problem.trains), clock)
+
+
+def _beside(semantics: PipelineIteration, count: int, trains: bool) -> list[list[tuple[int, int]]]:
+    """How many other microbatches each stage holds."""
+    beside = [[(0, 0)]] * (count * semantics.stages_per_device)
+    if trains:
+        for order in device_orders(semantics, count, trains=True):
+            for s, pairs in held_beside(order).items():
+                beside[s] = pairs
+    return beside
+
+
+def balanced(judge: Judge, part: PartSearch) -> bool:
+    """Give the best plan, among chains of its value on as many devices, the best balance.
+
+    The balance is the work of the second-heaviest device on a microbatch, then the most memory
+    that a device holds. Moves of single cuts find a good chain. Both sums are of single stages, and
+    all but one stage must keep within a limit on the load; so a search for chains of that value
+    among the pairs within the limits says whether there is a better one. Under ``interleaved``, and
+    where devices must be tried in all orders, it is the best that moves reach.
+
+    Returns
+    -------
+    bool
+        Whether no chain of this value is better balanced.
+    """
+    assert judge.best is not None
+    settles = judge.one_order(part.problem) and judge.semantics.stages_per_device == 1
+    questions = _Questions(judge, part)
+    if judge.walk is None and settles:  # the plan came from elsewhere
+        questions.ask(np.ones((part.stages, len(part.problem.tail)), np.bool_))
+    if judge.walk is None or judge.walk[1] is not part.problem:
+        return False
+    _move(judge, part)
+    if part.stages == 1 or not settles:
+        return part.stages == 1
+    load, held = part.problem.work_ns, _held(part)
+
+    def within(s: int, most_load_ns: int, most_bytes: int) -> Flags:
+        """Pairs of each stage, where stage s may be heavier than the limit."""
+        heavy = np.arange(part.stages)[:, None] == s
+        return np.asarray(((load <= most_load_ns) | heavy) & (held <= most_bytes))
+
+    full = int(held.max())
+    done = questions.lower(
+        np.unique(load), lambda s, limit: within(s, limit, full), lambda walk: _second(load, walk)
+    )
+    assert judge.walk is not None
+    second = _second(load, judge.walk[0])
+    return done and questions.lower(
+        np.unique(held), lambda s, limit: within(s, second, limit), lambda walk: _most(held, walk)
+    )
+
+
+class _Questions:
+    """Whether the best plan's value can be had within limits; what is found replaces the plan."""
+
+    def __init__(self, judge: Judge, part: PartSearch) -> None:
+        self.judge, self.part, self.steps = judge, part, MOST_STEPS
+
+    def ask(self, allowed: Flags) -> bool | None:
+        """Look for a chain of these pairs; None if that stays open."""
+        assert self.judge.best is not None
+        judge = self.judge
+        own = Judge(judge.instance, judge.semantics, judge.clock, self.judge.best[0] + 1)
+        search = self.part.restricted(allowed, own)
+        search.start()
+        while own.best is None and search.is_open:
+            if not self.steps or search.clock.left_s == 0.0:
+                return None
+            search.step()
+            self.steps -= 1
+        if own.best is not None:
+            self.judge.best, self.judge.walk = own.best, own.walk
+        return own.best is not None
+
+    def lower(
+        self, keys: Ints, allowed: Callable[[int, int], Flags], key_of: Callable[[Ints], int]
+    ) -> bool:
+        """Bring a key of the plan to the least of some sorted values; whether it is proven so."""
+        for s in range(self.part.stages):
+            low, high = 0, self._place(keys, key_of)
+            middle = high - 1  # most stages are no place for a heavy one: refuted at once
+            while low < high:
+                found = self.ask(allowed(s, int(keys[middle])))
+                if found is None:
+                    return False
+                if found:
+                    high = self._place(keys, key_of)
+                elif middle == high - 1:
+                    break
+                else:
+                    low = middle + 1
+                middle = (low + high) // 2
+        return True
+
+    def _place(self, keys: Ints, key_of: Callable[[Ints], int]) -> int:
+        assert self.judge.walk is not None
+        return int(np.searchsorted(keys, key_of(self.judge.walk[0])))
+
+
+def _move(judge: Judge, part: PartSearch) -> None:
+    """Move single cuts of the best plan as long as its value stays and its balance improves."""
+    assert judge.best is not None
+    assert judge.walk is not None
+    value_ns = judge.best[0]
+    walk, problem = judge.walk
+    count = len(walk) // judge.semantics.stages_per_device
+    load, held = part.problem.work_ns, _held(part)
+
+    def key_of(walk: Ints) -> tuple[int, int]:
+        own = load[walk].reshape(-1, count).sum(axis=0)
+        kept = held[np.arange(len(walk)), walk].reshape(-1, count).sum(axis=0)
+        return int(np.sort(own)[-2]) if count > 1 else 0, int(kept.max())
+
+    pair = {
+        (i, j): at
+        for at, (i, j) in enumerate(zip(problem.tail.tolist(), problem.head.tolist(), strict=True))
+    }
+    key, moved = key_of(walk), True
+    while moved:
+        moved = False
+        for s in range(len(walk) - 1):
+            for a in range(problem.num_cuts):
+                left = pair.get((int(problem.tail[walk[s]]), a))
+                right = pair.get((a, int(problem.head[walk[s + 1]])))
+                if left is None or right is None or a == problem.head[walk[s]]:
+                    continue
+                trial = walk.copy()
+                trial[s : s + 2] = left, right
+                now = key_of(trial)
+                if now < key and part.game.time(trial) <= value_ns and judge.keep(trial, problem):
+                    key, walk, moved = now, trial, True
+
+
+def _held(part: PartSearch) -> Ints:
+    """Memory of each pair as each stage, (S, P)."""
+    return np.stack([part.problem.held_bytes(beside) for beside in part.beside])
+
+
+def _second(load: Ints, walk: Ints) -> int:
+    return int(np.sort(load[walk])[-2])
+
+
+def _most(held: Ints, walk: Ints) -> int:
+    return int(held[np.arange(len(walk)), walk].max())
+
+
+register(
+    Method(
+        name="stage-cuts",
+        claim="exact",
+        objectives=("pipeline_iteration",),
+        paper="placegap",
+        summary="least iteration time of a pipeline: cuts of a chain, bounded by mixed paths",
+        run=run,
+        params=StageCutsParams,
+        packages=("numba", "highspy"),
+    )
+)

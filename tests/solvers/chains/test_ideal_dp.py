@@ -1,0 +1,291 @@
+"""The ideal DP: optimal among all chains of ideals, and honest about limits."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from itertools import count, islice
+
+import pytest
+from draws.chains import best_chain, best_chain_of_ideals, chain_instance, wide_instance
+from draws.tiny import SHARED, needs_dnn_partitioning
+from references.brute_force import oracle
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    MaxLoad,
+    Op,
+    Plan,
+    Semantics,
+    example,
+)
+from placegap.instances.io.reader import read_model
+from placegap.solvers import Result, solve
+from placegap.solvers.chains import bracket as ideal_bracket
+from placegap.solvers.chains import raise_bound
+
+CHAIN = MaxLoad(plans="chain")
+OVERLAP = MaxLoad(plans="chain", load="overlap")
+
+
+def dp(instance: Instance, semantics: Semantics = CHAIN, **limits: object) -> Result:
+    return solve(instance, semantics, "ideal-dp", **limits)  # type: ignore[arg-type]
+
+
+@cache
+def draws() -> tuple[tuple[Instance, int | None, int | None], ...]:
+    """300 instances with their optima (add, overlap); 10 at most are infeasible."""
+    found, infeasible = [], 0
+    for seed in count():
+        instance = chain_instance(seed)
+        values = best_chain(instance), best_chain(instance, overlap=True)
+        infeasible += values[0] is None
+        if values[0] is not None or infeasible <= 10:
+            found.append((instance, *values))
+        if len(found) == 300:
+            return tuple(found)
+    raise AssertionError("count ends")
+
+
+def judge(result: Result, optimum: int | None) -> None:
+    expected = ("infeasible", None) if optimum is None else ("optimal", optimum)
+    assert (result.status, result.value_ns) == expected, result.instance
+
+
+def test_the_diamond_splits_into_1_3_and_2_4() -> None:
+    # 5 + 10 + 1 + 10 and 20 + 8 + 1 + 10 ns; all on one device take 43 ns
+    result = dp(example())
+    assert result.plan == Plan.on([0, 1, 0, 1])
+    judge(result, 39)
+
+
+def test_it_equals_the_enumeration_of_all_chains() -> None:
+    by_dp = 0
+    for instance, added, overlapped in draws():
+        for semantics, optimum in ((CHAIN, added), (OVERLAP, overlapped)):
+            result = dp(instance, semantics)
+            judge(result, optimum)
+            by_dp += result.bound_origin == "ideal-dp"
+    assert by_dp > 100
+
+
+def test_the_enumeration_of_all_chains_equals_brute_force_over_assignments() -> None:
+    for instance, added, overlapped in draws()[:60]:
+        assert (oracle(instance, CHAIN), oracle(instance, OVERLAP)) == (added, overlapped)
+
+
+@pytest.mark.parametrize("bisection", [0.0, 1.0])
+def test_the_search_alone_finds_the_optimum(
+    monkeypatch: pytest.MonkeyPatch, bisection: float
+) -> None:
+    """Without slices; by decisions only, or by one run for the value; after a tiny beam."""
+    monkeypatch.setattr(ideal_bracket.Bracket, "cut", lambda bracket: None)
+    monkeypatch.setattr(ideal_bracket, "BISECTION", bisection)
+    monkeypatch.setattr(ideal_bracket, "BUCKETS", 2)
+    monkeypatch.setattr(ideal_bracket, "PER_BUCKET", 1)
+    for instance, added, overlapped in draws()[::3]:
+        judge(dp(instance), added)
+        judge(dp(instance, OVERLAP), overlapped)
+
+
+def test_sets_of_more_than_64_blocks_and_nets_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(8):
+        instance = wide_instance(seed)
+        optimum = best_chain_of_ideals(instance)
+        judge(dp(instance), optimum)
+        with monkeypatch.context() as patch:
+            patch.setattr(ideal_bracket.Bracket, "cut", lambda bracket: None)
+            judge(dp(instance), optimum)
+
+
+def test_with_too_many_ideals_the_bound_and_the_value_enclose_the_optimum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        raise_bound, "rounds", lambda costs: iter(())
+    )  # they would prove most of the optima
+    stopped = 0
+    for instance, optimum, _ in draws():
+        result = dp(instance, params={"max_ideals": 3})
+        if result.status == "optimal" or optimum is None:
+            continue
+        stopped += 1
+        assert "more than 3 ideals" in result.message
+        assert result.bound_ns is not None
+        assert result.bound_ns <= optimum
+        assert result.value_ns is None or optimum <= result.value_ns
+    assert stopped > 40
+
+
+def test_without_time_it_returns_a_plan_and_a_bound() -> None:
+    instance = parallel_chains(6, 10)
+    result = dp(instance, time_limit_s=0.0)
+    assert result.status == "feasible"
+    assert result.bound_origin == "combinatorial"
+    assert "time limit" in result.message
+
+
+def test_it_stops_within_a_second_of_the_time_limit() -> None:
+    # 11 ** 7 ideals
+    dp(parallel_chains(2, 3))
+    result = dp(parallel_chains(7, 10), time_limit_s=0.5, params={"max_ideals": 10**9})
+    assert result.status == "feasible"
+    assert result.solve_s + result.build_s < 1.5
+
+
+def test_it_stops_at_the_gap_that_suffices() -> None:
+    instance = parallel_chains(3, 8)
+    exact, near = dp(instance), dp(instance, gap=0.5)
+    assert exact.status == "optimal"
+    assert near.status == "gap_met"
+    assert near.value_ns is not None
+    assert near.bound_ns is not None
+    assert near.bound_ns <= exact.value_ns <= near.value_ns  # type: ignore[operator]
+
+
+def test_a_good_incumbent_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raise_bound, "rounds", lambda costs: iter(()))  # they find the optimum
+    instance = parallel_chains(4, 6)
+    best, worse = dp(instance), dp(instance, params={"max_ideals": 2})
+    assert worse.value_ns > best.value_ns  # type: ignore[operator]
+    again = dp(instance, params={"max_ideals": 2}, incumbent=best.plan)
+    assert again.value_ns == best.value_ns
+
+
+def test_an_infeasible_incumbent_is_ignored() -> None:
+    judge(dp(example(), incumbent=Plan.on([0, 1, 0, 0])), 39)
+
+
+def test_hosts_alone_and_accelerators_alone_work() -> None:
+    for hosts in (True, False):
+        instance = line([4, 4, 4, 4], [Device(name=f"d{k}", kind="x", is_host=hosts) for k in "01"])
+        # the accelerators pay 1 ns each for the tensor between them
+        judge(dp(instance), 8 if hosts else 9)
+
+
+def test_memory_of_hosts_counts() -> None:
+    devices = [
+        Device(name="g", kind="x", memory_bytes=2),
+        Device(name="h", kind="x", memory_bytes=2, is_host=True),
+    ]
+    judge(dp(line([1, 1, 1, 9], devices)), 10)
+    judge(dp(line([1, 1, 1, 1, 1], devices)), None)
+
+
+def test_an_op_that_fits_nowhere_is_named() -> None:
+    instance = line([1, 1], [Device(name="d", kind="x", memory_bytes=0)])
+    result = dp(instance)
+    assert result.status == "infeasible"
+    assert "'op0'" in result.message
+
+
+def test_too_little_memory_in_total_is_proven_infeasible() -> None:
+    result = dp(line([1] * 5, [Device(name=k, kind="x", memory_bytes=2) for k in "ab"]))
+    assert result.status == "infeasible"
+    assert "memory" in result.message
+
+
+def test_unequal_devices_are_taken_by_the_engine_for_any_devices() -> None:
+    # y takes 1 ns more per op; two ops each: 8 + 1 and 10 + 1; three and one: 12 + 1 and 5 + 1
+    devices = [Device(name="d0", kind="x"), Device(name="d1", kind="y")]
+    result = dp(line([4, 4, 4, 4], devices))
+    assert result.details["kinds"] == 2
+    judge(result, 11)
+
+
+def test_memory_that_holds_everything_is_no_difference() -> None:
+    devices = [Device(name="a", kind="x"), Device(name="b", kind="x", memory_bytes=100)]
+    judge(dp(line([4, 4], devices)), 5)
+
+
+def test_other_classes_of_plans_are_declined() -> None:
+    with pytest.raises(InputError, match="chain"):
+        dp(example(), MaxLoad(plans="convex"))
+
+
+def test_the_same_call_gives_the_same_plan() -> None:
+    instance = parallel_chains(4, 6)
+    assert dp(instance).plan == dp(instance).plan
+
+
+def rows() -> list[dict[str, str]]:
+    table = SHARED / "reference" / "dnn-partitioning.csv"
+    return list(csv.DictReader(table.open())) if table.is_file() else []
+
+
+@needs_dnn_partitioning
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row["file"].removesuffix(".json"))
+def test_published_optima_are_reproduced(row: dict[str, str]) -> None:
+    """To 1e-6: the optima are in ms, the instance in whole ns."""
+    document = read_model(SHARED / "instances" / "dnn-partitioning" / row["file"])
+    result = dp(document.instance())
+    assert result.status == "optimal"
+    assert result.value_ns == pytest.approx(float(row["contiguous_max_load"]) * 1e6, rel=1e-6)
+    assert result.details["ideals"] == int(row["ideals"])
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("start", range(1000, 9000, 1000))
+def test_it_equals_the_enumeration_of_thousands_of_chains(start: int) -> None:
+    for seed in range(start, start + 1000):
+        instance = chain_instance(seed)
+        judge(dp(instance), best_chain(instance))
+        judge(dp(instance, OVERLAP), best_chain(instance, overlap=True))
+
+
+@pytest.mark.deep
+def test_hundreds_of_wide_instances_equal_the_plain_recurrence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for seed in range(100, 400):
+        instance = wide_instance(seed)
+        optimum = best_chain_of_ideals(instance)
+        judge(dp(instance), optimum)
+        with monkeypatch.context() as patch:
+            patch.setattr(ideal_bracket.Bracket, "cut", lambda bracket: None)
+            judge(dp(instance), optimum)
+
+
+def line(times: list[int], devices: list[Device]) -> Instance:
+    """Ops of one byte in a row; every tensor takes 1 ns to or from a host."""
+    return Instance(
+        name="line",
+        graph=Graph(
+            name="line",
+            ops=tuple(
+                Op(name=f"op{i}", time_ns={"x": t, "y": t + 1}, resident_bytes=1)
+                for i, t in enumerate(times)
+            ),
+            edges=tuple(
+                Edge(producer=f"op{i}", consumer=f"op{i + 1}", host_time_ns=1)
+                for i in range(len(times) - 1)
+            ),
+        ),
+        cluster=Cluster(name="c", devices=tuple(devices)),
+    )
+
+
+def parallel_chains(chains: int, length: int) -> Instance:
+    """Chains without edges between them: (length + 1) ** chains ideals; times without a pattern."""
+    times = (3 + i * i * 7 % 23 for i in count())
+    return Instance(
+        name=f"chains-{chains}-{length}",
+        graph=Graph(
+            name="chains",
+            ops=tuple(
+                Op(name=f"op{i}", time_ns={"x": t})
+                for i, t in enumerate(islice(times, chains * length))
+            ),
+            edges=tuple(
+                Edge(producer=f"op{i}", consumer=f"op{i + 1}", host_time_ns=1 + i * 5 % 11)
+                for i in range(chains * length)
+                if (i + 1) % length
+            ),
+        ),
+        cluster=Cluster(name="c", devices=tuple(Device(name=f"d{k}", kind="x") for k in range(4))),
+    )

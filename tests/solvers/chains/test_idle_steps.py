@@ -1,0 +1,218 @@
+"""Ops of zero time that hold bytes: the same optimum, with far fewer ideals."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from draws import draw
+from draws.chains import best_chain, idle_instance
+from references.brute_force import oracle
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Semantics
+from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
+from placegap.solvers import Result, solve
+from placegap.solvers.chains import raise_bound
+from placegap.solvers.chains.bracket import Bracket
+from placegap.solvers.chains.idle_steps import most_held
+from placegap.solvers.core.trust import PROOF
+
+CHAIN = MaxLoad(plans="chain")
+OVERLAP = MaxLoad(plans="chain", load="overlap")
+STAGES = tuple(
+    MaxLoad(plans="chain", load=load, replicas=replicas, levels=levels)
+    for load, replicas, levels in (
+        ("add", False, 1),
+        ("overlap", False, 1),
+        ("add", True, 1),
+        ("add", False, 2),
+        ("add", True, 2),
+    )
+)
+
+
+def dp(instance: Instance, semantics: Semantics = CHAIN, **limits: object) -> Result:
+    return solve(instance, semantics, "ideal-dp", **limits)  # type: ignore[arg-type]
+
+
+def judge(result: Result, optimum: int | None) -> None:
+    expected = ("infeasible", None) if optimum is None else ("optimal", optimum)
+    assert (result.status, result.value_ns) == expected, result.instance
+    assert result.rests_on == PROOF
+
+
+def agrees(seeds: range) -> int:
+    """Compare with the enumeration of all chains; how many instances are feasible."""
+    feasible = 0
+    for seed in seeds:
+        instance = idle_instance(seed, most_ops=6)
+        for semantics, overlap in ((CHAIN, False), (OVERLAP, True)):
+            optimum = best_chain(instance, overlap=overlap)
+            judge(dp(instance, semantics), optimum)
+            feasible += optimum is not None
+    return feasible
+
+
+def test_idle_ops_with_bytes_change_no_optimum() -> None:
+    assert agrees(range(150)) > 150
+
+
+def test_each_step_alone_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without slices first, so that no step has a plan to start from."""
+    monkeypatch.setattr(Bracket, "cut", lambda bracket: None)
+    assert agrees(range(1000, 1060)) > 60
+
+
+def mixed_instance(seed: int) -> Instance:
+    """Idle ops with bytes and parameters on three devices that differ in all they can."""
+    rng = random.Random(f"mixed-{seed}")
+    n, equal = rng.randrange(3, 6), rng.random() < 0.4
+    kinds = ["x"] * 3 if equal else ["x", "y", "z"]
+    ops = []
+    for i in range(n):
+        idle = rng.random() < 0.6
+        size = rng.choice([0, rng.randrange(1, 9), rng.randrange(10**9, 10**12)])
+        able = [k for k in sorted(set(kinds)) if rng.random() < 0.85] or ["x"]
+        ops.append(
+            Op(
+                name=f"op{i}",
+                time_ns={
+                    k: 0 if idle and rng.random() < 0.9 else rng.randrange(1, 10) for k in able
+                },
+                resident_bytes=size,
+                parameter_bytes=min(size, rng.choice([0, 0, 3])),
+            )
+        )
+    edges = tuple(
+        Edge(producer=f"op{a}", consumer=f"op{b}", tensor="out", bytes=a + 2)
+        for a in range(n)
+        for b in range(a + 1, n)
+        if rng.random() < 0.45
+    )
+    total = sum(op.resident_bytes for op in ops)
+    rooms = [None, total, total - 1, total // 2, max(op.resident_bytes for op in ops)]
+    shared = rng.choice(rooms)
+    devices = tuple(
+        Device(
+            name=f"d{k}",
+            kind=kinds[k],
+            server=f"s{k // 2}",
+            memory_bytes=shared if equal else rng.choice(rooms),
+            is_host=k == 2 and not equal and rng.random() < 0.5,
+        )
+        for k in range(3)
+    )
+    links = draw.links(3, lambda a, b: (10**9, 0))
+    return draw.instance_of(f"mixed-{seed}", ops, edges, devices, links)
+
+
+@pytest.mark.parametrize("semantics", STAGES, ids=lambda semantics: semantics.label)
+def test_unequal_devices_replicas_and_servers_keep_their_optimum(semantics: Semantics) -> None:
+    for seed in range(25):
+        instance = mixed_instance(seed)
+        judge(dp(instance, semantics), oracle(instance, semantics))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("start", range(10_000, 14_000, 500))
+def test_thousands_of_instances_with_idle_ops_agree(start: int) -> None:
+    assert agrees(range(start, start + 500)) > 500
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("semantics", STAGES, ids=lambda semantics: semantics.label)
+def test_hundreds_of_mixed_instances_agree(semantics: Semantics) -> None:
+    for seed in range(100, 700):
+        instance = mixed_instance(seed)
+        judge(dp(instance, semantics), oracle(instance, semantics))
+
+
+def test_a_translator_with_items_and_last_states_has_few_ideals() -> None:
+    # 16 last states, sinks that only hold bytes, would make two million ideals of 95 blocks
+    result = dp(on_devices(partitioning_graph("translator"), 6, 1))
+    assert result.status == "optimal"
+    assert result.details["blocks"] == 78
+    assert int(result.details["ideals"]) < 20_000
+
+
+@pytest.mark.parametrize("transfers", ["light", "heavy"])
+def test_with_eight_hosts_and_memory_that_binds_it_is_proven(transfers: str) -> None:
+    graph = partitioning_graph("translator", 1, transfers=transfers, apart=False)
+    result = dp(on_devices(graph, 5, 8, memory_share=1.5))
+    assert result.status == "optimal"
+    assert int(result.details["ideals"]) < 20_000
+
+
+@pytest.mark.parametrize("family", KINDS)
+@pytest.mark.parametrize("training", [False, True])
+def test_weights_apart_cost_no_ideals(family: str, training: bool) -> None:
+    result = dp(on_devices(partitioning_graph(family, training=training), 6, 1))
+    assert result.status == "optimal"
+    assert int(result.details["ideals"]) < 20_000
+
+
+def weighted(memory_bytes: int, *, transfer_ns: int = 1, gpus: int = 2) -> Instance:
+    """A weight of 6 bytes and the op of 10 ns that it feeds, then an op of 10 ns and 6 bytes."""
+    ops = (
+        Op(name="w", time_ns={"gpu": 0}, resident_bytes=6),
+        Op(name="a", time_ns={"gpu": 10}, resident_bytes=6),
+        Op(name="b", time_ns={"gpu": 10}, resident_bytes=6),
+    )
+    edges = tuple(
+        Edge(producer=p, consumer=c, host_time_ns=transfer_ns) for p, c in (("w", "a"), ("a", "b"))
+    )
+    devices = tuple(
+        Device(name=f"gpu{k}", kind="gpu", memory_bytes=memory_bytes) for k in range(gpus)
+    )
+    graph = Graph(name="weighted", ops=ops, edges=edges)
+    return Instance(name="weighted", graph=graph, cluster=Cluster(name="c", devices=devices))
+
+
+def test_memory_that_no_good_plan_fills_does_not_count() -> None:
+    # {w, a} and {b}: 10 + 1 each. At loads below 11 a device does one op, and holds 12 of 18 bytes
+    result = dp(weighted(12))
+    judge(result, 11)
+    assert result.details["blocks"] == 2
+
+
+def test_a_weight_is_stored_elsewhere_where_its_user_has_no_room() -> None:
+    # three devices of 6 bytes: w, a and b part, and a's device pays for both of its tensors
+    judge(dp(weighted(6, gpus=3)), 12)
+    assert dp(weighted(6)).status == "infeasible"
+
+
+def test_a_limit_in_the_first_step_leaves_a_plan_and_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        raise_bound, "rounds", lambda costs: iter(())
+    )  # they have tests of their own
+    graph = partitioning_graph("encoder", 1, layers=2)
+    result = dp(on_devices(graph, 4, 8, memory_share=1.1), params={"max_ideals": 50})
+    assert "more than 50 ideals" in result.message
+    assert result.value_ns is not None
+    assert result.bound_ns is not None
+    assert result.bound_ns <= result.value_ns
+
+
+def test_most_held_is_the_fractional_knapsack() -> None:
+    rng = random.Random("held")
+    for _ in range(300):
+        n = rng.randrange(1, 7)
+        time = [rng.choice([0, rng.randrange(1, 20)]) for _ in range(n)]
+        size = [rng.choice([0, rng.randrange(10), rng.randrange(10**9, 10**12)]) for _ in range(n)]
+        capacity = rng.randrange(0, 40)
+        best = max(
+            sum(s for i, s in enumerate(size) if chosen >> i & 1)
+            for chosen in range(1 << n)
+            if sum(t for i, t in enumerate(time) if chosen >> i & 1) <= capacity
+        )
+        left, most = float(capacity), 0.0
+        for s, t in sorted(
+            zip(size, time, strict=True), key=lambda item: -item[0] / max(item[1], 1e-9)
+        ):
+            part = min(1.0, left / t) if t else 1.0
+            most, left = most + part * s, left - part * t
+        found = most_held(np.array(time), np.array(size), capacity)
+        assert best <= found <= most + 1 + 1e-9 * most
