@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from placegap.instances import Makespan, example
-from placegap.solvers.decomposition import workers as section_workers
-from placegap.solvers.decomposition.jobs import Job
+from placegap.solvers.decomposition import section_jobs as section_workers
+from placegap.solvers.decomposition.section_jobs import Job
 
 
 def nest(name: str) -> None:

@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import NO_WAY
-from placegap.solvers.bounds.prices.rooms import FREE, RoomPrices, Trial, whole_prices
+from placegap.solvers.bounds.room_prices import FREE, RoomPrices, Trial, whole_prices
 from placegap.solvers.core.interrupts import never
 
 MOST_TRIALS, FIRST_WIDTH, KEPT, LEAST_GAIN = 40, 0.1, 0.1, 1e-4

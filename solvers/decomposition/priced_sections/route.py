@@ -20,12 +20,11 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.sections import Section
-from placegap.solvers.bounds.nested_layers.ports import channel_table
+from placegap.solvers.bounds.placed_sections import channel_table
 from placegap.solvers.bounds.prices.cuts import cut_prices
-from placegap.solvers.bounds.prices.rooms import FREE, RoomPrices
+from placegap.solvers.bounds.room_prices import FREE, RoomPrices
 from placegap.solvers.core.interrupts import never
-from placegap.solvers.decomposition.arcs import Use
-from placegap.solvers.decomposition.chain import Chain, Lengths
+from placegap.solvers.decomposition.arcs import Chain, Lengths, Use
 from placegap.solvers.decomposition.priced_sections.placements import cheapest_placement
 from placegap.solvers.decomposition.priced_sections.section_ops import SectionOps, section_ops
 

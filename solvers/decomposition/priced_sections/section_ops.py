@@ -17,7 +17,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.sections import Section
-from placegap.solvers.bounds.nested_layers.ports import SectionEdges, channel_table, section_edges
+from placegap.solvers.bounds.placed_sections import SectionEdges, channel_table, section_edges
 
 FREE, WITH_ENTRY, WITH_EXIT = -1, -2, -3
 """Where an op may be: anywhere, or where the op of its colocation group is that is an end."""

@@ -12,8 +12,15 @@ from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, more_make
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.solvers.bounds.side_work.branches import Branches, LeastSides
-from placegap.solvers.bounds.side_work.two_sides import ELSEWHERE, FREE, HERE, SideArcs, TwoSides
+from placegap.solvers.bounds.side_cuts import (
+    ELSEWHERE,
+    FREE,
+    HERE,
+    Branches,
+    LeastSides,
+    SideArcs,
+    TwoSides,
+)
 
 NEVER = 10**9
 
@@ -162,7 +169,7 @@ def test_a_flow_that_is_none_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         def get_source_side_min_cut(self) -> list[int]:
             return [0]
 
-    monkeypatch.setattr("placegap.solvers.bounds.side_work.two_sides.max_flow.SimpleMaxFlow", Liar)
+    monkeypatch.setattr("placegap.solvers.bounds.side_cuts.max_flow.SimpleMaxFlow", Liar)
     instance = beside_a_chain(100)
     sides = TwoSides(instance, Makespan(channels="port"), 0, [0, 1, 2])
     arcs = arcs_of_edges(instance, [0, 1, 2], 0)

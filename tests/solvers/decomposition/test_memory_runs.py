@@ -28,11 +28,10 @@ from placegap.instances.structure.bottlenecks import cuts
 from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.instances.structure.sections import SectionMaker, sections_between
 from placegap.solvers import solve
-from placegap.solvers.bounds.memory_chain import memory_bound
+from placegap.solvers.bounds.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import work_windows
-from placegap.solvers.decomposition.arcs import ArcTable, lower_table
-from placegap.solvers.decomposition.chain import Chain, interval_chain, tiling
-from placegap.solvers.decomposition.memory_runs import runs_of
+from placegap.solvers.decomposition.arcs import ArcTable, Chain, interval_chain, lower_table, tiling
+from placegap.solvers.decomposition.memory import runs_of
 
 GB_PER_S = 10**9
 

@@ -22,11 +22,10 @@ from placegap.instances.structure.bottlenecks import cuts
 from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.instances.structure.sections import Section, SectionMaker, sections_between
 from placegap.solvers import solve
-from placegap.solvers.bounds.nested_layers.ports import channel_table
+from placegap.solvers.bounds.placed_sections import channel_table
 from placegap.solvers.brute_force import method as brute_force
 from placegap.solvers.core.method import Params, Task
-from placegap.solvers.decomposition.arcs import ArcTable, lower_table
-from placegap.solvers.decomposition.chain import Chain, interval_chain, tiling
+from placegap.solvers.decomposition.arcs import ArcTable, Chain, interval_chain, lower_table, tiling
 from placegap.solvers.decomposition.priced_sections import route
 from placegap.solvers.decomposition.priced_sections.placements import cheapest_placement
 from placegap.solvers.decomposition.priced_sections.route import (

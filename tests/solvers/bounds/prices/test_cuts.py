@@ -7,7 +7,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NO_WAY
 from placegap.solvers.bounds.prices.cuts import cut_prices
-from placegap.solvers.bounds.prices.rooms import FREE, RoomPrices
+from placegap.solvers.bounds.room_prices import FREE, RoomPrices
 
 SPEED = np.array([1, 2, 4])
 ROOM = np.array([4, 2, np.iinfo(np.int64).max])

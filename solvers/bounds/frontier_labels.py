@@ -1,0 +1,515 @@
+"""The kernels of `frontier_paths`: the labels of one step from those of the step before.
+
+A label is a partial placement, by what later steps ask for: the devices of the places that later
+ones exchange tensors with, the bytes on these devices, and ways. The way of a `HEAD` op is the time
+from the beginning to its end, at least, and that of a `TAIL` op the time from its start to the end
+of everything.
+
+Ways count what cannot be at the same time. What an op reads comes in by one port, one transfer
+after the other. And between two *narrow* ops, which all others of their kind come before or after,
+each device does its ops, and each port its transfers, one by one.
+
+Of the labels of a step, those go that another one is below, and where too many stay, some are
+joined (`few_labels`): what is left proves no more than all of them do.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.kernels import kernel
+
+UNKNOWN, HEAD, TAIL = 0, 1, 2
+"""Of an op: whether the way to its end, or that from its start, is known when its place is."""
+
+FORTH, BACK = np.int64(0), np.int64(1)
+"""Sides: ways from the beginning, and ways to the end. Numbers of numpy, so that kernels are
+compiled once for both."""
+
+WORK, INTO, OUT = 0, 1, 2
+"""What a device does since the last op that everything else comes before or after."""
+
+
+class OpenPlaces(NamedTuple):
+    """What later steps still ask for, of P places and n ops, and what is to come at least.
+
+    Attributes
+    ----------
+    places : (p,) int64
+        Whose devices are remembered.
+    ops : (s,) int64
+    rest_ns : (s,) int64
+        Beyond the way of each op: from its end, or to its start.
+    between : (b, 3) int64
+        Of two of the ops, by their places in `ops`, and the time from the end of the first to the
+        start of the second; pairs that no way leads between are left out.
+    """
+
+    places: Ints
+    ops: Ints
+    rest_ns: Ints
+    between: Ints
+
+
+class FrontierLabels(NamedTuple):
+    """L partial placements, by what is known of them.
+
+    Attributes
+    ----------
+    device : (L, places) int64
+        Of each place of the frontier; -1 where it has been forgotten.
+    way_ns : (L, ops) int64
+        To the end of each op of the frontier, or from its start.
+    held_bytes : (L, K) int64
+        By devices of the frontier; 0 on others.
+    pool_bytes : (L, S) int64
+        All that each pool of devices holds, or less.
+    since_ns : (L, 6 K) int64
+        Work, transfers in and transfers out of each device of the frontier since the last narrow
+        op: of ways from the beginning, then of those to the end.
+    base_ns : (L, 2) int64
+        The way of that narrow op.
+    done_ns : (L,) int64
+        The longest path that is complete.
+    source, on : (L,) int64
+        The label of the step before, and the device of the last place by that label's names.
+    """
+
+    device: Ints
+    way_ns: Ints
+    held_bytes: Ints
+    pool_bytes: Ints
+    since_ns: Ints
+    base_ns: Ints
+    done_ns: Ints
+    source: Ints
+    on: Ints
+
+
+class PlacedGraph(NamedTuple):
+    """The instance as the kernels take it.
+
+    Attributes
+    ----------
+    mode, narrow, section, place : (n,)
+        Of each op: which way of it is known; whether it is narrow; how many narrow ops of its mode
+        are placed before it; and the place of its group in the order.
+    time_ns, transfer_ns, link_class
+        As in `Arrays`, with `NO_WAY` where an op cannot be.
+    pred_ptr, pred_edge, succ_ptr, succ_edge, producer, consumer, tensor
+        As in `GraphIndex`.
+    able : (P, K) bool
+    size_bytes : (P,) int64
+    room_bytes : (K,) int64
+    peers : (K,) int64
+        The first device of each one's class.
+    pool : (K,) int64
+        That each device is in.
+    pool_room_bytes : (S,) int64
+        Of all devices of a pool; S is 0 where there are no pools.
+    has_ports : bool
+        Whether each device takes in, and sends out, one transfer of an edge at a time.
+    """
+
+    mode: Ints
+    narrow: Flags
+    section: Ints
+    place: Ints
+    time_ns: Ints
+    transfer_ns: Ints
+    link_class: Ints
+    pred_ptr: Ints
+    pred_edge: Ints
+    succ_ptr: Ints
+    succ_edge: Ints
+    producer: Ints
+    consumer: Ints
+    tensor: Ints
+    able: Flags
+    size_bytes: Ints
+    room_bytes: Ints
+    peers: Ints
+    pool: Ints
+    pool_room_bytes: Ints
+    has_ports: bool
+
+
+@kernel
+def extended(
+    graph: PlacedGraph,
+    labels: FrontierLabels,
+    old: OpenPlaces,
+    new: OpenPlaces,
+    here: int,
+    ops: Ints,
+    most_ns: int,
+) -> tuple[FrontierLabels, Ints, Ints]:
+    """All labels with one more place on each device that has room; their signatures and costs.
+
+    `ops` are those of the place, in topological order. A label costs what its ways and the least
+    that is to come make of a path; those that cost `most_ns` or more are left out. Of alike devices
+    outside the frontier the first one stands for all.
+    """
+    count, k = labels.held_bytes.shape
+    wide, many = len(new.places), len(new.ops)
+    most = count * k
+    device, way = np.empty((most, wide), np.int64), np.empty((most, many), np.int64)
+    held, done = np.zeros((most, k), np.int64), np.empty(most, np.int64)
+    pools = len(graph.pool_room_bytes)
+    pooled = np.empty((most, pools), np.int64)
+    since, base = np.zeros((most, 6 * k), np.int64), np.empty((most, 2), np.int64)
+    load_ns, way_ns = np.empty((6, k), np.int64), np.empty(2, np.int64)
+    signature, cost = np.empty(most, np.int64), np.empty(most, np.int64)
+    source, on = np.empty(most, np.int64), np.empty(most, np.int64)
+    at, value = np.full(len(graph.able), -1), np.zeros(len(graph.mode), np.int64)
+    tracked, taken, to = np.zeros(k, np.bool_), np.zeros(k, np.bool_), np.empty(k, np.int64)
+    found = 0
+    for row in range(count):
+        for b in range(k):
+            tracked[b] = False
+            taken[b] = False
+        for f in range(len(old.places)):
+            b = labels.device[row, f]
+            at[old.places[f]] = b
+            if b >= 0:
+                tracked[b] = True
+        for s in range(len(old.ops)):
+            value[old.ops[s]] = labels.way_ns[row, s]
+        for a in range(k):
+            if not tracked[a]:
+                if taken[graph.peers[a]]:
+                    continue
+                taken[graph.peers[a]] = True
+            load = labels.held_bytes[row, a] + graph.size_bytes[here]
+            if not graph.able[here, a] or load > graph.room_bytes[a]:
+                continue
+            q, size = graph.pool[a], graph.size_bytes[here]
+            if pools and labels.pool_bytes[row, q] > graph.pool_room_bytes[q] - size:
+                continue
+            at[here] = a
+            for x in range(6):
+                for b in range(k):
+                    load_ns[x, b] = labels.since_ns[row, x * k + b]
+            way_ns[0], way_ns[1] = labels.base_ns[row, 0], labels.base_ns[row, 1]
+            whole = _ways(graph, at, value, load_ns, way_ns, here, a, ops, labels.done_ns[row])
+            total = whole
+            for s in range(many):
+                total = max(total, value[new.ops[s]] + new.rest_ns[s])
+            for x in range(len(new.between)):
+                s, r, middle = new.between[x, 0], new.between[x, 1], new.between[x, 2]
+                total = max(total, value[new.ops[s]] + middle + value[new.ops[r]])
+            if total >= most_ns:
+                continue
+            _renamed(graph, at, new.places, to)
+            code = 0
+            for f in range(wide):
+                b = at[new.places[f]]
+                device[found, f] = -1 if b < 0 else to[b]
+                code = code * (k + 1) + device[found, f] + 1
+            for b in range(k):
+                if to[b] >= 0:
+                    held[found, to[b]] = labels.held_bytes[row, b]
+                    for x in range(6):
+                        since[found, x * k + to[b]] = load_ns[x, b]
+            if to[a] >= 0:
+                held[found, to[a]] = load
+            for x in range(pools):
+                pooled[found, x] = labels.pool_bytes[row, x] + (size if x == q else 0)
+            for s in range(many):
+                way[found, s] = value[new.ops[s]]
+            done[found], signature[found], cost[found] = whole, code, total
+            source[found], on[found] = row, a
+            base[found, 0], base[found, 1] = way_ns[0], way_ns[1]
+            found += 1
+    kept = FrontierLabels(
+        device[:found],
+        way[:found],
+        held[:found],
+        pooled[:found],
+        since[:found],
+        base[:found],
+        done[:found],
+        source[:found],
+        on[:found],
+    )
+    return kept, signature[:found], cost[:found]
+
+
+@kernel(allocates=False)
+def _ways(
+    graph: PlacedGraph,
+    at: Ints,
+    value: Ints,
+    since: Ints,
+    base: Ints,
+    here: int,
+    a: int,
+    ops: Ints,
+    done: int,
+) -> int:
+    """Write the ways of the ops of a place on device a; the longest path that is complete."""
+    for i in ops:
+        if graph.mode[i] == HEAD:
+            edges = graph.pred_edge[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]
+            way = _through_port(graph, at, value, a, edges, FORTH)
+            way = _since(graph, at, since, base, i, a, edges, way, FORTH)
+            value[i] = min(NO_WAY, way + graph.time_ns[i, a])
+            base[0] = value[i] if graph.narrow[i] else base[0]
+            done = max(done, value[i])
+    for i in ops[::-1]:
+        if graph.mode[i] == TAIL:
+            edges = graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]
+            way = _through_port(graph, at, value, a, edges, BACK)
+            way = _since(graph, at, since, base, i, a, edges, way, BACK)
+            value[i] = min(NO_WAY, way + graph.time_ns[i, a])
+            base[1] = value[i] if graph.narrow[i] else base[1]
+            done = max(done, value[i])
+    for i in ops:
+        if graph.mode[i] == HEAD:
+            for e in graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]:
+                j = graph.consumer[e]
+                if graph.mode[j] == TAIL and graph.place[j] <= here:
+                    way = value[i] + value[j] + _moved(graph, e, a, at[graph.place[j]])
+                    done = max(done, way)
+        elif graph.mode[i] == TAIL:
+            for e in graph.pred_edge[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]:
+                j = graph.producer[e]
+                if graph.mode[j] == HEAD and graph.place[j] <= here:
+                    way = value[i] + value[j] + _moved(graph, e, at[graph.place[j]], a)
+                    done = max(done, way)
+    return min(NO_WAY, done)
+
+
+@kernel(allocates=False)
+def _since(
+    graph: PlacedGraph,
+    at: Ints,
+    since: Ints,
+    base: Ints,
+    i: int,
+    a: int,
+    edges: Ints,
+    way: int,
+    side: np.int64,
+) -> int:
+    """Add an op, and what it exchanges within its section, to what devices do; the way to the op.
+
+    A narrow op waits for all of that.
+    """
+    first = 3 * side
+    if graph.has_ports:
+        for e in edges:
+            j = graph.consumer[e] if side else graph.producer[e]
+            b = at[graph.place[j]]
+            near = graph.section[j] == graph.section[i] - graph.narrow[i]
+            if near and b >= 0 and b != a:
+                length = _moved(graph, e, a, b) if side else _moved(graph, e, b, a)
+                since[first + (OUT if side else INTO), a] += length
+                since[first + (INTO if side else OUT), b] += length
+    if not graph.narrow[i]:
+        since[first + WORK, a] = min(NO_WAY, since[first + WORK, a] + graph.time_ns[i, a])
+        return way
+    for x in range(first, first + 3):
+        for b in range(since.shape[1]):
+            way = max(way, base[side] + since[x, b])
+            since[x, b] = 0
+    return way
+
+
+@kernel
+def _through_port(
+    graph: PlacedGraph, at: Ints, value: Ints, a: int, edges: Ints, side: np.int64
+) -> int:
+    """The way to where all is there that an op on device a reads; or from where it has sent all.
+
+    A port takes one transfer after the other, in by when they can begin: no order ends earlier.
+    Seen from the end, that holds of what it sends out as well.
+    """
+    last, count = 0, 0
+    begins, lengths = np.empty(len(edges), np.int64), np.empty(len(edges), np.int64)
+    for e in edges:
+        j = graph.consumer[e] if side else graph.producer[e]
+        b = at[graph.place[j]]
+        length = _moved(graph, e, a, b) if side else _moved(graph, e, b, a)
+        if length == 0 or not graph.has_ports:
+            last = max(last, value[j] + length)
+            continue
+        slot = count
+        while slot > 0 and begins[slot - 1] > value[j]:
+            begins[slot], lengths[slot] = begins[slot - 1], lengths[slot - 1]
+            slot -= 1
+        begins[slot], lengths[slot] = value[j], length
+        count += 1
+    free = 0
+    for slot in range(count):
+        free = max(free, begins[slot]) + lengths[slot]
+    return max(last, free)
+
+
+@kernel(allocates=False)
+def _moved(graph: PlacedGraph, e: int, a: int, b: int) -> int:
+    """What an edge takes between two devices, at least; nothing where one is forgotten."""
+    if a == b or a < 0 or b < 0:
+        return 0
+    return int(graph.transfer_ns[graph.tensor[e], graph.link_class[a, b]])
+
+
+@kernel(allocates=False)
+def _renamed(graph: PlacedGraph, at: Ints, places: Ints, to: Ints) -> None:
+    """New names of the devices of some places: alike ones by first appearance; -1 for others."""
+    k = len(to)
+    for b in range(k):
+        to[b] = -1
+    for q in places:
+        b = at[q]
+        if b < 0 or to[b] >= 0:
+            continue
+        for c in range(k):  # the first of its class that no other one has
+            free = graph.peers[c] == graph.peers[b]
+            for other in range(k):
+                free = free and to[other] != c
+            if free:
+                to[b] = c
+                break
+
+
+MOST_SHARE = 4
+"""Labels of one signature are at most this part of all."""
+
+POOL_PARTS = 64, 16, 4, 0
+"""Of the room of a pool: where there are too many labels, those with as many whole parts hold the
+least of any; 0 forgets what they hold."""
+
+
+def few_labels(
+    graph: PlacedGraph, labels: FrontierLabels, signature: Ints, cost: Ints, rows: int
+) -> tuple[FrontierLabels, bool]:
+    """At most so many labels, if not one for each signature; and whether anything was lost."""
+    most, lost = max(1, rows // MOST_SHARE), False
+    few, joined = thinned(labels, signature, cost, most)
+    for parts in POOL_PARTS if len(graph.pool_room_bytes) else ():
+        if not joined and len(few.done_ns) <= rows:
+            break
+        pooled, lost = _alike_pools(graph, labels.pool_bytes, signature, parts), True
+        labels = labels._replace(pool_bytes=pooled)
+        few, joined = thinned(labels, signature, cost, most)
+    while len(few.done_ns) > rows and most > 1:
+        most //= 2
+        few, joined = thinned(labels, signature, cost, most)
+    return few, lost or bool(joined)
+
+
+def _alike_pools(graph: PlacedGraph, pool_bytes: Ints, signature: Ints, parts: int) -> Ints:
+    """What pools hold, (L, S): the least of all labels of a signature that agree in whole parts."""
+    if not parts:
+        return np.zeros_like(pool_bytes)
+    whole = pool_bytes // np.maximum(1, graph.pool_room_bytes // parts)
+    same = np.unique(np.column_stack([signature, whole]), axis=0, return_inverse=True)[1].ravel()
+    least = np.full((same.max() + 1, pool_bytes.shape[1]), NO_WAY)
+    np.minimum.at(least, same, pool_bytes)
+    return least[same]
+
+
+@kernel
+def thinned(
+    labels: FrontierLabels, signature: Ints, cost: Ints, most: int
+) -> tuple[FrontierLabels, bool]:
+    """Of the labels of each signature those that no other one is below, and whether any are joined.
+
+    Where more than `most` are left, neighbours by cost are joined, with the least of each: no
+    completion of a joined label costs more than those of its parts.
+    """
+    by_cost = np.argsort(cost, kind="mergesort")
+    order = by_cost[np.argsort(signature[by_cost], kind="mergesort")]
+    kept = np.empty(len(order), np.int64)
+    count, at, joined = 0, 0, False
+    device, way = labels.device.copy(), labels.way_ns.copy()
+    held, done = labels.held_bytes.copy(), labels.done_ns.copy()
+    pooled = labels.pool_bytes.copy()
+    since, base = labels.since_ns.copy(), labels.base_ns.copy()
+    while at < len(order):
+        first = count
+        code = signature[order[at]]
+        while at < len(order) and signature[order[at]] == code:
+            row = order[at]
+            at += 1
+            below = False
+            for q in range(first, count):
+                below = below or _is_below(labels, kept[q], row)
+            if not below:
+                kept[count] = row
+                count += 1
+        size, stride = count - first, 1
+        while (size + stride - 1) // stride > most:
+            stride *= 2
+        if stride > 1:
+            joined = True
+            target = first
+            for q in range(first, count, stride):
+                row = kept[q]
+                for r in range(q + 1, min(count, q + stride)):
+                    other = kept[r]
+                    for s in range(way.shape[1]):
+                        way[row, s] = min(way[row, s], way[other, s])
+                    for b in range(held.shape[1]):
+                        held[row, b] = min(held[row, b], held[other, b])
+                    for x in range(pooled.shape[1]):
+                        pooled[row, x] = min(pooled[row, x], pooled[other, x])
+                    for b in range(since.shape[1]):
+                        since[row, b] = min(since[row, b], since[other, b])
+                    for b in range(2):
+                        base[row, b] = min(base[row, b], base[other, b])
+                    done[row] = min(done[row], done[other])
+                kept[target] = row
+                target += 1
+            count = target
+    rows = kept[:count]
+    left = FrontierLabels(
+        _rows(device, rows),
+        _rows(way, rows),
+        _rows(held, rows),
+        _rows(pooled, rows),
+        _rows(since, rows),
+        _rows(base, rows),
+        done[rows],
+        labels.source[rows],
+        labels.on[rows],
+    )
+    return left, joined
+
+
+@kernel
+def _rows(table: Ints, rows: Ints) -> Ints:
+    """Some rows of a table; numba compiles this loop sooner than an index of rows."""
+    chosen = np.empty((len(rows), table.shape[1]), np.int64)
+    for at in range(len(rows)):
+        for column in range(table.shape[1]):
+            chosen[at, column] = table[rows[at], column]
+    return chosen
+
+
+@kernel(allocates=False)
+def _is_below(labels: FrontierLabels, a: int, b: int) -> bool:
+    """Whether label a has at most as much of everything as label b."""
+    if labels.done_ns[a] > labels.done_ns[b]:
+        return False
+    for s in range(labels.way_ns.shape[1]):
+        if labels.way_ns[a, s] > labels.way_ns[b, s]:
+            return False
+    for k in range(labels.held_bytes.shape[1]):
+        if labels.held_bytes[a, k] > labels.held_bytes[b, k]:
+            return False
+    for x in range(labels.pool_bytes.shape[1]):
+        if labels.pool_bytes[a, x] > labels.pool_bytes[b, x]:
+            return False
+    for x in range(2):
+        if labels.base_ns[a, x] > labels.base_ns[b, x]:
+            return False
+    for x in range(labels.since_ns.shape[1]):
+        if labels.since_ns[a, x] > labels.since_ns[b, x]:
+            return False
+    return True
