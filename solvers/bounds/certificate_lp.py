@@ -1,4 +1,4 @@
-"""Multipliers of a relaxation of the makespan: the duals of an LP, made integers; and trees of cases.
+"""Multipliers of a relaxation of the makespan: duals of an LP, made integers; and trees of cases.
 
 The LP, over the ops, edges and windows of a section:
 

@@ -262,7 +262,7 @@ STRIDE, LEAST_STRIDE = 0.06, 0.004
 
 
 class StepTrace(NamedTuple):
-    """How the labels of a step came about: `labels.FrontierLabels.source`, `on` and `device`."""
+    """How the labels of a step came about: `FrontierLabels.source`, `on` and `device`."""
 
     source: Ints
     on: Ints
@@ -434,7 +434,7 @@ MORE_AIMS = 2
 
 
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Place groups by the labels of `frontier.bound`, at the least path that they know.
+    """Place groups by the labels of `frontier_labels`, at the least path that they know.
 
     Where memory forces transfers, a plan is good if its longest path is short. The labels know that
     path, forward and backward, and what the devices of the frontier and pools of devices hold. They

@@ -17,9 +17,9 @@ room for is none.
 Devices that are identical have no names: those of a class are numbered by their work. A path knows
 how devices were renamed, layer by layer.
 
-Where memory binds, bytes have prices (`layers_bound`). What the layers further inside take, and pay, is then no
-less than a shortest path; so that a label is left out whose times, price and that path together
-are above the threshold and what all room is worth.
+Where memory binds, bytes have prices (`layers_bound`). What the layers further inside take, and
+pay, is then no less than a shortest path; so that a label is left out whose times, price and that
+path together are above the threshold and what all room is worth.
 """
 
 from __future__ import annotations

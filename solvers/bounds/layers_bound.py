@@ -10,13 +10,14 @@ start after g ends, one after the other; on the device of g, so does g itself:
 
     makespan  >=  start of g  +  (g, and) work of the ops on d that g precedes.
 
-Layer by layer, outermost first, `layer_labels` adds up when the chain gets inside, what follows once it
-comes out, and the work on each device. The least sum of any label is a bound. It is looked for
-below thresholds: each is proven where no label is below it.
+Layer by layer, outermost first, `layer_labels` adds up when the chain gets inside, what follows
+once it comes out, and the work on each device. The least sum of any label is a bound. It is looked
+for below thresholds: each is proven where no label is below it.
 
-Where memory binds, options pay for the bytes that they hold, as if these took time. For any prices per byte of the devices, what a plan takes, plus the price of all bytes where it has
-them, less the price of all room, is no more than what it takes. The chain alone is then a shortest
-path through the layers: it finds the prices. Groups that no option places pay the least price.
+Where memory binds, options pay for the bytes that they hold, as if these took time. For any prices
+per byte of the devices, what a plan takes, plus the price of all bytes where it has them, less the
+price of all room, is no more than what it takes. The chain alone is then a shortest path through
+the layers: it finds the prices. Groups that no option places pay the least price.
 """
 
 from __future__ import annotations

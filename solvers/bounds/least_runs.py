@@ -138,7 +138,7 @@ def price_links(
 ) -> tuple[Ints, Ints, Ints]:
     """Lengths (c, K, K) and (c, K, modes) with what bytes cost, rounded down; bytes by device.
 
-    Groups of link r are those from ``pointer[r]`` on, with ways (K, K, K) as in `passages`; where
+    Groups of link r are those from ``pointer[r]`` on, with ways (K, K, K) as in `Passage`; where
     these are (K, 1, K), bytes between two devices cost least. The bytes are those of stops on the
     devices `at`, with the modes between; they are not counted where `at` is negative.
     """

@@ -21,8 +21,8 @@ Several runs may be on one device. Where devices differ, *prices* see to that: f
 the least of cost + sum over k of p[k] (bytes on k - room of k) is a bound as well. A subgradient
 method looks for prices that prove much (`priced`); any that it finds are valid.
 
-What lies between two stops on one device leaves out groups by *modes*: mode 0 leaves out none, the others all those whose way there and
-back takes no longer than some threshold.
+What lies between two stops on one device leaves out groups by *modes*: mode 0 leaves out none, the
+others all those whose way there and back takes no longer than some threshold.
 
 The portfolio's `memory_bound` takes a chain of `structure.intervals`, with what `interval_arcs`
 proves between each op and the next as its arcs, once with groups as stops and once with ops.
@@ -192,7 +192,7 @@ class Costs(NamedTuple):
     apart_ns : int
         Of all sections between stops that are no neighbours.
     ways_ns : (groups of all links, K, K, K) int64
-        As in `passages`.
+        As in `Passage`.
     """
 
     stop_ns: Ints

@@ -2,8 +2,8 @@
 
 With u and v the section's ends, every op of a placed group is on one device, and every other op
 anywhere. Longest paths, what the ops of a device take one after the other, what all devices do
-together (`interval_arcs`), and transfers that share a channel (`port_gap`) each say what the section
-takes at least.
+together (`interval_arcs`), and transfers that share a channel (`port_gap`) each say what the
+section takes at least.
 
 With the devices of some ops given, some tensors must be sent inside a section. Each transfer
 begins when its producer ends at the earliest, and its consumer runs after it. Those that hold the

@@ -13,9 +13,10 @@ that work beside them can only leave the device through a port; loads alone do n
 Weights are integers; so are cuts, and a flow whose conservation is checked here proves the bound.
 
 `Branches` is branch and bound over sides. A node fixes the sides of some ops. Its bound is the
-highest over weights of what `TwoSides` proves: a linear program over the sides that cuts have found proposes weights, and a cut with these
-confirms the bound or adds sides. A mean of two plans, all here and all elsewhere, can hide all of
-the work; so nodes branch, over the op of the chain about which the sides differ most.
+highest over weights of what `TwoSides` proves: a linear program over the sides that cuts have found
+proposes weights, and a cut with these confirms the bound or adds sides. A mean of two plans, all
+here and all elsewhere, can hide all of the work; so nodes branch, over the op of the chain about
+which the sides differ most.
 """
 
 from __future__ import annotations
