@@ -22,6 +22,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
+from placegap.solvers.bounds.dominance import fewer_labels
 
 UNKNOWN, HEAD, TAIL = 0, 1, 2
 """Of an op: whether the way to its end, or that from its start, is known when its place is."""
@@ -32,6 +33,32 @@ compiled once for both."""
 
 WORK, INTO, OUT = 0, 1, 2
 """What a device does since the last op that everything else comes before or after."""
+
+
+MOST_SHARE = 4
+"""Labels of one signature are at most this part of all."""
+
+POOL_PARTS = 64, 16, 4, 0
+"""Of the room of a pool: where there are too many labels, those with as many whole parts hold the
+least of any; 0 forgets what they hold."""
+
+
+class ValueColumns(NamedTuple):
+    """The first columns of a label's ways, bytes, pools and work since the last narrow op."""
+
+    ways: int
+    held: int
+    pools: int
+    since: int
+    end: int
+
+
+def value_columns(num_ops: int, num_devices: int, num_pools: int) -> ValueColumns:
+    """The columns of `FrontierLabels.value`: 0 is the complete path, 1 and 2 are the bases."""
+    held = 3 + num_ops
+    pools = held + num_devices
+    since = pools + num_pools
+    return ValueColumns(3, held, pools, since, since + 6 * num_devices)
 
 
 class OpenPlaces(NamedTuple):
@@ -47,12 +74,15 @@ class OpenPlaces(NamedTuple):
     between : (b, 3) int64
         Of two of the ops, by their places in `ops`, and the time from the end of the first to the
         start of the second; pairs that no way leads between are left out.
+    columns : ValueColumns
+        Of the labels that know this.
     """
 
     places: Ints
     ops: Ints
     rest_ns: Ints
     between: Ints
+    columns: ValueColumns
 
 
 class FrontierLabels(NamedTuple):
@@ -62,30 +92,18 @@ class FrontierLabels(NamedTuple):
     ----------
     device : (L, places) int64
         Of each place of the frontier; -1 where it has been forgotten.
-    way_ns : (L, ops) int64
-        To the end of each op of the frontier, or from its start.
-    held_bytes : (L, K) int64
-        By devices of the frontier; 0 on others.
-    pool_bytes : (L, S) int64
-        All that each pool of devices holds, or less.
-    since_ns : (L, 6 K) int64
-        Work, transfers in and transfers out of each device of the frontier since the last narrow
-        op: of ways from the beginning, then of those to the end.
-    base_ns : (L, 2) int64
-        The way of that narrow op.
-    done_ns : (L,) int64
-        The longest path that is complete.
+    value : (L, 3 + s + K + S + 6 K) int64
+        Numbers of which less is better (`ValueColumns`): the longest path that is complete; the
+        ways of the last narrow op, from the beginning and to the end; the way to the end of each op
+        of the frontier, or from its start; the bytes on each device of the frontier; all that each
+        pool of devices holds, or less; and work, transfers in and transfers out of each device of
+        the frontier since the last narrow op, of ways from the beginning, then of those to the end.
     source, on : (L,) int64
         The label of the step before, and the device of the last place by that label's names.
     """
 
     device: Ints
-    way_ns: Ints
-    held_bytes: Ints
-    pool_bytes: Ints
-    since_ns: Ints
-    base_ns: Ints
-    done_ns: Ints
+    value: Ints
     source: Ints
     on: Ints
 
@@ -154,21 +172,23 @@ def extended(
     that is to come make of a path; those that cost `most_ns` or more are left out. Of alike devices
     outside the frontier the first one stands for all.
     """
-    count, k = labels.held_bytes.shape
-    wide, many = len(new.places), len(new.ops)
-    most = count * k
-    device, way = np.empty((most, wide), np.int64), np.empty((most, many), np.int64)
-    held, done = np.zeros((most, k), np.int64), np.empty(most, np.int64)
-    pools = len(graph.pool_room_bytes)
-    pooled = np.empty((most, pools), np.int64)
-    since, base = np.zeros((most, 6 * k), np.int64), np.empty((most, 2), np.int64)
+    k, pools, wide, many = (
+        len(graph.peers),
+        len(graph.pool_room_bytes),
+        len(new.places),
+        len(new.ops),
+    )
+    was, now = old.columns, new.columns
+    most = len(labels.value) * k
+    device, found_value = np.empty((most, wide), np.int64), np.zeros((most, now.end), np.int64)
     load_ns, way_ns = np.empty((6, k), np.int64), np.empty(2, np.int64)
     signature, cost = np.empty(most, np.int64), np.empty(most, np.int64)
     source, on = np.empty(most, np.int64), np.empty(most, np.int64)
     at, value = np.full(len(graph.able), -1), np.zeros(len(graph.mode), np.int64)
     tracked, taken, to = np.zeros(k, np.bool_), np.zeros(k, np.bool_), np.empty(k, np.int64)
-    found = 0
-    for row in range(count):
+    found, size = 0, graph.size_bytes[here]
+    for row in range(len(labels.value)):
+        known = labels.value[row]
         for b in range(k):
             tracked[b] = False
             taken[b] = False
@@ -178,24 +198,24 @@ def extended(
             if b >= 0:
                 tracked[b] = True
         for s in range(len(old.ops)):
-            value[old.ops[s]] = labels.way_ns[row, s]
+            value[old.ops[s]] = known[was.ways + s]
         for a in range(k):
             if not tracked[a]:
                 if taken[graph.peers[a]]:
                     continue
                 taken[graph.peers[a]] = True
-            load = labels.held_bytes[row, a] + graph.size_bytes[here]
+            load = known[was.held + a] + size
             if not graph.able[here, a] or load > graph.room_bytes[a]:
                 continue
-            q, size = graph.pool[a], graph.size_bytes[here]
-            if pools and labels.pool_bytes[row, q] > graph.pool_room_bytes[q] - size:
+            q = graph.pool[a]
+            if pools and known[was.pools + q] > graph.pool_room_bytes[q] - size:
                 continue
             at[here] = a
             for x in range(6):
                 for b in range(k):
-                    load_ns[x, b] = labels.since_ns[row, x * k + b]
-            way_ns[0], way_ns[1] = labels.base_ns[row, 0], labels.base_ns[row, 1]
-            whole = _ways(graph, at, value, load_ns, way_ns, here, a, ops, labels.done_ns[row])
+                    load_ns[x, b] = known[was.since + x * k + b]
+            way_ns[0], way_ns[1] = known[1], known[2]
+            whole = _ways(graph, at, value, load_ns, way_ns, here, a, ops, known[0])
             total = whole
             for s in range(many):
                 total = max(total, value[new.ops[s]] + new.rest_ns[s])
@@ -210,32 +230,21 @@ def extended(
                 b = at[new.places[f]]
                 device[found, f] = -1 if b < 0 else to[b]
                 code = code * (k + 1) + device[found, f] + 1
+            one = found_value[found]
+            one[0], one[1], one[2] = whole, way_ns[0], way_ns[1]
+            for s in range(many):
+                one[now.ways + s] = value[new.ops[s]]
             for b in range(k):
                 if to[b] >= 0:
-                    held[found, to[b]] = labels.held_bytes[row, b]
+                    one[now.held + to[b]] = load if b == a else known[was.held + b]
                     for x in range(6):
-                        since[found, x * k + to[b]] = load_ns[x, b]
-            if to[a] >= 0:
-                held[found, to[a]] = load
+                        one[now.since + x * k + to[b]] = load_ns[x, b]
             for x in range(pools):
-                pooled[found, x] = labels.pool_bytes[row, x] + (size if x == q else 0)
-            for s in range(many):
-                way[found, s] = value[new.ops[s]]
-            done[found], signature[found], cost[found] = whole, code, total
+                one[now.pools + x] = known[was.pools + x] + (size if x == q else 0)
+            signature[found], cost[found] = code, total
             source[found], on[found] = row, a
-            base[found, 0], base[found, 1] = way_ns[0], way_ns[1]
             found += 1
-    kept = FrontierLabels(
-        device[:found],
-        way[:found],
-        held[:found],
-        pooled[:found],
-        since[:found],
-        base[:found],
-        done[:found],
-        source[:found],
-        on[:found],
-    )
+    kept = FrontierLabels(device[:found], found_value[:found], source[:found], on[:found])
     return kept, signature[:found], cost[:found]
 
 
@@ -377,29 +386,25 @@ def _renamed(graph: PlacedGraph, at: Ints, places: Ints, to: Ints) -> None:
                 break
 
 
-MOST_SHARE = 4
-"""Labels of one signature are at most this part of all."""
-
-POOL_PARTS = 64, 16, 4, 0
-"""Of the room of a pool: where there are too many labels, those with as many whole parts hold the
-least of any; 0 forgets what they hold."""
-
-
 def few_labels(
     graph: PlacedGraph, labels: FrontierLabels, signature: Ints, cost: Ints, rows: int
 ) -> tuple[FrontierLabels, bool]:
     """At most so many labels, if not one for each signature; and whether anything was lost."""
-    most, lost = max(1, rows // MOST_SHARE), False
-    few, joined = thinned(labels, signature, cost, most)
-    for parts in POOL_PARTS if len(graph.pool_room_bytes) else ():
-        if not joined and len(few.done_ns) <= rows:
+    num_pools, num_devices = len(graph.pool_room_bytes), len(graph.peers)
+    since = labels.value.shape[1] - 6 * num_devices
+    pools = slice(since - num_pools, since)
+    most, lost, value = max(1, rows // MOST_SHARE), False, labels.value
+    kept, least, joined = _thinned(value, signature, cost, most)
+    for parts in POOL_PARTS if num_pools else ():
+        if not joined and len(kept) <= rows:
             break
-        pooled, lost = _alike_pools(graph, labels.pool_bytes, signature, parts), True
-        labels = labels._replace(pool_bytes=pooled)
-        few, joined = thinned(labels, signature, cost, most)
-    while len(few.done_ns) > rows and most > 1:
+        value, lost = value.copy(), True
+        value[:, pools] = _alike_pools(graph, value[:, pools], signature, parts)
+        kept, least, joined = _thinned(value, signature, cost, most)
+    while len(kept) > rows and most > 1:
         most //= 2
-        few, joined = thinned(labels, signature, cost, most)
+        kept, least, joined = _thinned(value, signature, cost, most)
+    few = FrontierLabels(labels.device[kept], least, labels.source[kept], labels.on[kept])
     return few, lost or bool(joined)
 
 
@@ -415,101 +420,16 @@ def _alike_pools(graph: PlacedGraph, pool_bytes: Ints, signature: Ints, parts: i
 
 
 @kernel
-def thinned(
-    labels: FrontierLabels, signature: Ints, cost: Ints, most: int
-) -> tuple[FrontierLabels, bool]:
-    """Of the labels of each signature those that no other one is below, and whether any are joined.
-
-    Where more than `most` are left, neighbours by cost are joined, with the least of each: no
-    completion of a joined label costs more than those of its parts.
-    """
+def _thinned(value: Ints, signature: Ints, cost: Ints, most: int) -> tuple[Ints, Ints, bool]:
+    """Labels that stay, by signature and cost; their numbers, and whether any are joined."""
     by_cost = np.argsort(cost, kind="mergesort")
     order = by_cost[np.argsort(signature[by_cost], kind="mergesort")]
-    kept = np.empty(len(order), np.int64)
-    count, at, joined = 0, 0, False
-    device, way = labels.device.copy(), labels.way_ns.copy()
-    held, done = labels.held_bytes.copy(), labels.done_ns.copy()
-    pooled = labels.pool_bytes.copy()
-    since, base = labels.since_ns.copy(), labels.base_ns.copy()
-    while at < len(order):
-        first = count
-        code = signature[order[at]]
-        while at < len(order) and signature[order[at]] == code:
-            row = order[at]
-            at += 1
-            below = False
-            for q in range(first, count):
-                below = below or _is_below(labels, kept[q], row)
-            if not below:
-                kept[count] = row
-                count += 1
-        size, stride = count - first, 1
-        while (size + stride - 1) // stride > most:
-            stride *= 2
-        if stride > 1:
-            joined = True
-            target = first
-            for q in range(first, count, stride):
-                row = kept[q]
-                for r in range(q + 1, min(count, q + stride)):
-                    other = kept[r]
-                    for s in range(way.shape[1]):
-                        way[row, s] = min(way[row, s], way[other, s])
-                    for b in range(held.shape[1]):
-                        held[row, b] = min(held[row, b], held[other, b])
-                    for x in range(pooled.shape[1]):
-                        pooled[row, x] = min(pooled[row, x], pooled[other, x])
-                    for b in range(since.shape[1]):
-                        since[row, b] = min(since[row, b], since[other, b])
-                    for b in range(2):
-                        base[row, b] = min(base[row, b], base[other, b])
-                    done[row] = min(done[row], done[other])
-                kept[target] = row
-                target += 1
-            count = target
-    rows = kept[:count]
-    left = FrontierLabels(
-        _rows(device, rows),
-        _rows(way, rows),
-        _rows(held, rows),
-        _rows(pooled, rows),
-        _rows(since, rows),
-        _rows(base, rows),
-        done[rows],
-        labels.source[rows],
-        labels.on[rows],
-    )
-    return left, joined
-
-
-@kernel
-def _rows(table: Ints, rows: Ints) -> Ints:
-    """Some rows of a table; numba compiles this loop sooner than an index of rows."""
-    chosen = np.empty((len(rows), table.shape[1]), np.int64)
-    for at in range(len(rows)):
-        for column in range(table.shape[1]):
-            chosen[at, column] = table[rows[at], column]
-    return chosen
-
-
-@kernel(allocates=False)
-def _is_below(labels: FrontierLabels, a: int, b: int) -> bool:
-    """Whether label a has at most as much of everything as label b."""
-    if labels.done_ns[a] > labels.done_ns[b]:
-        return False
-    for s in range(labels.way_ns.shape[1]):
-        if labels.way_ns[a, s] > labels.way_ns[b, s]:
-            return False
-    for k in range(labels.held_bytes.shape[1]):
-        if labels.held_bytes[a, k] > labels.held_bytes[b, k]:
-            return False
-    for x in range(labels.pool_bytes.shape[1]):
-        if labels.pool_bytes[a, x] > labels.pool_bytes[b, x]:
-            return False
-    for x in range(2):
-        if labels.base_ns[a, x] > labels.base_ns[b, x]:
-            return False
-    for x in range(labels.since_ns.shape[1]):
-        if labels.since_ns[a, x] > labels.since_ns[b, x]:
-            return False
-    return True
+    rows, least = np.empty(len(order), np.int64), np.empty(value.shape, np.int64)
+    begin, count, joined = 0, 0, False
+    while begin < len(order):
+        end = begin
+        while end < len(order) and signature[order[end]] == signature[order[begin]]:
+            end += 1
+        more, lost = fewer_labels(value, order[begin:end], most, rows[count:], least[count:])
+        begin, count, joined = end, count + more, joined or lost
+    return rows[:count], least[:count], joined

@@ -47,6 +47,7 @@ from placegap.solvers.bounds.frontier_labels import (
     PlacedGraph,
     extended,
     few_labels,
+    value_columns,
 )
 from placegap.solvers.core.interrupts import never, stop_asked
 from placegap.solvers.core.method import Method, Params, Task
@@ -212,9 +213,9 @@ def _frontiers(
             between.append(
                 np.column_stack([np.full(len(reached), s), reached, ways[i][ops[reached]]])
             )
-        frontiers.append(
-            OpenPlaces(np.array(places, np.int64), ops, rest[ops], np.concatenate(between))
-        )
+        columns = value_columns(len(ops), len(graph.peers), len(graph.pool_room_bytes))
+        open_ways = np.concatenate(between)
+        frontiers.append(OpenPlaces(np.array(places, np.int64), ops, rest[ops], open_ways, columns))
     return frontiers
 
 
@@ -364,18 +365,14 @@ def least_below(
 ) -> LeastPath | None:
     """The least path, if it is below the aim; None where it was stopped or has too many labels."""
     k, none = steps.graph.able.shape[1], np.zeros(0, np.int64)
-    old, joined, traces = OpenPlaces(none, none, none, np.zeros((0, 3), np.int64)), False, []
-    known = FrontierLabels(
-        np.zeros((1, 0), np.int64),
-        np.zeros((1, 0), np.int64),
-        np.zeros((1, k), np.int64),
-        np.zeros((1, len(steps.graph.pool_room_bytes)), np.int64),
-        np.zeros((1, 6 * k), np.int64),
-        np.zeros((1, 2), np.int64),
-        np.zeros(1, np.int64),
-        none,
-        none,
+    columns = value_columns(0, k, len(steps.graph.pool_room_bytes))
+    old, joined, traces = (
+        OpenPlaces(none, none, none, np.zeros((0, 3), np.int64), columns),
+        False,
+        [],
     )
+    nowhere, nothing = np.zeros((1, 0), np.int64), np.zeros((1, columns.end), np.int64)
+    known = FrontierLabels(nowhere, nothing, none, none)
     for here, new in enumerate(steps.frontiers):
         if stop():
             return None
@@ -387,12 +384,12 @@ def least_below(
         old = new
         fitting = MOST_CELLS // (k * (len(new.ops) + 8 * k))  # rows of the next step's tables
         known, lost = few_labels(steps.graph, found, signature, cost, min(rows, fitting))
-        if len(known.done_ns) > 2 * fitting + 1:  # of one label per signature
+        if len(known.value) > 2 * fitting + 1:  # of one label per signature
             return None
         joined = joined or bool(lost)
         if trace:
             traces.append(StepTrace(known.source, known.on, known.device))
-    return LeastPath(int(known.done_ns.min()), joined, traces)
+    return LeastPath(int(known.value[:, 0].min()), joined, traces)
 
 
 def devices_of(

@@ -1,26 +1,13 @@
 """Intervals as arcs: the least time between the end of one op and the start of another.
 
-Let u and v be ops, and X the ops strictly between them. All of X starts after the end of u and ends
-before the start of v. With u on device a and v on device b, G being the time between:
-
-- **Paths.** With x on device c a longest path from u over x to v takes through(x, c); G is at least
-  the least of these over c, for every x.
-- **Forced ops.** If through(x, c') > G for all devices c' but c, x is on c. All such ops run on c
-  one after the other: G >= least head + sum of their times there + least tail. So G is at least the
-  smallest number that keeps this condition. Where transfers are dear, it says that all of X runs
-  on one device.
-- **Work.** Device c can start with X only after h[c], the least head of any x there, and must end
-  t[c], the least tail, before v starts: sum over X of the masses <= sum of w[c] (G - h[c] - t[c])
-  over the c with G > h[c] + t[c] (masses and weights as in `work_windows`).
-
-Every condition holds in every schedule under every semantics of the makespan, so that the arcs may
-be counted beside the edges by longest paths.
+What paths and work prove of the ops between two others (`section_gaps`) holds under every semantics
+of the makespan, so that the arcs may be counted beside the edges by longest paths.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +17,7 @@ from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.intervals import Interval
 from placegap.instances.structure.sections import Section
+from placegap.solvers.bounds.section_gaps import paths_through, raise_by_all
 
 MOST_STEPS = 300_000_000
 """Edges of all intervals times devices cubed, a second's worth."""
@@ -42,8 +30,7 @@ class IntervalArcs(NamedTuple):
     """Pairs of ops, and what lies between the end of the first and the start of the second.
 
     ``gap_ns[r, a, b]``: the least time with the first on device a and the second on b.
-    ``apart_ns[r, a]``: with both on a, and at least one op between them elsewhere; `NO_WAY` if none
-    can be. ``head_ns[x, a, c]`` and ``tail_ns[x, b, c]``, a row for each op between, in the order
+    ``head_ns[x, a, c]`` and ``tail_ns[x, b, c]``, a row for each op between, in the order
     of the arcs: the least time from the end of the first op to its start on c, and from its end to
     the start of the second. Where devices are alike there are fewer of them, and with many ops
     none.
@@ -52,7 +39,6 @@ class IntervalArcs(NamedTuple):
     entry: Ints
     exit: Ints
     gap_ns: Ints
-    apart_ns: Ints
     head_ns: Ints
     tail_ns: Ints
 
@@ -96,33 +82,30 @@ def interval_arcs(
         if steps > MOST_STEPS or (len(chosen) + 1) * num_devices**2 > MOST_CELLS:
             break
         chosen.append(part)
-    entry = np.array([part.entry for part in chosen], np.int64)
-    leave = np.array([part.exit for part in chosen], np.int64)
-    inner = np.array([i for part in chosen for i in part.inner], np.int64)
-    pointer = np.concatenate([[0], np.cumsum([len(part.inner) for part in chosen])])
-    keep = len(inner) if len(inner) * classes**2 <= MOST_CELLS else 0
-    gap, apart, head, tail = _gaps(
-        entry,
-        leave,
-        inner,
+    ops = [i for part in chosen for i in part.inner]
+    pointer = np.cumsum([0, *(len(part.inner) for part in chosen)])
+    parts_of = IntervalOps(
+        np.array([part.entry for part in chosen], np.int64),
+        np.array([part.exit for part in chosen], np.int64),
+        np.array(ops, np.int64),
         pointer.astype(np.int64),
-        np.ascontiguousarray(time[:, :classes]),
-        mass,
-        weights[:classes] * multiple,
+    )
+    graph = EdgesInto(
         index.pred_ptr,
         index.pred_edge,
         index.producer,
         index.tensor,
         np.ascontiguousarray(link),
         arrays.transfer_ns,
-        2 if alike else classes,
-        keep,
     )
+    times = np.ascontiguousarray(time[:, :classes])
+    ends, width = 2 if alike else classes, weights[:classes] * multiple
+    keep = len(ops) * classes**2 <= MOST_CELLS
+    gap, head, tail = _gaps(parts_of, graph, times, mass, width, ends, keep)
     if alike:
         stay = np.eye(num_devices, dtype=np.bool_)
         gap = np.where(stay, gap[:, 0, 0, None, None], gap[:, 0, 1, None, None])
-        apart = np.repeat(apart[:, :1], num_devices, axis=1)
-    return IntervalArcs(entry, leave, gap, apart, head, tail)
+    return IntervalArcs(parts_of.entry, parts_of.exit, gap, head, tail)
 
 
 def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:
@@ -156,192 +139,79 @@ def chain_arcs(
     return parts[: len(arcs.entry)], arcs, tables
 
 
+class IntervalOps(NamedTuple):
+    """Ends of intervals, and the ops between: those of interval r from ``pointer[r]`` on."""
+
+    entry: Ints
+    exit: Ints
+    inner: Ints
+    pointer: Ints
+
+
+class EdgesInto(NamedTuple):
+    """Edges by consumer, as in `GraphIndex`, and what their tensors take on each kind of link."""
+
+    pointer: Ints
+    edge: Ints
+    producer: Ints
+    tensor: Ints
+    link_class: Ints
+    transfer_ns: Ints
+
+
 @kernel
 def _gaps(
-    entry: Ints,
-    leave: Ints,
-    inner: Ints,
-    pointer: Ints,
+    parts: IntervalOps,
+    graph: EdgesInto,
     time: Ints,
     mass: Ints,
     weights: Ints,
-    pred_ptr: Ints,
-    pred_edge: Ints,
-    producer: Ints,
-    tensor: Ints,
-    link: Ints,
-    moves: Ints,
     ends: int,
-    keep: int,
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Least times of all intervals, for the first `ends` devices as ends; and with an op apart."""
-    num_devices = time.shape[1]
-    gap = np.zeros((len(entry), ends, ends), np.int64)
-    apart = np.full((len(entry), ends), NO_WAY)
-    heads = np.zeros((keep, ends, num_devices), np.int64)
-    tails = np.zeros((keep, ends, num_devices), np.int64)
-    local = np.full(len(time), -1)
-    for r in range(len(entry)):
-        ops = inner[pointer[r] : pointer[r + 1]]
-        size = len(ops)
-        local[entry[r]] = size
-        for x in range(size):
+    keep: bool,
+) -> tuple[Ints, Ints, Ints]:
+    """Least times of all intervals, for the first `ends` devices as ends; heads and tails."""
+    num_devices, num = time.shape[1], len(parts.entry)
+    gaps = np.zeros((num, ends, ends), np.int64)
+    rows = len(parts.inner) if keep else 0
+    heads = np.zeros((rows, ends, num_devices), np.int64)
+    tails = np.zeros((rows, ends, num_devices), np.int64)
+    at_end = np.full(num_devices, NO_WAY)
+    at_end[:ends] = 0
+    outside, local = -2, np.full(len(time), -2)
+    for r in range(num):
+        first, last = parts.pointer[r], parts.pointer[r + 1]
+        ops = np.append(parts.inner[first:last], parts.exit[r])
+        size, own = len(ops) - 1, np.empty((len(ops) - 1, num_devices), np.int64)
+        local[parts.entry[r]], total = -1, 0
+        for x in range(size + 1):
             local[ops[x]] = x
-        own, away = np.empty((size, num_devices), np.int64), np.empty(size, np.int64)
         for x in range(size):
             own[x] = time[ops[x]]
-        head, direct = _from_entry(
-            entry[r],
-            leave[r],
-            ops,
-            own,
-            local,
-            pred_ptr,
-            pred_edge,
-            producer,
-            tensor,
-            link,
-            moves,
-            ends,
-        )
-        tail = _to_exit(
-            leave[r], ops, own, local, pred_ptr, pred_edge, producer, tensor, link, moves, ends
-        )
-        total: Any = np.int64(0)  # no literal: `by_work` is compiled once
-        for x in range(size):
             total += mass[ops[x]]
-            if keep:
-                heads[pointer[r] + x], tails[pointer[r] + x] = head[:, x], tail[:, x]
-        for a in range(ends):
-            for b in range(ends):
-                least = direct[a, b]
-                for x in range(size):
-                    through = NO_WAY
-                    for c in range(num_devices):
-                        through = min(through, head[a, x, c] + own[x, c] + tail[b, x, c])
-                    least = max(least, through)
-                for c in (a, b):
-                    for x in range(size):
-                        away[x] = NO_WAY
-                        for other in range(num_devices):
-                            if other != c:
-                                way = head[a, x, other] + own[x, other] + tail[b, x, other]
-                                away[x] = min(away[x], way)
-                        if a == b:
-                            apart[r, a] = min(apart[r, a], away[x])
-                    least = max(least, forced(away, head[a, :, c], own[:, c], tail[b, :, c]))
-                least = max(least, by_work(total, weights, head[a], tail[b]))
-                gap[r, a, b] = min(NO_WAY, least)
-        local[entry[r]] = -1
-        for x in range(size):
-            local[ops[x]] = -1
-    return gap, apart, heads, tails
-
-
-@kernel
-def _from_entry(
-    entry: int,
-    leave: int,
-    ops: Ints,
-    own: Ints,
-    local: Ints,
-    pred_ptr: Ints,
-    pred_edge: Ints,
-    producer: Ints,
-    tensor: Ints,
-    link: Ints,
-    moves: Ints,
-    ends: int,
-) -> tuple[Ints, Ints]:
-    """Least time from the end of the entry on a to the start of x on c, and to that of the exit."""
-    size, num_devices = own.shape
-    head = np.zeros((ends, size, num_devices), np.int64)
-    direct = np.zeros((ends, ends), np.int64)
-    for x in range(size + 1):
-        op = leave if x == size else ops[x]
-        for e in pred_edge[pred_ptr[op] : pred_ptr[op + 1]]:
-            y, to = local[producer[e]], moves[tensor[e]]
-            if y < 0:
-                continue
-            for a in range(ends):
-                for c in range(ends if x == size else num_devices):
-                    least = NO_WAY
-                    if y == size:
-                        least = to[link[a, c]]
-                    else:
-                        for d in range(num_devices):
-                            least = min(least, head[a, y, d] + own[y, d] + to[link[d, c]])
-                    if x == size:
-                        direct[a, c] = max(direct[a, c], least)
-                    else:
-                        head[a, x, c] = min(NO_WAY, max(head[a, x, c], least))
-    return head, direct
-
-
-@kernel
-def _to_exit(
-    leave: int,
-    ops: Ints,
-    own: Ints,
-    local: Ints,
-    pred_ptr: Ints,
-    pred_edge: Ints,
-    producer: Ints,
-    tensor: Ints,
-    link: Ints,
-    moves: Ints,
-    ends: int,
-) -> Ints:
-    """Least time from the end of x on c to the start of the exit on b."""
-    size, num_devices = own.shape
-    tail = np.zeros((ends, size, num_devices), np.int64)
-    for x in range(size, -1, -1):
-        op = leave if x == size else ops[x]
-        for e in pred_edge[pred_ptr[op] : pred_ptr[op + 1]]:
-            y, to = local[producer[e]], moves[tensor[e]]
-            if y < 0 or y == size:
-                continue
-            for b in range(ends):
-                for d in range(num_devices):
-                    least = NO_WAY
-                    if x == size:
-                        least = to[link[d, b]]
-                    else:
-                        for c in range(num_devices):
-                            least = min(least, to[link[d, c]] + own[x, c] + tail[b, x, c])
-                    tail[b, y, d] = min(NO_WAY, max(tail[b, y, d], least))
-    return tail
-
-
-@kernel
-def forced(away: Ints, head: Ints, time: Ints, tail: Ints) -> int:
-    """Smallest G >= least head + sum of times + least tail of the ops with away > G."""
-    order = np.argsort(-away, kind="mergesort")
-    before, after, work, least = NO_WAY, NO_WAY, 0, 0
-    for at in range(len(order)):
-        x = order[at]
-        before, after = min(before, head[x]), min(after, tail[x])
-        work = min(NO_WAY, work + time[x])
-        # with G below away[x], all up to x are forced
-        bound = min(away[x], before + work + after)
-        least = max(least, bound)
-    return least
-
-
-@kernel
-def by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
-    """Smallest G with total <= sum over c of weights[c] (G - h[c] - t[c]), where positive."""
-    if total == 0:  # ops that devices of weight 0 can do
-        return 0
-    num_devices = len(weights)
-    closed = np.empty(num_devices, np.int64)
-    for c in range(num_devices):
-        closed[c] = min(NO_WAY, head[:, c].min() + tail[:, c].min())
-    width, shut, best = 0, 0, NO_WAY
-    for c in np.argsort(closed, kind="mergesort"):
-        if closed[c] >= NO_WAY or weights[c] == 0:
-            continue
-        width += weights[c]
-        shut += weights[c] * closed[c]
-        best = min(best, -(-(total + shut) // width))
-    return best if best < NO_WAY else 0
+        most = 0
+        for op in ops:
+            most += graph.pointer[op + 1] - graph.pointer[op]
+        producer, consumer = np.empty(most, np.int64), np.empty(most, np.int64)
+        move, count = np.empty((most, num_devices, num_devices), np.int64), 0
+        for x in range(size + 1):
+            for e in graph.edge[graph.pointer[ops[x]] : graph.pointer[ops[x] + 1]]:
+                y, takes = local[graph.producer[e]], graph.transfer_ns[graph.tensor[e]]
+                if y == outside:
+                    continue
+                producer[count], consumer[count] = y, x
+                for a in range(num_devices):
+                    for b in range(num_devices):
+                        move[count, a, b] = takes[graph.link_class[a, b]]
+                count += 1
+        gap, head, tail = paths_through(
+            at_end, own, at_end, producer[:count], consumer[:count], move[:count]
+        )
+        if size > 0:
+            raise_by_all(gap, own, head, tail, total, weights)
+        gaps[r] = gap[:ends, :ends]
+        if keep:
+            heads[first:last], tails[first:last] = head[:, :ends], tail[:, :ends]
+        local[parts.entry[r]] = outside
+        for op in ops:
+            local[op] = outside
+    return gaps, heads, tails

@@ -47,7 +47,7 @@ from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.intervals import Interval, choose_chain
 from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.interval_arcs import IntervalArcs, chain_arcs
-from placegap.solvers.bounds.least_runs import least_runs, price_links
+from placegap.solvers.bounds.least_runs import LinkWays, RunTerms, least_runs, price_links
 from placegap.solvers.bounds.room_prices import FREE, RoomPrices, climb_prices
 from placegap.solvers.bounds.work_windows import WorkWindows
 from placegap.solvers.core.interrupts import never
@@ -179,28 +179,13 @@ MOST_CELLS = 5_000_000
 
 
 class Costs(NamedTuple):
-    """What arcs make of runs, in ns, for c stops, K devices and `MODES` modes.
-
-    Attributes
-    ----------
-    stop_ns : (c, K) int64
-        Of each stop on each device.
-    cut_ns : (c - 1, K, K) int64
-        Between neighbouring stops on two devices; where these are one, see `stay_ns`.
-    stay_ns, held_bytes : (c - 1, K, MODES) int64
-        Between neighbouring stops on one device, and the bytes of their link that are there too.
-    apart_ns : int
-        Of all sections between stops that are no neighbours.
-    ways_ns : (groups of all links, K, K, K) int64
-        As in `Passage`.
+    """What arcs make of runs: `RunTerms`, the least time of all sections between stops that are no
+    neighbours, and the ways of the groups of all links.
     """
 
-    stop_ns: Ints
-    cut_ns: Ints
-    stay_ns: Ints
-    held_bytes: Ints
+    terms: RunTerms
     apart_ns: int
-    ways_ns: Ints
+    links: LinkWays
 
 
 class Cheapest(NamedTuple):
@@ -283,64 +268,49 @@ class MemoryRuns:
                 cut[c] = np.minimum(cut[c] + (table.T if passage.backward else table), NO_WAY)
             ways.append(ways_of(link, tables))
             fill_modes(link, tables, ways[c], np.diag(cut[c]), stay[c], held[c])
-        apart = sum(int(tables[s].min()) for s in self.other)
-        return Costs(np.minimum(stop, NO_WAY), cut, stay, held, apart, self._joined(ways))
-
-    def _cheapest(self, costs: Costs, tables: Sequence[Ints]) -> Cheapest:
-        labels = _labels(len(self.size_bytes), len(self.room_bytes))
-        charged, worth = self._charged(costs) if self.prices.each else (costs, 0)
-        total, at, mode = least_runs(
-            charged.stop_ns,
-            charged.cut_ns,
-            charged.stay_ns,
-            charged.held_bytes,
+        groups = [way for way, link in zip(ways, self.links, strict=True) if len(link.size_bytes)]
+        none = np.zeros((0, num_devices, num_devices, num_devices), np.int64)
+        links = LinkWays(
+            np.cumsum([0, *(len(link.size_bytes) for link in self.links)]),
+            np.concatenate([link.size_bytes for link in self.links]),
+            np.concatenate(groups) if groups else none,
+        )
+        terms = RunTerms(
+            np.minimum(stop, NO_WAY),
+            cut,
+            stay,
+            held,
             self.size_bytes,
             self.room_bytes,
             self.pools.pool,
             self.pools.room_bytes,
-            labels,
         )
+        return Costs(terms, sum(int(tables[s].min()) for s in self.other), links)
+
+    def _cheapest(self, costs: Costs, tables: Sequence[Ints]) -> Cheapest:
+        labels = _labels(len(self.size_bytes), len(self.room_bytes))
+        terms, worth = costs.terms, 0
+        if self.prices.each:  # bytes cost something, rounded down; room is worth it, rounded up
+            nowhere = np.full(len(self.size_bytes), -1)
+            cut, stay, _ = self._links(costs, nowhere, nowhere)
+            price = np.array(self.prices.each, np.int64)
+            stop = terms.stop_ns + ((self.size_bytes[:, None] * price) >> self.prices.shift)
+            terms = terms._replace(stop_ns=np.minimum(stop, NO_WAY), cut_ns=cut, stay_ns=stay)
+            worth = self.prices.worth_ns(self.room_bytes)
+        total, at, mode = least_runs(terms, labels)
+        used = np.zeros(len(self.room_bytes), np.int64)
         if total >= NO_WAY:
-            return Cheapest(NO_WAY, [], np.zeros(len(self.room_bytes), np.int64))
+            return Cheapest(NO_WAY, [], used)
+        np.add.at(used, at, self.size_bytes)
+        used += self._links(costs, at, mode)[2]
         least = max(0, min(NO_WAY, int(total) + costs.apart_ns - worth))
-        used = self._bytes(costs, at, mode)
         return Cheapest(least, self._ends(tables, at.tolist()), used)
 
-    def _charged(self, costs: Costs) -> tuple[Costs, int]:
-        """The costs with those of bytes, rounded down, and what the room is worth, rounded up."""
-        price = np.array(self.prices.each, np.int64)
-        nowhere = np.full(len(self.size_bytes), -1)
-        cut, stay, _ = self._links(costs, price, nowhere, nowhere)
-        stop = costs.stop_ns + ((self.size_bytes[:, None] * price) >> self.prices.shift)
-        charged = costs._replace(stop_ns=np.minimum(stop, NO_WAY), cut_ns=cut, stay_ns=stay)
-        return charged, self.prices.worth_ns(self.room_bytes)
-
-    def _links(self, costs: Costs, price: Ints, at: Ints, mode: Ints) -> tuple[Ints, Ints, Ints]:
-        size = np.concatenate([link.size_bytes for link in self.links])
-        pointer = np.cumsum([0, *(len(link.size_bytes) for link in self.links)])
-        return price_links(
-            costs.cut_ns,
-            costs.stay_ns,
-            size,
-            pointer,
-            costs.ways_ns,
-            price,
-            self.prices.shift,
-            at,
-            mode,
-        )
-
-    def _joined(self, ways: list[Ints]) -> Ints:
-        num_devices = len(self.room_bytes)
-        found = [way for way, link in zip(ways, self.links, strict=True) if len(link.size_bytes)]
-        none = np.zeros((0, num_devices, num_devices, num_devices), np.int64)
-        return np.concatenate(found) if found else none
-
-    def _bytes(self, costs: Costs, at: Ints, mode: Ints) -> Ints:
-        num_devices = len(self.room_bytes)
-        used = np.bincount(at, weights=self.size_bytes, minlength=num_devices).astype(np.int64)
-        price = np.array(self.prices.each or [0] * num_devices, np.int64)
-        return used + self._links(costs, price, at, mode)[2]
+    def _links(self, costs: Costs, at: Ints, mode: Ints) -> tuple[Ints, Ints, Ints]:
+        """What links cost at the prices, and the bytes of those between some stops."""
+        price = np.array(self.prices.each or [0] * len(self.room_bytes), np.int64)
+        cut, stay = costs.terms.cut_ns, costs.terms.stay_ns
+        return price_links(cut, stay, costs.links, price, self.prices.shift, at, mode)
 
     def priced(
         self,

@@ -15,13 +15,8 @@ from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.instances.structure.intervals import Interval, choose_chain
 from placegap.instances.structure.sections import interval
 from placegap.solvers.bounds.interval_arcs import interval_arcs
-from placegap.solvers.bounds.placed_sections import (
-    SectionTimes,
-    channel_table,
-    port_gap,
-    section_edges,
-    ways_to_place,
-)
+from placegap.solvers.bounds.placed_sections import SectionTimes, ways_to_place
+from placegap.solvers.bounds.section_gaps import channel_table, port_gap, section_edges
 from placegap.solvers.bounds.work_windows import work_windows
 
 SEMANTICS = Makespan()
@@ -124,7 +119,6 @@ def test_what_shares_a_channel_follows_each_other(
         instance, [Interval(0, 3, (1, 2))], time, np.ones(4, np.int64), np.ones(2, np.int64)
     )
     edges = section_edges(instance, interval(instance, (1, 2), 0, 3), semantics)
-    least = port_gap(
-        arcs.gap_ns[0], time[1:3], arcs.head_ns, arcs.tail_ns, *edges, *channel_table(semantics, 2)
-    )
+    channels = channel_table(semantics, 2)
+    least = port_gap(arcs.gap_ns[0], time[1:3], arcs.head_ns, arcs.tail_ns, edges, channels)
     assert (least[0, 1], least[0, 0]) == (there, there_and_home)
