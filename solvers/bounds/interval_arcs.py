@@ -17,6 +17,7 @@ from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.intervals import Interval
 from placegap.instances.structure.sections import Section
+from placegap.solvers.bounds.cheap_bounds import Direction, directions
 from placegap.solvers.bounds.section_gaps import paths_through, raise_by_all
 
 MOST_STEPS = 300_000_000
@@ -90,14 +91,7 @@ def interval_arcs(
         np.array(ops, np.int64),
         pointer.astype(np.int64),
     )
-    graph = EdgesInto(
-        index.pred_ptr,
-        index.pred_edge,
-        index.producer,
-        index.tensor,
-        np.ascontiguousarray(link),
-        arrays.transfer_ns,
-    )
+    graph = directions(instance)[0]._replace(link_class=np.ascontiguousarray(link))
     times = np.ascontiguousarray(time[:, :classes])
     ends, width = 2 if alike else classes, weights[:classes] * multiple
     keep = len(ops) * classes**2 <= MOST_CELLS
@@ -148,21 +142,10 @@ class IntervalOps(NamedTuple):
     pointer: Ints
 
 
-class EdgesInto(NamedTuple):
-    """Edges by consumer, as in `GraphIndex`, and what their tensors take on each kind of link."""
-
-    pointer: Ints
-    edge: Ints
-    producer: Ints
-    tensor: Ints
-    link_class: Ints
-    transfer_ns: Ints
-
-
 @kernel
 def _gaps(
     parts: IntervalOps,
-    graph: EdgesInto,
+    graph: Direction,
     time: Ints,
     mass: Ints,
     weights: Ints,
@@ -195,7 +178,7 @@ def _gaps(
         move, count = np.empty((most, num_devices, num_devices), np.int64), 0
         for x in range(size + 1):
             for e in graph.edge[graph.pointer[ops[x]] : graph.pointer[ops[x] + 1]]:
-                y, takes = local[graph.producer[e]], graph.transfer_ns[graph.tensor[e]]
+                y, takes = local[graph.other[e]], graph.transfer_ns[graph.tensor[e]]
                 if y == outside:
                     continue
                 producer[count], consumer[count] = y, x

@@ -36,10 +36,9 @@ from placegap.solvers.bounds.layer_labels import (
     MOST_TRIALS,
     Effort,
     LayerPath,
+    layer_ways,
     least_by_option,
-    least_ways,
     least_within,
-    over_layer,
     rest_of,
 )
 from placegap.solvers.bounds.layer_options import LayerTable, layer_table
@@ -93,23 +92,17 @@ def priced(table: LayerTable, instance: Instance, stop: Callable[[], bool]) -> L
 
 def _chain(table: LayerTable) -> tuple[int, list[int]]:
     """What the chain takes and pays at least, and the options that attain it."""
-    known: dict[int, tuple[Ints, Ints]] = {}
-    for one in table.options:
-        if id(one) not in known:
-            known[id(one)] = least_ways(one.forward_ns, one.back_ns, one.paid_ns)
-    ways = [known[id(one)] for one in table.options]
-    rest = [table.core_ns]
-    for least, _ in reversed(ways):
-        rest.append(over_layer(least, rest[-1]))
+    ways = layer_ways(table)
+    rest = rest_of(table, ways)
     head, tail = table.outer_ns
-    whole = np.minimum(head[:, None] + rest[-1] + tail[None, :], NO_WAY)
+    whole = np.minimum(head[:, None] + rest[0] + tail[None, :], NO_WAY)
     a, b = np.unravel_index(int(whole.argmin()), whole.shape)
     option = list[int]()
     if whole[a, b] >= NO_WAY:
         return NO_WAY, option
-    for (least, chosen), inside in zip(ways, rest[-2::-1], strict=True):
-        a2, b2 = np.unravel_index(int((least[a, :, :, b] + inside).argmin()), inside.shape)
-        option.append(int(chosen[a, a2, b2, b]))
+    for way, inside in zip(ways, rest[1:], strict=True):
+        a2, b2 = np.unravel_index(int((way.least_ns[a, :, :, b] + inside).argmin()), inside.shape)
+        option.append(int(way.option[a, a2, b2, b]))
         a, b = a2, b2
     return int(whole.min()), option
 
@@ -192,12 +185,13 @@ def search_layers(
         return None
     if is_tight and not stop():
         table = priced(table, instance, stop)
-    rest = rest_of(table)
+    ways = layer_ways(table)
+    rest = rest_of(table, ways)
     head, tail = table.outer_ns
     through = int((head[:, None] + rest[0] + tail[None, :]).min())
     if through >= NO_WAY:  # no plan at all: nothing that this bound says
         return None
-    least = least_by_option(table, rest)
+    least = least_by_option(table, ways, rest)
     best, stride, effort = max(known_ns, through - table.worth_ns), STRIDE, Effort()
     longest, last = _longest(instance, windows), 0
     while stride >= LEAST_STRIDE and effort.left > 1 and best <= longest and not stop():
