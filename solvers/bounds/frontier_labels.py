@@ -27,10 +27,6 @@ from placegap.solvers.bounds.dominance import fewer_labels
 UNKNOWN, HEAD, TAIL = 0, 1, 2
 """Of an op: whether the way to its end, or that from its start, is known when its place is."""
 
-FORTH, BACK = np.int64(0), np.int64(1)
-"""Sides: ways from the beginning, and ways to the end. Numbers of numpy, so that kernels are
-compiled once for both."""
-
 WORK, INTO, OUT = 0, 1, 2
 """What a device does since the last op that everything else comes before or after."""
 
@@ -181,10 +177,11 @@ def extended(
     was, now = old.columns, new.columns
     most = len(labels.value) * k
     device, found_value = np.empty((most, wide), np.int64), np.zeros((most, now.end), np.int64)
-    load_ns, way_ns = np.empty((6, k), np.int64), np.empty(2, np.int64)
     signature, cost = np.empty(most, np.int64), np.empty(most, np.int64)
     source, on = np.empty(most, np.int64), np.empty(most, np.int64)
     at, value = np.full(len(graph.able), -1), np.zeros(len(graph.mode), np.int64)
+    load_ns, way_ns = np.empty((6, k), np.int64), np.empty(2, np.int64)
+    label = OneLabel(at, value, load_ns, way_ns)
     tracked, taken, to = np.zeros(k, np.bool_), np.zeros(k, np.bool_), np.empty(k, np.int64)
     found, size = 0, graph.size_bytes[here]
     for row in range(len(labels.value)):
@@ -215,7 +212,7 @@ def extended(
                 for b in range(k):
                     load_ns[x, b] = known[was.since + x * k + b]
             way_ns[0], way_ns[1] = known[1], known[2]
-            whole = _ways(graph, at, value, load_ns, way_ns, here, a, ops, known[0])
+            whole = _ways(graph, label, here, a, ops, known[0])
             total = whole
             for s in range(many):
                 total = max(total, value[new.ops[s]] + new.rest_ns[s])
@@ -248,72 +245,63 @@ def extended(
     return kept, signature[:found], cost[:found]
 
 
+class OneLabel(NamedTuple):
+    """A label that grows: the device of each place, -1 for none; the way of each op; and what is
+    done since the last narrow op, (6, K), and the ways of that, (2,), as in `FrontierLabels`.
+    """
+
+    at: Ints
+    way_ns: Ints
+    since_ns: Ints
+    base_ns: Ints
+
+
 @kernel(allocates=False)
-def _ways(
-    graph: PlacedGraph,
-    at: Ints,
-    value: Ints,
-    since: Ints,
-    base: Ints,
-    here: int,
-    a: int,
-    ops: Ints,
-    done: int,
-) -> int:
+def _ways(graph: PlacedGraph, label: OneLabel, here: int, a: int, ops: Ints, done: int) -> int:
     """Write the ways of the ops of a place on device a; the longest path that is complete."""
-    for i in ops:
-        if graph.mode[i] == HEAD:
-            edges = graph.pred_edge[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]
-            way = _through_port(graph, at, value, a, edges, FORTH)
-            way = _since(graph, at, since, base, i, a, edges, way, FORTH)
+    value = label.way_ns
+    for side in range(2):  # from the beginning, then from the end back
+        for x in range(len(ops)):
+            i = ops[-1 - x] if side else ops[x]
+            if graph.mode[i] != (TAIL if side else HEAD):
+                continue
+            pointer = graph.succ_ptr if side else graph.pred_ptr
+            edges = (graph.succ_edge if side else graph.pred_edge)[pointer[i] : pointer[i + 1]]
+            way = _through_port(graph, label, a, edges, side)
+            way = _since(graph, label, i, a, edges, way, side)
             value[i] = min(NO_WAY, way + graph.time_ns[i, a])
-            base[0] = value[i] if graph.narrow[i] else base[0]
+            if graph.narrow[i]:
+                label.base_ns[side] = value[i]
             done = max(done, value[i])
-    for i in ops[::-1]:
-        if graph.mode[i] == TAIL:
-            edges = graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]
-            way = _through_port(graph, at, value, a, edges, BACK)
-            way = _since(graph, at, since, base, i, a, edges, way, BACK)
-            value[i] = min(NO_WAY, way + graph.time_ns[i, a])
-            base[1] = value[i] if graph.narrow[i] else base[1]
-            done = max(done, value[i])
-    for i in ops:
+    for i in ops:  # edges from ops whose way is known to ops whose rest is
         if graph.mode[i] == HEAD:
             for e in graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]:
                 j = graph.consumer[e]
                 if graph.mode[j] == TAIL and graph.place[j] <= here:
-                    way = value[i] + value[j] + _moved(graph, e, a, at[graph.place[j]])
+                    way = value[i] + value[j] + _moved(graph, e, a, label.at[graph.place[j]])
                     done = max(done, way)
         elif graph.mode[i] == TAIL:
             for e in graph.pred_edge[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]:
                 j = graph.producer[e]
                 if graph.mode[j] == HEAD and graph.place[j] <= here:
-                    way = value[i] + value[j] + _moved(graph, e, at[graph.place[j]], a)
+                    way = value[i] + value[j] + _moved(graph, e, label.at[graph.place[j]], a)
                     done = max(done, way)
     return min(NO_WAY, done)
 
 
 @kernel(allocates=False)
 def _since(
-    graph: PlacedGraph,
-    at: Ints,
-    since: Ints,
-    base: Ints,
-    i: int,
-    a: int,
-    edges: Ints,
-    way: int,
-    side: np.int64,
+    graph: PlacedGraph, label: OneLabel, i: int, a: int, edges: Ints, way: int, side: int
 ) -> int:
     """Add an op, and what it exchanges within its section, to what devices do; the way to the op.
 
     A narrow op waits for all of that.
     """
-    first = 3 * side
+    first, since = 3 * side, label.since_ns
     if graph.has_ports:
         for e in edges:
             j = graph.consumer[e] if side else graph.producer[e]
-            b = at[graph.place[j]]
+            b = label.at[graph.place[j]]
             near = graph.section[j] == graph.section[i] - graph.narrow[i]
             if near and b >= 0 and b != a:
                 length = _moved(graph, e, a, b) if side else _moved(graph, e, b, a)
@@ -324,25 +312,23 @@ def _since(
         return way
     for x in range(first, first + 3):
         for b in range(since.shape[1]):
-            way = max(way, base[side] + since[x, b])
+            way = max(way, label.base_ns[side] + since[x, b])
             since[x, b] = 0
     return way
 
 
 @kernel
-def _through_port(
-    graph: PlacedGraph, at: Ints, value: Ints, a: int, edges: Ints, side: np.int64
-) -> int:
+def _through_port(graph: PlacedGraph, label: OneLabel, a: int, edges: Ints, side: int) -> int:
     """The way to where all is there that an op on device a reads; or from where it has sent all.
 
     A port takes one transfer after the other, in by when they can begin: no order ends earlier.
     Seen from the end, that holds of what it sends out as well.
     """
-    last, count = 0, 0
+    last, count, value = 0, 0, label.way_ns
     begins, lengths = np.empty(len(edges), np.int64), np.empty(len(edges), np.int64)
     for e in edges:
         j = graph.consumer[e] if side else graph.producer[e]
-        b = at[graph.place[j]]
+        b = label.at[graph.place[j]]
         length = _moved(graph, e, a, b) if side else _moved(graph, e, b, a)
         if length == 0 or not graph.has_ports:
             last = max(last, value[j] + length)

@@ -299,10 +299,10 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
     if search.over:
         return
     with search.within(1.0 if exact and not large else SECTIONS_SHARE):
-        yield from search.look(chains[0], join)
+        yield from search.refine(chains[0], make_plans=join)
         if not large or search.promises(chains[0], _step):
             yield from search.dive(chains[0], join, _step)
-            yield from search.refine(chains[0], join, _step)
+            yield from search.refine(chains[0], _step, join)
     anneals = params.anneal or whole_parts(instance) > PROMISING
     if not search.over and not exact:
         # what proves comes before annealing, which only looks for plans
@@ -317,9 +317,9 @@ def solve(search: SectionSearch, params: DecompositionParams) -> Generator[Known
         if chosen:
             chains.append(interval_chain(search.table, chosen, _limit(search)))
             with search.within(SECTIONS_SHARE):
-                yield from search.look(chains[1], lambda: None)
+                yield from search.refine(chains[1])
                 if search.promises(chains[1], _lp_step):
-                    yield from search.refine(chains[1], lambda: None, _lp_step)
+                    yield from search.refine(chains[1], _lp_step)
             if exact and not search.over:
                 with search.within(BESIDE_SHARE):
                     yield from _beside(search, chains[1])
@@ -343,9 +343,9 @@ def _beside(search: SectionSearch, chain: Chain) -> Generator[Known]:
         return
     raise_by_work(task.instance, chain, _intervals(search))
     side_work = SideWork(task.instance, task.semantics, chain, _limit(search), lambda: search.over)
-    yield from search.look(chain, lambda: None, side_work.shortest)
+    yield from search.refine(chain, shortest=side_work.shortest)
     if search.bound_ns > known:
-        yield from search.refine_beside(side_work, _step)
+        yield from search.refine(chain, _step, shortest=side_work.shortest)
 
 
 def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, None, list[Packing]]:
@@ -360,13 +360,13 @@ def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, Non
     for chain in _chains(search, tiles):
         runs = runs_of(task.instance, chain)
         if runs is not None:
-            yield from search.look(chain, lambda: None, runs.shortest)
+            yield from search.refine(chain, shortest=runs.shortest)
             packing = yield from _price(search, runs)
             found.append((packing.shortest(lower_table)[0], packing))
         if whole is None and not _are_alike(search) and not search.over:
             whole = priced_sections(task.instance, task.semantics, chain, lambda: search.over)
     if whole is not None and not search.over:
-        yield from search.look(whole.chain, lambda: None, whole.shortest)
+        yield from search.refine(whole.chain, shortest=whole.shortest)
         if whole.shortest(lower_table)[0] >= NEAR_BOUND * search.bound_ns:
             packing = yield from _price(search, whole)
             found.append((packing.shortest(lower_table)[0], packing))
@@ -374,7 +374,7 @@ def _look_at_memory(search: SectionSearch, tiles: Chain) -> Generator[Known, Non
             if isinstance(packing, PricedSections) and not search.over:
                 more = with_more_placed(packing, task.semantics)
             if more is not None:
-                yield from search.look(more.chain, lambda: None, more.shortest)
+                yield from search.refine(more.chain, shortest=more.shortest)
                 found.append((more.shortest(lower_table)[0], more))
     return [packing for _, packing in sorted(found, key=lambda each: -each[0])]
 
@@ -402,7 +402,8 @@ def _refine_memory(
         while known < search.bound_ns and not search.over:
             known = search.bound_ns
             with search.within(SECTIONS_SHARE):
-                yield from search.refine_packing(packing.chain, packing.shortest, tiles, _step)
+                pack = (lambda: search.pack(tiles)) if packing.chain is tiles else None
+                yield from search.refine(packing.chain, _step, pack, shortest=packing.shortest)
             packing = yield from _price(search, packing)
 
 
@@ -412,7 +413,7 @@ def _price(search: SectionSearch, packing: Packing) -> Generator[Known, None, Pa
         return packing
     with search.within(PRICE_SHARE if isinstance(packing, Runs) else SECTIONS_SHARE):
         packing = packing.priced(lower_table, _limit(search), lambda: search.over)
-    yield from search.look(packing.chain, lambda: None, packing.shortest)
+    yield from search.refine(packing.chain, shortest=packing.shortest)
     return packing
 
 

@@ -35,7 +35,6 @@ from placegap.solvers.decomposition.arcs import (
     lower_table,
     upper_table,
 )
-from placegap.solvers.decomposition.chain_sides import SideWork
 from placegap.solvers.decomposition.memory import fitting_path
 from placegap.solvers.decomposition.section_jobs import (
     Job,
@@ -270,6 +269,49 @@ class SectionSearch:
 
     # ------------------------------------------------------------------------------------- search
 
+    def refine(
+        self,
+        chain: Chain,
+        step: Steps | None = None,
+        make_plans: Callable[[], None] | None = None,
+        *,
+        guide: Lengths = lower_table,
+        route: Route | None = None,
+        shortest: Route | None = None,
+    ) -> Generator[Known]:
+        """Refine the arcs on shortest paths until none is left or a limit is reached.
+
+        Parameters
+        ----------
+        chain : Chain
+        step : callable, optional
+            The next step on an arc, None if there is none; without it, the chain as it is counts.
+        make_plans : callable, optional
+            Called whenever the bound is known anew, to make plans of what is known.
+        guide : callable
+            Lengths by which arcs are chosen.
+        route, shortest : callable, optional
+            The path whose arcs are refined, and that which proves the bound; by default the
+            chain's shortest one.
+        """
+        shortest = shortest or chain.shortest
+        while True:
+            length, path = shortest(lower_table)
+            if length < NO_WAY or self.value_ns is not None:
+                self.found_bound(length, max((use.arc.proof for use in path), default=0))
+            self.infeasible |= length >= NO_WAY and self.value_ns is None
+            if length < NO_WAY and make_plans is not None:
+                make_plans()
+            yield Known(self.value_ns, self.bound_ns)
+            if self.over or length >= NO_WAY:
+                return
+            if step is not None:
+                self._submit(chain, step, guide, route or shortest)
+            if not self.running:
+                return
+            for ticket, answer in self.workers.answers(self.clock.left_s):
+                self._learn(self.running.pop(ticket), answer)
+
     def dive(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> Generator[Known]:
         """Solve what a good plan is likely to be made of, once each: arcs on paths that are short
         if sections that were not looked at are guessed by those that were.
@@ -281,7 +323,7 @@ class SectionSearch:
             self._place(chain)
             make_plans()
 
-        yield from self._loop(chain, make_more_plans, _once(step), expected_table)
+        yield from self.refine(chain, _once(step), make_more_plans, guide=expected_table)
 
     def dive_into_memory(self, tiles: Chain, step: Steps) -> Generator[Known]:
         """Solve, once each, arcs on a short path whose plans fit into memory together."""
@@ -289,84 +331,26 @@ class SectionSearch:
         def route(_: Lengths) -> tuple[int, list[Use]]:
             return self._fitting(tiles)
 
-        limit = NO_WAY if self.value_ns is None else self.value_ns
-        room = tiles.room(limit, lower_table)
+        room = tiles.room(self._limit, lower_table)
         worth = [arc for arc, most in room.items() if arc.open and arc.lower_ns <= most]
         worth.sort(key=lambda arc: arc.lower_ns - room[arc])
         self._place_all(worth[:MOST_PLACED])
-        yield from self._loop(tiles, lambda: self._pack(tiles), _once(step), upper_table, route)
-
-    def refine_packing(
-        self, chain: Chain, shortest: Route, tiles: Chain, step: Steps
-    ) -> Generator[Known]:
-        """Refine the arcs of the cheapest way to fit into memory; plans come from the tiles."""
-
-        def make_plans() -> None:
-            if chain is tiles:
-                self._pack(tiles)
-
-        yield from self._loop(chain, make_plans, step, lower_table, shortest=shortest)
-
-    def refine_beside(self, side_work: SideWork, step: Steps) -> Generator[Known]:
-        """Refine the arcs of a chain that, with the work beside it, prove least."""
-        yield from self._loop(
-            side_work.chain, lambda: None, step, lower_table, shortest=side_work.shortest
+        yield from self.refine(
+            tiles, _once(step), lambda: self.pack(tiles), guide=upper_table, route=route
         )
 
-    def _fitting(self, tiles: Chain) -> tuple[int, list[Use]]:
-        limit = NO_WAY if self.value_ns is None else self.value_ns
-        return fitting_path(self.task.instance, tiles, limit)
+    @property
+    def _limit(self) -> int:
+        return NO_WAY if self.value_ns is None else self.value_ns
 
-    def _pack(self, tiles: Chain) -> None:
+    def _fitting(self, tiles: Chain) -> tuple[int, list[Use]]:
+        return fitting_path(self.task.instance, tiles, self._limit)
+
+    def pack(self, tiles: Chain) -> None:
         """Put plans of sections together that fit into memory together."""
         length, path = self._fitting(tiles)
         if length < NO_WAY:
             self.found_plan(join(self.task.instance, self.task.semantics, self.maker, path))
-
-    def refine(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> Generator[Known]:
-        """Refine the arcs on the chain's shortest paths until none is left or a limit is reached.
-
-        Parameters
-        ----------
-        chain : Chain
-        make_plans : callable
-            Called whenever the bound is known anew, to make plans of what is known.
-        step : callable
-            The next step on an arc, None if there is none.
-        """
-        yield from self._loop(chain, make_plans, step, lower_table)
-
-    def look(
-        self, chain: Chain, make_plans: Callable[[], None], shortest: Route | None = None
-    ) -> Generator[Known]:
-        """What the chain proves as it is."""
-        yield from self._loop(chain, make_plans, lambda _: None, lower_table, shortest=shortest)
-
-    def _loop(
-        self,
-        chain: Chain,
-        make_plans: Callable[[], None],
-        step: Steps,
-        guide: Lengths,
-        route: Route | None = None,
-        shortest: Route | None = None,
-    ) -> Generator[Known]:
-        shortest = shortest or chain.shortest
-        while True:
-            length, path = shortest(lower_table)
-            if length < NO_WAY or self.value_ns is not None:
-                self.found_bound(length, max((use.arc.proof for use in path), default=0))
-            self.infeasible |= length >= NO_WAY and self.value_ns is None
-            if length < NO_WAY:
-                make_plans()
-            yield Known(self.value_ns, self.bound_ns)
-            if self.over or length >= NO_WAY:
-                return
-            self._submit(chain, step, guide, route or shortest)
-            if not self.running:
-                return
-            for ticket, answer in self.workers.answers(self.clock.left_s):
-                self._learn(self.running.pop(ticket), answer)
 
     def _place(self, chain: Chain) -> None:
         """Let placers plan the arcs on the path that is likely the shortest, until all are."""

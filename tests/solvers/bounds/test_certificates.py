@@ -33,7 +33,7 @@ from placegap.instances.files.certificate_file import (
 )
 from placegap.instances.problem.instance import Cluster, Device, Link
 from placegap.solvers import Task
-from placegap.solvers.bounds import certificates as timed_terms
+from placegap.solvers.bounds import certificates
 from placegap.solvers.bounds.certificates import (
     TimedTerms,
     certify,
@@ -157,8 +157,8 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
         return float(seen[0])
 
     monkeypatch.setattr(clock_module, "now_s", now_s)
-    monkeypatch.setattr(timed_terms, "S_PER_PART", 0.0)
-    monkeypatch.setattr(timed_terms, "S_PER_MOVE", 0.0)
+    monkeypatch.setattr(certificates, "S_PER_PART", 0.0)
+    monkeypatch.setattr(certificates, "S_PER_MOVE", 0.0)
     return lambda: seen[0]
 
 

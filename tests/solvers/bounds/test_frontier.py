@@ -29,7 +29,7 @@ from placegap.instances import (
 )
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers import solve
-from placegap.solvers.bounds.frontier import bound as frontier
+from placegap.solvers.bounds import frontier_paths as frontier
 from placegap.solvers.bounds.frontier_paths import frontier_bound, least_below, longest_ns, steps_of
 
 

@@ -39,7 +39,6 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import News
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.decomposition import decomposition, search, section_jobs
-from placegap.solvers.decomposition import section_jobs as section_workers
 from placegap.solvers.decomposition.arcs import ArcTable, tiling
 from placegap.solvers.decomposition.search import SectionSearch
 from placegap.solvers.decomposition.section_jobs import Job
@@ -187,16 +186,16 @@ def test_the_requested_gap_ends_the_search() -> None:
 def test_an_interrupt_ends_the_search_and_keeps_what_is_known(
     workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(section_workers, "SPAWN_AFTER_S", 0.0)
+    monkeypatch.setattr(section_jobs, "SPAWN_AFTER_S", 0.0)
     alarm = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    submit, waiting = section_workers.SectionWorkers.submit, [alarm]
+    submit, waiting = section_jobs.SectionWorkers.submit, [alarm]
 
-    def submit_and_interrupt(self: section_workers.SectionWorkers, job: Job) -> int:
+    def submit_and_interrupt(self: section_jobs.SectionWorkers, job: Job) -> int:
         while waiting:
             waiting.pop().start()
         return submit(self, job)
 
-    monkeypatch.setattr(section_workers.SectionWorkers, "submit", submit_and_interrupt)
+    monkeypatch.setattr(section_jobs.SectionWorkers, "submit", submit_and_interrupt)
     try:
         result = solve(long(), PORT, "decomposition", {"workers": workers}, time_limit_s=60.0)
     finally:
@@ -237,7 +236,7 @@ def test_a_claim_that_the_referee_cannot_confirm_is_an_error(
 
 
 def test_worker_processes_find_the_same_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(section_workers, "SPAWN_AFTER_S", 0.0)
+    monkeypatch.setattr(section_jobs, "SPAWN_AFTER_S", 0.0)
     problem = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
     result = solve(problem, PORT, "decomposition", {"workers": 2})
     assert (result.status, result.value_ns) == ("optimal", 786_996)
@@ -246,9 +245,9 @@ def test_worker_processes_find_the_same_optimum(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.deep
 def test_a_job_survives_the_death_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(section_workers, "SPAWN_AFTER_S", 0.0)
+    monkeypatch.setattr(section_jobs, "SPAWN_AFTER_S", 0.0)
     job = Job(example(), PORT, "cp", None, 10.0, 0, None)
-    with section_workers.SectionWorkers(2) as workers:
+    with section_jobs.SectionWorkers(2) as workers:
         assert workers.wanted == 1  # no process is ready yet: this one takes a job
         while workers.wanted < 2:
             time.sleep(0.1)
@@ -264,9 +263,9 @@ def test_a_job_survives_the_death_of_its_process(monkeypatch: pytest.MonkeyPatch
 def test_a_process_that_is_one_worker_of_many_does_the_work_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(section_workers, "SPAWN_AFTER_S", 0.0)
+    monkeypatch.setattr(section_jobs, "SPAWN_AFTER_S", 0.0)
     monkeypatch.setattr(worker_process, "_may_start_processes", False)
-    with section_workers.SectionWorkers(2) as workers:
+    with section_jobs.SectionWorkers(2) as workers:
         assert workers.wanted == 1
         assert not children()
 
@@ -275,7 +274,7 @@ def test_where_no_process_can_start_the_work_is_done_here(monkeypatch: pytest.Mo
     def fail(*args: object, **options: object) -> None:
         raise BlockingIOError("no more processes")
 
-    monkeypatch.setattr(section_workers, "SPAWN_AFTER_S", 0.0)
+    monkeypatch.setattr(section_jobs, "SPAWN_AFTER_S", 0.0)
     monkeypatch.setattr(worker_process.subprocess, "Popen", fail)
     problem = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
     result = solve(problem, PORT, "decomposition", {"workers": 2})
@@ -330,7 +329,7 @@ def test_nothing_is_asked_of_an_arc_that_no_better_plan_can_use() -> None:
     table = ArcTable(diamond, PORT)
     tiles = tiling(table, sections_between(diamond, cuts(diamond)))
     (slow,) = (uses[1][1] for uses in tiles.uses if uses[0][0].section.num_inner == 2)
-    with section_workers.SectionWorkers(1) as workers:
+    with section_jobs.SectionWorkers(1) as workers:
         found = SectionSearch(task, table, workers, task.limits.clock())
         assert found.found_plan(Plan.on([0] * 4))
         for _ in found.refine_packing(tiles, lambda _: (3, [slow]), tiles, decomposition._step):
