@@ -46,6 +46,9 @@ TIME = 1000.0
 MOST_ROUTES = 60_000
 """Of an LP: ways of its edges from device to device."""
 
+INTEGRAL = 1e-6
+"""Shares so close to 0 or 1 are not branched over."""
+
 
 def num_routes(problem: Terms, able: Able) -> int:
     """Ways of the edges between some ops from device to device, which an LP has as columns."""
@@ -296,10 +299,6 @@ class SectionLp:
             prices=tuple(prices),
             memory=tuple(memory) if any(memory) else None,
         )
-
-
-INTEGRAL = 1e-6
-"""Shares so close to 0 or 1 are not branched over."""
 
 
 @dataclass

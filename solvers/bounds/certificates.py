@@ -53,159 +53,8 @@ S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6
 MOST_MOVES = 50_000_000
 """Times of edges from device to device that are held in memory: 2 GB."""
 
-
-def fits(instance: Instance, clock: Clock) -> bool:
-    """Whether the view can be made in the time that is left; nothing can interrupt that."""
-    num_edges, left_s = len(instance.graph.edges), clock.left_s
-    moves = num_edges * instance.num_devices**2
-    takes_s = S_PER_PART * (instance.num_ops + num_edges) + S_PER_MOVE * moves
-    return moves <= MOST_MOVES and (left_s is None or takes_s < left_s)
-
-
-class TimedTerms(Terms):
-    """The checker's view; what takes long raises `LimitReached` when the time is over.
-
-    Parameters
-    ----------
-    parts, rules : dict
-        As `Terms` reads them.
-    clock : Clock
-        It may be replaced by that of a part of the work.
-    """
-
-    def __init__(self, parts: dict[str, Any], rules: dict[str, Any], clock: Clock) -> None:
-        self.clock = clock
-        self._whole = dict[bool, dict[int, list[Any]]]()
-        super().__init__(parts, rules)
-
-    def ends(self, order: Any, back: bool = False, start: Any = None) -> dict[int, list[Any]]:
-        """Least ends of ops; those of the whole instance are worked out once."""
-        whole = start is None and len(order) == len(self.order)
-        if whole and back in self._whole:
-            return self._whole[back]
-        found = super().ends(self._watched(order), back, start)
-        if whole:
-            self._whole[back] = found
-        return found
-
-    def _watched(self, order: list[int]) -> Iterator[int]:
-        for i in order:
-            self.clock.check()
-            yield i
-
-
 LEAVES = (1, 8, 64, 512)
 """Of the trees of arcs, round by round."""
-
-
-@dataclass
-class _Section:
-    """A section, what is proven of its arcs by devices, and by which trees."""
-
-    ops: tuple[int, ...]
-    able: Able
-    table: list[list[Any]]
-    trees: dict[tuple[int, int], tuple[int, Branch | Leaf]] = field(default_factory=dict)
-
-    def arc(self) -> SectionArc:
-        rows = (
-            ArcRow(start=a, end=b, tree=tree) for (a, b), (_, tree) in sorted(self.trees.items())
-        )
-        return SectionArc(inside=self.ops[1:-1], rows=tuple(rows))
-
-
-def prove_chain(
-    instance: Instance, problem: TimedTerms, clock: Clock
-) -> tuple[Any, ChainProof] | None:
-    """A chain through an instance, as far as it is proven when the time is over; None without one.
-
-    Parameters
-    ----------
-    instance : Instance
-    problem : TimedTerms
-        The checker's view of it, under a makespan.
-    clock : Clock
-
-    Returns
-    -------
-    tuple of (int, ChainProof), or None
-        The bound comes first; it is infinite where there is no plan.
-    """
-    chain = choose_chain(instance, intervals(instance))
-    if not chain:
-        return None
-    before = problem.ends(problem.order)[chain[0].ops[0]]
-    tails = problem.ends(problem.order[::-1], back=True)
-    sections = list[_Section]()
-    for section in chain:  # the chain ends where half of the time is over
-        if 2 * clock.spent_s > (clock.limit_s or math.inf) or stop_asked():
-            break
-        with suppress(LimitReached):
-            sections.append(_section(problem, section.ops))
-    if not sections:
-        return None
-    last = sections[-1].ops[-1]
-    after = [
-        tails[last][k] - problem.time[last][k] if k in problem.able[last] else math.inf
-        for k in range(problem.num)
-    ]
-    with suppress(LimitReached):
-        for leaves in LEAVES:
-            while not stop_asked():
-                clock.check()
-                path, _ = _shortest(before, after, sections)
-                arcs = list(zip(sections, path, path[1:], strict=False))
-                done = [_refine(problem, section, (a, b), leaves, clock) for section, a, b in arcs]
-                if all(done):
-                    break
-    return _shortest(before, after, sections)[1], ChainProof(
-        ops=(sections[0].ops[0], *(section.ops[-1] for section in sections)),
-        arcs=tuple(section.arc() for section in sections),
-    )
-
-
-def _section(problem: TimedTerms, ops: tuple[int, ...]) -> _Section:
-    able = problem.between(list(ops))
-    return _Section(ops, able, problem.paths(able, ops[0], ops[-1]))
-
-
-def _refine(
-    problem: TimedTerms, section: _Section, ends: tuple[int, int], leaves: int, clock: Clock
-) -> bool:
-    """Prove more of an arc, unless as many leaves have; whether there was nothing to do."""
-    (a, b), (first, last) = ends, (section.ops[0], section.ops[-1])
-    if len(section.ops) == 2 or section.table[a][b] == math.inf:
-        return True
-    if ends in section.trees and section.trees[ends][0] >= leaves:
-        return True
-    if stop_asked() or clock.left_s == 0:
-        return False
-    able = section.able | {first: frozenset({a}), last: frozenset({b})}
-    if num_routes(problem, able) > MOST_ROUTES:
-        return True
-    lp = SectionLp(problem, able, first, clock=clock)
-    tree, bound = grow_tree(lp, able, most_leaves=leaves, clock=clock)
-    section.trees[ends] = leaves, tree
-    section.table[a][b] = max(section.table[a][b], bound)
-    return False
-
-
-def _shortest(
-    before: list[Any], after: list[Any], sections: list[_Section]
-) -> tuple[list[int], Any]:
-    """Devices of the ops along a shortest path, the lowest of equal ones; and its length."""
-    rest = [after]
-    for section in reversed(sections):
-        rest.append([min(map(sum, zip(row, rest[-1], strict=True))) for row in section.table])
-    rest.reverse()
-    length, at = min((before[k] + ns, k) for k, ns in enumerate(rest[0]))
-    path = [at]
-    for section, left in zip(sections, rest[1:], strict=True):
-        row = section.table[at]
-        at = min((row[k] + ns, k) for k, ns in enumerate(left))[1]
-        path.append(at)
-    return path, length
-
 
 Proved = tuple[Any, Proof]
 """A bound, and its proof."""
@@ -363,3 +212,152 @@ def _no_chain_below(
         if most - least <= 1:
             return
         trial = (least + most) // 2
+
+
+def prove_chain(
+    instance: Instance, problem: TimedTerms, clock: Clock
+) -> tuple[Any, ChainProof] | None:
+    """A chain through an instance, as far as it is proven when the time is over; None without one.
+
+    Parameters
+    ----------
+    instance : Instance
+    problem : TimedTerms
+        The checker's view of it, under a makespan.
+    clock : Clock
+
+    Returns
+    -------
+    tuple of (int, ChainProof), or None
+        The bound comes first; it is infinite where there is no plan.
+    """
+    chain = choose_chain(instance, intervals(instance))
+    if not chain:
+        return None
+    before = problem.ends(problem.order)[chain[0].ops[0]]
+    tails = problem.ends(problem.order[::-1], back=True)
+    sections = list[_Section]()
+    for section in chain:  # the chain ends where half of the time is over
+        if 2 * clock.spent_s > (clock.limit_s or math.inf) or stop_asked():
+            break
+        with suppress(LimitReached):
+            sections.append(_section(problem, section.ops))
+    if not sections:
+        return None
+    last = sections[-1].ops[-1]
+    after = [
+        tails[last][k] - problem.time[last][k] if k in problem.able[last] else math.inf
+        for k in range(problem.num)
+    ]
+    with suppress(LimitReached):
+        for leaves in LEAVES:
+            while not stop_asked():
+                clock.check()
+                path, _ = _shortest(before, after, sections)
+                arcs = list(zip(sections, path, path[1:], strict=False))
+                done = [_refine(problem, section, (a, b), leaves, clock) for section, a, b in arcs]
+                if all(done):
+                    break
+    return _shortest(before, after, sections)[1], ChainProof(
+        ops=(sections[0].ops[0], *(section.ops[-1] for section in sections)),
+        arcs=tuple(section.arc() for section in sections),
+    )
+
+
+@dataclass
+class _Section:
+    """A section, what is proven of its arcs by devices, and by which trees."""
+
+    ops: tuple[int, ...]
+    able: Able
+    table: list[list[Any]]
+    trees: dict[tuple[int, int], tuple[int, Branch | Leaf]] = field(default_factory=dict)
+
+    def arc(self) -> SectionArc:
+        rows = (
+            ArcRow(start=a, end=b, tree=tree) for (a, b), (_, tree) in sorted(self.trees.items())
+        )
+        return SectionArc(inside=self.ops[1:-1], rows=tuple(rows))
+
+
+def _section(problem: TimedTerms, ops: tuple[int, ...]) -> _Section:
+    able = problem.between(list(ops))
+    return _Section(ops, able, problem.paths(able, ops[0], ops[-1]))
+
+
+def _refine(
+    problem: TimedTerms, section: _Section, ends: tuple[int, int], leaves: int, clock: Clock
+) -> bool:
+    """Prove more of an arc, unless as many leaves have; whether there was nothing to do."""
+    (a, b), (first, last) = ends, (section.ops[0], section.ops[-1])
+    if len(section.ops) == 2 or section.table[a][b] == math.inf:
+        return True
+    if ends in section.trees and section.trees[ends][0] >= leaves:
+        return True
+    if stop_asked() or clock.left_s == 0:
+        return False
+    able = section.able | {first: frozenset({a}), last: frozenset({b})}
+    if num_routes(problem, able) > MOST_ROUTES:
+        return True
+    lp = SectionLp(problem, able, first, clock=clock)
+    tree, bound = grow_tree(lp, able, most_leaves=leaves, clock=clock)
+    section.trees[ends] = leaves, tree
+    section.table[a][b] = max(section.table[a][b], bound)
+    return False
+
+
+def _shortest(
+    before: list[Any], after: list[Any], sections: list[_Section]
+) -> tuple[list[int], Any]:
+    """Devices of the ops along a shortest path, the lowest of equal ones; and its length."""
+    rest = [after]
+    for section in reversed(sections):
+        rest.append([min(map(sum, zip(row, rest[-1], strict=True))) for row in section.table])
+    rest.reverse()
+    length, at = min((before[k] + ns, k) for k, ns in enumerate(rest[0]))
+    path = [at]
+    for section, left in zip(sections, rest[1:], strict=True):
+        row = section.table[at]
+        at = min((row[k] + ns, k) for k, ns in enumerate(left))[1]
+        path.append(at)
+    return path, length
+
+
+def fits(instance: Instance, clock: Clock) -> bool:
+    """Whether the view can be made in the time that is left; nothing can interrupt that."""
+    num_edges, left_s = len(instance.graph.edges), clock.left_s
+    moves = num_edges * instance.num_devices**2
+    takes_s = S_PER_PART * (instance.num_ops + num_edges) + S_PER_MOVE * moves
+    return moves <= MOST_MOVES and (left_s is None or takes_s < left_s)
+
+
+class TimedTerms(Terms):
+    """The checker's view; what takes long raises `LimitReached` when the time is over.
+
+    Parameters
+    ----------
+    parts, rules : dict
+        As `Terms` reads them.
+    clock : Clock
+        It may be replaced by that of a part of the work.
+    """
+
+    def __init__(self, parts: dict[str, Any], rules: dict[str, Any], clock: Clock) -> None:
+        self.clock = clock
+        self._whole = dict[bool, dict[int, list[Any]]]()
+        super().__init__(parts, rules)
+
+    def ends(self, order: Any, back: bool = False, start: Any = None) -> dict[int, list[Any]]:
+        """Least ends of ops; those of the whole instance are worked out once."""
+        whole = start is None and len(order) == len(self.order)
+        if whole and back in self._whole:
+            return self._whole[back]
+        found = super().ends(self._watched(order), back, start)
+        if whole:
+            self._whole[back] = found
+        return found
+
+    def _watched(self, order: list[int]) -> Iterator[int]:
+        for i in order:
+            self.clock.check()
+            yield i

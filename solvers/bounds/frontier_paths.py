@@ -61,6 +61,235 @@ MOST_CELLS = 30_000_000
 """Of the tables of all labels of a step: where devices are many and unlike, fewer places are
 remembered."""
 
+FEW_ROWS, MOST_ROWS, MORE_ROWS = 256, 2_048, 8_192
+"""Labels of a step: where there are more, each signature keeps fewer. The first are enough for most
+aims, and the last are for where something is proven."""
+
+HOPELESS = 0.85
+"""Of what is known: a path below that is left by joining few labels, and by joining more."""
+
+MOST_OPS = 5_000
+"""Larger graphs are not tried."""
+
+STRIDE, LEAST_STRIDE = 0.06, 0.004
+"""By what shares aims rise; halved where a path below the aim is found."""
+
+MORE_AIMS = 2
+"""Aims that a path is below, until which plans are made: the second may fit, and be shorter."""
+
+
+class StepTrace(NamedTuple):
+    """How the labels of a step came about: `FrontierLabels.source`, `on` and `device`."""
+
+    source: Ints
+    on: Ints
+    device: Ints
+
+
+class LeastPath(NamedTuple):
+    """The least path below an aim.
+
+    `ns` is None if there is none. With `joined`, it may be less than the least. `traces` are those
+    of all steps.
+    """
+
+    ns: int | None
+    joined: bool
+    traces: list[StepTrace]
+
+
+def frontier_bound(
+    instance: Instance,
+    semantics: Makespan,
+    known_ns: int,
+    stop: Callable[[], bool] = never,
+    rows: int = MOST_ROWS,
+) -> int:
+    """What memory along the order of the groups proves of every makespan, in ns.
+
+    Parameters
+    ----------
+    instance : Instance
+        Whose resident bytes add up (`structure.additive_memory`).
+    semantics : Makespan
+    known_ns : int
+        What is proven already; the result is no less.
+    stop : callable
+        Asked at each step whether to end with what is proven so far.
+    rows : int
+        Labels of a step, at most.
+
+    Notes
+    -----
+    O(P L K (w + L)) for each aim, with P groups, at most `rows` labels L and w numbers in each.
+
+    Examples
+    --------
+    Each of two devices holds one of two ops, and the tensor between them takes 5 ns:
+
+    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+    >>> ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=1) for x in "ab")
+    >>> devices = tuple(Device(name=x, kind="gpu", memory_bytes=1) for x in ("g0", "g1"))
+    >>> links = tuple(Link(source=x, target=y, bandwidth_bytes_per_s=10**9)
+    ...               for x, y in (("g0", "g1"), ("g1", "g0")))
+    >>> graph = Graph(name="two", ops=ops, edges=(Edge(producer="a", consumer="b", bytes=5),))
+    >>> cluster = Cluster(name="two", devices=devices, links=links)
+    >>> frontier_bound(Instance(name="two", graph=graph, cluster=cluster), Makespan(), 2)
+    7
+    """
+    if instance.num_ops > MOST_OPS or memory_is_slack(instance):
+        return known_ns
+    best, stride, steps = known_ns, STRIDE, steps_of(instance, semantics)
+    now = FEW_ROWS if rows <= MOST_ROWS else rows
+    most_ns = longest_ns(instance)
+    while stride >= LEAST_STRIDE:
+        aim = int(best * (1 + stride)) + 1
+        if aim > most_ns:  # no plan at all, or nothing left to prove: nothing that this bound says
+            return best
+        found = least_below(steps, aim, stop, rows=now)
+        if found is None:
+            return best
+        if found.ns is None:
+            best = aim
+            continue
+        if not found.joined:
+            return max(best, found.ns)
+        if now < rows and (best > known_ns or found.ns > best * HOPELESS):
+            now = rows
+            continue
+        if found.ns < best * (1 - STRIDE):  # too much is lost in joining
+            return best
+        best, stride = max(best, found.ns), stride / 2
+    return best
+
+
+def longest_ns(instance: Instance) -> int:
+    """What everything takes one after the other, each at its longest, if not more."""
+    arrays = instance.arrays
+    work = arrays.time_ns.max(axis=1).astype(object).sum()
+    moves = arrays.transfer_ns.max(axis=1)[arrays.index.tensor].astype(object).sum()
+    return int(work) + int(moves) + 1
+
+
+def least_below(
+    steps: PlacingSteps,
+    aim_ns: int,
+    stop: Callable[[], bool] = never,
+    *,
+    rows: int = MOST_ROWS,
+    trace: bool = False,
+) -> LeastPath | None:
+    """The least path, if it is below the aim; None where it was stopped or has too many labels."""
+    k, none = steps.graph.able.shape[1], np.zeros(0, np.int64)
+    columns = value_columns(0, k, len(steps.graph.pool_room_bytes))
+    old, joined, traces = (
+        OpenPlaces(none, none, none, np.zeros((0, 3), np.int64), columns),
+        False,
+        [],
+    )
+    nowhere, nothing = np.zeros((1, 0), np.int64), np.zeros((1, columns.end), np.int64)
+    known = FrontierLabels(nowhere, nothing, none, none)
+    for here, new in enumerate(steps.frontiers):
+        if stop():
+            return None
+        found, signature, cost = extended(
+            steps.graph, known, old, new, here, steps.ops[here], aim_ns
+        )
+        if not len(cost):
+            return LeastPath(None, joined, [])
+        old = new
+        fitting = MOST_CELLS // (k * (len(new.ops) + 8 * k))  # rows of the next step's tables
+        known, lost = few_labels(steps.graph, found, signature, cost, min(rows, fitting))
+        if len(known.value) > 2 * fitting + 1:  # of one label per signature
+            return None
+        joined = joined or bool(lost)
+        if trace:
+            traces.append(StepTrace(known.source, known.on, known.device))
+    return LeastPath(int(known.value[:, 0].min()), joined, traces)
+
+
+def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Place groups by the labels of `frontier_labels`, at the least path that they know.
+
+    Where memory forces transfers, a plan is good if its longest path is short. The labels know that
+    path, forward and backward, and what the devices of the frontier and pools of devices hold. They
+    do not know what a device still holds that has left the frontier: the emptiest one of its kind
+    is taken, and a plan that does not fit is no plan. Aims rise from what is proven by paths until
+    there is a path below, and once more; the plan with the shortest schedule counts. With slack
+    memory nothing forces transfers, and there is no plan. A heuristic, for at most 5,000 ops. O(P L
+    K (w + L)) for each aim, with P groups, at most 2,048 labels L and w numbers in each.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> run(Task(example(), Makespan())).message
+    'memory is slack: it forces no transfers'
+    """
+    instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
+    if instance.num_ops > MOST_OPS:
+        return Outcome(message=f"{instance.num_ops} ops are more than {MOST_OPS}")
+    if memory_is_slack(instance):
+        return Outcome(message="memory is slack: it forces no transfers")
+
+    def is_over() -> bool:
+        return stop_asked() or clock.left_s == 0.0
+
+    steps, most_ns = steps_of(instance, semantics), longest_ns(instance)
+    best: tuple[int, Plan] | None = None
+    aim, more = quick_bound(instance, semantics).ns, MORE_AIMS
+    while more > 0 and aim <= most_ns:
+        aim = int(aim * (1 + STRIDE)) + 1
+        found = least_below(steps, aim, is_over, trace=True)
+        if found is None:
+            break
+        if found.ns is None:
+            continue
+        more -= 1
+        plan = plan_on(steps.graph, devices_of(steps.graph, steps.frontiers, found.traces))
+        verdict = evaluate(instance, plan, semantics)
+        value_ns = verdict.value_ns
+        if verdict.feasible and value_ns is not None and (best is None or value_ns < best[0]):
+            best = value_ns, plan
+        if best is not None and not found.joined:
+            break
+    if best is None:
+        return Outcome(message="memory: no path of labels makes a plan that fits")
+    return Outcome(best[1])
+
+
+def devices_of(
+    graph: PlacedGraph, frontiers: Sequence[OpenPlaces], traces: Sequence[StepTrace]
+) -> Ints:
+    """Devices of the places, (P,), by the first label of the last step.
+
+    A label knows the devices of its frontier by names of its own; any other one is a device of its
+    class that has most room left. It may be too full.
+    """
+    row, path = 0, list[int]()
+    for trace in reversed(traces):
+        path.append(row)
+        row = int(trace.source[row])
+    path.reverse()
+    at, room = np.full(len(path), -1), graph.room_bytes.astype(np.float64)
+    for here, row in enumerate(path):
+        named: dict[int, int] = {}
+        if here:
+            names = traces[here - 1].device[path[here - 1]].tolist()
+            named = dict(zip(names, at[frontiers[here - 1].places].tolist(), strict=True))
+        name = int(traces[here].on[row])
+        if name not in named:
+            others = np.flatnonzero(graph.peers == graph.peers[name]).tolist()
+            free = [k for k in others if k not in named.values()]
+            named[name] = max(free, key=lambda k: room[k])
+        at[here] = named[name]
+        room[at[here]] -= graph.size_bytes[here]
+    return at
+
+
+def plan_on(graph: PlacedGraph, at: Ints) -> Plan:
+    """The plan that has each op on the device of its group's place."""
+    return Plan.on(at[graph.place].tolist())
+
 
 class PlacingSteps(NamedTuple):
     """The graph, the ops of each place in topological order, and the frontier after each."""
@@ -246,237 +475,6 @@ def _ways_to_the_end(graph: PlacedGraph, order: Ints, least: Ints) -> Ints:
             j = graph.consumer[e]
             way[i] = min(NO_WAY, max(way[i], way[j] + least[j]))
     return way
-
-
-FEW_ROWS, MOST_ROWS, MORE_ROWS = 256, 2_048, 8_192
-"""Labels of a step: where there are more, each signature keeps fewer. The first are enough for most
-aims, and the last are for where something is proven."""
-
-HOPELESS = 0.85
-"""Of what is known: a path below that is left by joining few labels, and by joining more."""
-
-MOST_OPS = 5_000
-"""Larger graphs are not tried."""
-
-STRIDE, LEAST_STRIDE = 0.06, 0.004
-"""By what shares aims rise; halved where a path below the aim is found."""
-
-
-class StepTrace(NamedTuple):
-    """How the labels of a step came about: `FrontierLabels.source`, `on` and `device`."""
-
-    source: Ints
-    on: Ints
-    device: Ints
-
-
-class LeastPath(NamedTuple):
-    """The least path below an aim.
-
-    `ns` is None if there is none. With `joined`, it may be less than the least. `traces` are those
-    of all steps.
-    """
-
-    ns: int | None
-    joined: bool
-    traces: list[StepTrace]
-
-
-def frontier_bound(
-    instance: Instance,
-    semantics: Makespan,
-    known_ns: int,
-    stop: Callable[[], bool] = never,
-    rows: int = MOST_ROWS,
-) -> int:
-    """What memory along the order of the groups proves of every makespan, in ns.
-
-    Parameters
-    ----------
-    instance : Instance
-        Whose resident bytes add up (`structure.additive_memory`).
-    semantics : Makespan
-    known_ns : int
-        What is proven already; the result is no less.
-    stop : callable
-        Asked at each step whether to end with what is proven so far.
-    rows : int
-        Labels of a step, at most.
-
-    Notes
-    -----
-    O(P L K (w + L)) for each aim, with P groups, at most `rows` labels L and w numbers in each.
-
-    Examples
-    --------
-    Each of two devices holds one of two ops, and the tensor between them takes 5 ns:
-
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
-    >>> ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=1) for x in "ab")
-    >>> devices = tuple(Device(name=x, kind="gpu", memory_bytes=1) for x in ("g0", "g1"))
-    >>> links = tuple(Link(source=x, target=y, bandwidth_bytes_per_s=10**9)
-    ...               for x, y in (("g0", "g1"), ("g1", "g0")))
-    >>> graph = Graph(name="two", ops=ops, edges=(Edge(producer="a", consumer="b", bytes=5),))
-    >>> cluster = Cluster(name="two", devices=devices, links=links)
-    >>> frontier_bound(Instance(name="two", graph=graph, cluster=cluster), Makespan(), 2)
-    7
-    """
-    if instance.num_ops > MOST_OPS or memory_is_slack(instance):
-        return known_ns
-    best, stride, steps = known_ns, STRIDE, steps_of(instance, semantics)
-    now = FEW_ROWS if rows <= MOST_ROWS else rows
-    most_ns = longest_ns(instance)
-    while stride >= LEAST_STRIDE:
-        aim = int(best * (1 + stride)) + 1
-        if aim > most_ns:  # no plan at all, or nothing left to prove: nothing that this bound says
-            return best
-        found = least_below(steps, aim, stop, rows=now)
-        if found is None:
-            return best
-        if found.ns is None:
-            best = aim
-            continue
-        if not found.joined:
-            return max(best, found.ns)
-        if now < rows and (best > known_ns or found.ns > best * HOPELESS):
-            now = rows
-            continue
-        if found.ns < best * (1 - STRIDE):  # too much is lost in joining
-            return best
-        best, stride = max(best, found.ns), stride / 2
-    return best
-
-
-def longest_ns(instance: Instance) -> int:
-    """What everything takes one after the other, each at its longest, if not more."""
-    arrays = instance.arrays
-    work = arrays.time_ns.max(axis=1).astype(object).sum()
-    moves = arrays.transfer_ns.max(axis=1)[arrays.index.tensor].astype(object).sum()
-    return int(work) + int(moves) + 1
-
-
-def least_below(
-    steps: PlacingSteps,
-    aim_ns: int,
-    stop: Callable[[], bool] = never,
-    *,
-    rows: int = MOST_ROWS,
-    trace: bool = False,
-) -> LeastPath | None:
-    """The least path, if it is below the aim; None where it was stopped or has too many labels."""
-    k, none = steps.graph.able.shape[1], np.zeros(0, np.int64)
-    columns = value_columns(0, k, len(steps.graph.pool_room_bytes))
-    old, joined, traces = (
-        OpenPlaces(none, none, none, np.zeros((0, 3), np.int64), columns),
-        False,
-        [],
-    )
-    nowhere, nothing = np.zeros((1, 0), np.int64), np.zeros((1, columns.end), np.int64)
-    known = FrontierLabels(nowhere, nothing, none, none)
-    for here, new in enumerate(steps.frontiers):
-        if stop():
-            return None
-        found, signature, cost = extended(
-            steps.graph, known, old, new, here, steps.ops[here], aim_ns
-        )
-        if not len(cost):
-            return LeastPath(None, joined, [])
-        old = new
-        fitting = MOST_CELLS // (k * (len(new.ops) + 8 * k))  # rows of the next step's tables
-        known, lost = few_labels(steps.graph, found, signature, cost, min(rows, fitting))
-        if len(known.value) > 2 * fitting + 1:  # of one label per signature
-            return None
-        joined = joined or bool(lost)
-        if trace:
-            traces.append(StepTrace(known.source, known.on, known.device))
-    return LeastPath(int(known.value[:, 0].min()), joined, traces)
-
-
-def devices_of(
-    graph: PlacedGraph, frontiers: Sequence[OpenPlaces], traces: Sequence[StepTrace]
-) -> Ints:
-    """Devices of the places, (P,), by the first label of the last step.
-
-    A label knows the devices of its frontier by names of its own; any other one is a device of its
-    class that has most room left. It may be too full.
-    """
-    row, path = 0, list[int]()
-    for trace in reversed(traces):
-        path.append(row)
-        row = int(trace.source[row])
-    path.reverse()
-    at, room = np.full(len(path), -1), graph.room_bytes.astype(np.float64)
-    for here, row in enumerate(path):
-        named: dict[int, int] = {}
-        if here:
-            names = traces[here - 1].device[path[here - 1]].tolist()
-            named = dict(zip(names, at[frontiers[here - 1].places].tolist(), strict=True))
-        name = int(traces[here].on[row])
-        if name not in named:
-            others = np.flatnonzero(graph.peers == graph.peers[name]).tolist()
-            free = [k for k in others if k not in named.values()]
-            named[name] = max(free, key=lambda k: room[k])
-        at[here] = named[name]
-        room[at[here]] -= graph.size_bytes[here]
-    return at
-
-
-def plan_on(graph: PlacedGraph, at: Ints) -> Plan:
-    """The plan that has each op on the device of its group's place."""
-    return Plan.on(at[graph.place].tolist())
-
-
-MORE_AIMS = 2
-"""Aims that a path is below, until which plans are made: the second may fit, and be shorter."""
-
-
-def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Place groups by the labels of `frontier_labels`, at the least path that they know.
-
-    Where memory forces transfers, a plan is good if its longest path is short. The labels know that
-    path, forward and backward, and what the devices of the frontier and pools of devices hold. They
-    do not know what a device still holds that has left the frontier: the emptiest one of its kind
-    is taken, and a plan that does not fit is no plan. Aims rise from what is proven by paths until
-    there is a path below, and once more; the plan with the shortest schedule counts. With slack
-    memory nothing forces transfers, and there is no plan. A heuristic, for at most 5,000 ops. O(P L
-    K (w + L)) for each aim, with P groups, at most 2,048 labels L and w numbers in each.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> run(Task(example(), Makespan())).message
-    'memory is slack: it forces no transfers'
-    """
-    instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
-    if instance.num_ops > MOST_OPS:
-        return Outcome(message=f"{instance.num_ops} ops are more than {MOST_OPS}")
-    if memory_is_slack(instance):
-        return Outcome(message="memory is slack: it forces no transfers")
-
-    def is_over() -> bool:
-        return stop_asked() or clock.left_s == 0.0
-
-    steps, most_ns = steps_of(instance, semantics), longest_ns(instance)
-    best: tuple[int, Plan] | None = None
-    aim, more = quick_bound(instance, semantics).ns, MORE_AIMS
-    while more > 0 and aim <= most_ns:
-        aim = int(aim * (1 + STRIDE)) + 1
-        found = least_below(steps, aim, is_over, trace=True)
-        if found is None:
-            break
-        if found.ns is None:
-            continue
-        more -= 1
-        plan = plan_on(steps.graph, devices_of(steps.graph, steps.frontiers, found.traces))
-        verdict = evaluate(instance, plan, semantics)
-        value_ns = verdict.value_ns
-        if verdict.feasible and value_ns is not None and (best is None or value_ns < best[0]):
-            best = value_ns, plan
-        if best is not None and not found.joined:
-            break
-    if best is None:
-        return Outcome(message="memory: no path of labels makes a plan that fits")
-    return Outcome(best[1])
 
 
 register(

@@ -47,66 +47,6 @@ from placegap.solvers.bounds.room_prices import RoomPrices, climb_prices
 from placegap.solvers.bounds.work_windows import WorkWindows
 from placegap.solvers.core.interrupts import never
 
-
-def priced(table: LayerTable, instance: Instance, stop: Callable[[], bool]) -> LayerTable:
-    """The table with prices of bytes.
-
-    Devices that are all alike need none: the same price on all of them adds nothing.
-    """
-    arrays = instance.arrays
-    placed = {g for groups in table.groups for g in groups}
-    others = [g for g in range(arrays.num_groups) if g not in placed]
-    size, runs = arrays.group_bytes[others], arrays.group_runs[others]
-    room = np.where(table.room_bytes == NO_LIMIT, np.iinfo(np.int64).max, table.room_bytes)
-    kinds = list({id(options): options for options in table.options}.values())
-    kind = [next(x for x, one in enumerate(kinds) if one is own) for own in table.options]
-
-    def at(prices: RoomPrices) -> LayerTable:
-        each = np.array(prices.each or (0,) * len(room), np.int64)
-        paid = [one._replace(paid_ns=(one.held_bytes @ each) >> prices.shift) for one in kinds]
-        cost = (size[:, None] * each) >> prices.shift
-        beside = np.where(runs, cost, NO_WAY).min(axis=1, initial=NO_WAY)
-        worth = prices.worth_ns(room) if prices.each else 0
-        return table._replace(
-            options=[paid[x] for x in kind],
-            price=each,
-            shift=prices.shift,
-            worth_ns=worth - int(beside[beside < NO_WAY].sum()),
-        )
-
-    def trial(prices: RoomPrices) -> tuple[int, Ints]:
-        trial_table = at(prices)
-        least, option = _chain(trial_table)
-        used = np.zeros(len(room), np.int64)
-        if least >= NO_WAY:
-            return NO_WAY, used
-        for own, p in zip(table.options, option, strict=True):
-            used += own.held_bytes[p]
-        cheapest = np.where(runs, trial_table.price, np.iinfo(np.int64).max).argmin(axis=1)
-        np.add.at(used, cheapest, np.where(runs.any(axis=1), size, 0))
-        return max(0, least - trial_table.worth_ns), used
-
-    prices = climb_prices(trial, room, int(arrays.group_bytes.sum()), stop=stop)
-    return at(prices) if prices.each else table
-
-
-def _chain(table: LayerTable) -> tuple[int, list[int]]:
-    """What the chain takes and pays at least, and the options that attain it."""
-    ways = layer_ways(table)
-    rest = rest_of(table, ways)
-    head, tail = table.outer_ns
-    whole = np.minimum(head[:, None] + rest[0] + tail[None, :], NO_WAY)
-    a, b = np.unravel_index(int(whole.argmin()), whole.shape)
-    option = list[int]()
-    if whole[a, b] >= NO_WAY:
-        return NO_WAY, option
-    for way, inside in zip(ways, rest[1:], strict=True):
-        a2, b2 = np.unravel_index(int((way.least_ns[a, :, :, b] + inside).argmin()), inside.shape)
-        option.append(int(way.option[a, a2, b2, b]))
-        a, b = a2, b2
-    return int(whole.min()), option
-
-
 MOST_OPS = 20_000
 
 STRIDE, LEAST_STRIDE = 0.003, 0.0005
@@ -226,3 +166,62 @@ def _longest(instance: Instance, windows: WorkWindows) -> int:
     ops = sum(np.where(windows.time_ns < NO_WAY, windows.time_ns, 0).max(axis=1).tolist())
     moves = arrays.transfer_ns.max(axis=1, initial=0)[arrays.index.tensor]
     return int(ops + sum(moves.tolist()))
+
+
+def priced(table: LayerTable, instance: Instance, stop: Callable[[], bool]) -> LayerTable:
+    """The table with prices of bytes.
+
+    Devices that are all alike need none: the same price on all of them adds nothing.
+    """
+    arrays = instance.arrays
+    placed = {g for groups in table.groups for g in groups}
+    others = [g for g in range(arrays.num_groups) if g not in placed]
+    size, runs = arrays.group_bytes[others], arrays.group_runs[others]
+    room = np.where(table.room_bytes == NO_LIMIT, np.iinfo(np.int64).max, table.room_bytes)
+    kinds = list({id(options): options for options in table.options}.values())
+    kind = [next(x for x, one in enumerate(kinds) if one is own) for own in table.options]
+
+    def at(prices: RoomPrices) -> LayerTable:
+        each = np.array(prices.each or (0,) * len(room), np.int64)
+        paid = [one._replace(paid_ns=(one.held_bytes @ each) >> prices.shift) for one in kinds]
+        cost = (size[:, None] * each) >> prices.shift
+        beside = np.where(runs, cost, NO_WAY).min(axis=1, initial=NO_WAY)
+        worth = prices.worth_ns(room) if prices.each else 0
+        return table._replace(
+            options=[paid[x] for x in kind],
+            price=each,
+            shift=prices.shift,
+            worth_ns=worth - int(beside[beside < NO_WAY].sum()),
+        )
+
+    def trial(prices: RoomPrices) -> tuple[int, Ints]:
+        trial_table = at(prices)
+        least, option = _chain(trial_table)
+        used = np.zeros(len(room), np.int64)
+        if least >= NO_WAY:
+            return NO_WAY, used
+        for own, p in zip(table.options, option, strict=True):
+            used += own.held_bytes[p]
+        cheapest = np.where(runs, trial_table.price, np.iinfo(np.int64).max).argmin(axis=1)
+        np.add.at(used, cheapest, np.where(runs.any(axis=1), size, 0))
+        return max(0, least - trial_table.worth_ns), used
+
+    prices = climb_prices(trial, room, int(arrays.group_bytes.sum()), stop=stop)
+    return at(prices) if prices.each else table
+
+
+def _chain(table: LayerTable) -> tuple[int, list[int]]:
+    """What the chain takes and pays at least, and the options that attain it."""
+    ways = layer_ways(table)
+    rest = rest_of(table, ways)
+    head, tail = table.outer_ns
+    whole = np.minimum(head[:, None] + rest[0] + tail[None, :], NO_WAY)
+    a, b = np.unravel_index(int(whole.argmin()), whole.shape)
+    option = list[int]()
+    if whole[a, b] >= NO_WAY:
+        return NO_WAY, option
+    for way, inside in zip(ways, rest[1:], strict=True):
+        a2, b2 = np.unravel_index(int((way.least_ns[a, :, :, b] + inside).argmin()), inside.shape)
+        option.append(int(way.option[a, a2, b2, b]))
+        a, b = a2, b2
+    return int(whole.min()), option

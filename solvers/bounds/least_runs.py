@@ -17,6 +17,9 @@ from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.bounds.dominance import fewer_labels
 
+NOTHING = 2**62
+"""More than every price."""
+
 
 class RunTerms(NamedTuple):
     """What runs cost and hold, for c stops, K devices and some modes.
@@ -115,10 +118,6 @@ def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
                 passed[c - 1] = before[2]
             at_device, at = before[0], before[1]
     return least, device, passed
-
-
-NOTHING = 2**62
-"""More than every price."""
 
 
 class LinkWays(NamedTuple):

@@ -55,6 +55,24 @@ from placegap.solvers.core.interrupts import never
 MODES = 4
 """Ways to count what lies between two stops on one device."""
 
+Through = Callable[[int], tuple[Ints, Ints] | None]
+"""Of a section by its place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
+from the entry's end on device a to that of the i-th op on c, and from that to the exit's end on a.
+The ops that are ends do not matter. None: nothing is known."""
+
+MOST_LABELS = 64
+"""Partial runs that are told apart at a stop; beyond, neighbours count as one, at the least of both
+costs and both sizes."""
+
+FEWEST_LABELS, MOST_WORK = 8, 8_000_000
+"""Stops x devices x labels: longer chains have fewer labels, the longest are not tried."""
+
+MOST_INNER = 2_000
+"""Of larger sections no way through is looked at: what lies between their ends counts nowhere."""
+
+MOST_CELLS = 5_000_000
+"""Of ways by three devices; beyond, between two devices bytes count where they cost least."""
+
 
 class Passage(NamedTuple):
     """One section between two neighbouring stops.
@@ -86,96 +104,6 @@ class BetweenStops(NamedTuple):
 
     passages: tuple[Passage, ...]
     size_bytes: Ints
-
-
-def passage_of(
-    at: tuple[int, bool],
-    section: Section,
-    groups: tuple[list[int], list[int]],
-    group: Ints,
-    time: Ints,
-    through: tuple[Ints, Ints] | None,
-    *,
-    is_wide: bool,
-) -> Passage:
-    """What a section says of the groups of its link, and of those of its two stops."""
-    inner, stops = groups
-    num_devices = time.shape[1]
-    way = np.zeros((len(inner), num_devices, num_devices if is_wide else 1, num_devices), np.int64)
-    work = np.zeros((len(inner), num_devices), np.int64)
-    rest = np.zeros(num_devices, np.int64)
-    places = {g: place for place, g in enumerate(inner)}
-    for place, i in enumerate(section.ops):
-        g = int(group[i])
-        if g in places and through is not None:
-            before, after = (part[:, place] for part in (through if not at[1] else through[::-1]))
-            length = before[:, None] + (after[None, :] if is_wide else after[:, None])
-            work[places[g]] = np.minimum(work[places[g]] + time[i], NO_WAY)
-            way[places[g]] = np.maximum(way[places[g]], np.minimum(length, NO_WAY))
-        elif g in stops and place > 0:
-            rest = np.minimum(rest + time[i], NO_WAY)
-    return Passage(*at, way, work, rest)
-
-
-def ways_of(link: BetweenStops, tables: Sequence[Ints]) -> Ints:
-    """The least time between two stops with a group of the link on a device, as in `Passage`."""
-    ways = np.zeros((1, 1, 1, 1), np.int64)
-    for passage in link.passages:
-        table = tables[passage.section]
-        table = table.T if passage.backward else table
-        if passage.way_ns.shape[2] == 1:
-            table = np.diag(table)[:, None]
-        ways = np.minimum(ways + np.maximum(passage.way_ns, table[None, :, :, None]), NO_WAY)
-    return ways
-
-
-def fill_modes(
-    link: BetweenStops, tables: Sequence[Ints], ways: Ints, together: Ints, cost: Ints, held: Ints
-) -> None:
-    """Fill in the least times between two stops on one device, (K, MODES), and the bytes held.
-
-    Mode 0 has all groups there. In every other one some are elsewhere; those that may be are all
-    whose least time elsewhere is no more than a threshold, and the first of them costs its time.
-    """
-    num_devices, num = len(together), len(link.size_bytes)
-    same = np.arange(num_devices)
-    away = np.zeros((num, num_devices, num_devices), np.int64)
-    if num:
-        away[:] = ways[:, same, same % ways.shape[2]]
-    away[:, same, same] = NO_WAY  # elsewhere: not on the device of the run
-    least = away.min(axis=2) if num else np.zeros((0, num_devices), np.int64)
-    for a in range(num_devices):
-        keys = np.unique(least[:, a])
-        keys = keys[keys < NO_WAY]
-        parts = np.array_split(keys, min(MODES - 1, len(keys))) if len(keys) else []
-        begins = [int(together[a]), *(int(part[0]) for part in parts)]
-        for mode in range(len(parts) + 1):
-            stays = np.ones(num, np.bool_) if mode == 0 else least[:, a] > parts[mode - 1][-1]
-            serial = 0
-            for passage in link.passages:
-                work = int(passage.rest_ns[a]) + sum(passage.work_ns[stays, a].tolist())
-                serial += max(work, int(tables[passage.section][a, a]))
-            cost[a, mode] = min(NO_WAY, max(begins[mode], serial))
-            held[a, mode] = link.size_bytes[stays].sum()
-
-
-Through = Callable[[int], tuple[Ints, Ints] | None]
-"""Of a section by its place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
-from the entry's end on device a to that of the i-th op on c, and from that to the exit's end on a.
-The ops that are ends do not matter. None: nothing is known."""
-
-MOST_LABELS = 64
-"""Partial runs that are told apart at a stop; beyond, neighbours count as one, at the least of both
-costs and both sizes."""
-
-FEWEST_LABELS, MOST_WORK = 8, 8_000_000
-"""Stops x devices x labels: longer chains have fewer labels, the longest are not tried."""
-
-MOST_INNER = 2_000
-"""Of larger sections no way through is looked at: what lies between their ends counts nowhere."""
-
-MOST_CELLS = 5_000_000
-"""Of ways by three devices; beyond, between two devices bytes count where they cost least."""
 
 
 class Costs(NamedTuple):
@@ -352,15 +280,6 @@ class MemoryRuns:
         return ends
 
 
-def _pools(arrays: Arrays, room: Ints) -> DevicePools:
-    pools = device_pools(arrays)
-    return pools if len(pools.room_bytes) else DevicePools(np.arange(len(room)), room)
-
-
-def _labels(num: int, num_devices: int) -> int:
-    return min(MOST_LABELS, MOST_WORK // (num * num_devices))
-
-
 def memory_runs(
     instance: Instance,
     sections: Sequence[Section],
@@ -508,3 +427,83 @@ def _spread(ways: Ints, num_devices: int) -> Ints:
     # all devices are alike: the end's own one, and any other
     here, there = ways[None, :, 0, 0, None], ways[None, :, 0, 2, None]
     return np.where(np.eye(num_devices, dtype=np.bool_)[:, None, :], here, there)
+
+
+def passage_of(
+    at: tuple[int, bool],
+    section: Section,
+    groups: tuple[list[int], list[int]],
+    group: Ints,
+    time: Ints,
+    through: tuple[Ints, Ints] | None,
+    *,
+    is_wide: bool,
+) -> Passage:
+    """What a section says of the groups of its link, and of those of its two stops."""
+    inner, stops = groups
+    num_devices = time.shape[1]
+    way = np.zeros((len(inner), num_devices, num_devices if is_wide else 1, num_devices), np.int64)
+    work = np.zeros((len(inner), num_devices), np.int64)
+    rest = np.zeros(num_devices, np.int64)
+    places = {g: place for place, g in enumerate(inner)}
+    for place, i in enumerate(section.ops):
+        g = int(group[i])
+        if g in places and through is not None:
+            before, after = (part[:, place] for part in (through if not at[1] else through[::-1]))
+            length = before[:, None] + (after[None, :] if is_wide else after[:, None])
+            work[places[g]] = np.minimum(work[places[g]] + time[i], NO_WAY)
+            way[places[g]] = np.maximum(way[places[g]], np.minimum(length, NO_WAY))
+        elif g in stops and place > 0:
+            rest = np.minimum(rest + time[i], NO_WAY)
+    return Passage(*at, way, work, rest)
+
+
+def ways_of(link: BetweenStops, tables: Sequence[Ints]) -> Ints:
+    """The least time between two stops with a group of the link on a device, as in `Passage`."""
+    ways = np.zeros((1, 1, 1, 1), np.int64)
+    for passage in link.passages:
+        table = tables[passage.section]
+        table = table.T if passage.backward else table
+        if passage.way_ns.shape[2] == 1:
+            table = np.diag(table)[:, None]
+        ways = np.minimum(ways + np.maximum(passage.way_ns, table[None, :, :, None]), NO_WAY)
+    return ways
+
+
+def fill_modes(
+    link: BetweenStops, tables: Sequence[Ints], ways: Ints, together: Ints, cost: Ints, held: Ints
+) -> None:
+    """Fill in the least times between two stops on one device, (K, MODES), and the bytes held.
+
+    Mode 0 has all groups there. In every other one some are elsewhere; those that may be are all
+    whose least time elsewhere is no more than a threshold, and the first of them costs its time.
+    """
+    num_devices, num = len(together), len(link.size_bytes)
+    same = np.arange(num_devices)
+    away = np.zeros((num, num_devices, num_devices), np.int64)
+    if num:
+        away[:] = ways[:, same, same % ways.shape[2]]
+    away[:, same, same] = NO_WAY  # elsewhere: not on the device of the run
+    least = away.min(axis=2) if num else np.zeros((0, num_devices), np.int64)
+    for a in range(num_devices):
+        keys = np.unique(least[:, a])
+        keys = keys[keys < NO_WAY]
+        parts = np.array_split(keys, min(MODES - 1, len(keys))) if len(keys) else []
+        begins = [int(together[a]), *(int(part[0]) for part in parts)]
+        for mode in range(len(parts) + 1):
+            stays = np.ones(num, np.bool_) if mode == 0 else least[:, a] > parts[mode - 1][-1]
+            serial = 0
+            for passage in link.passages:
+                work = int(passage.rest_ns[a]) + sum(passage.work_ns[stays, a].tolist())
+                serial += max(work, int(tables[passage.section][a, a]))
+            cost[a, mode] = min(NO_WAY, max(begins[mode], serial))
+            held[a, mode] = link.size_bytes[stays].sum()
+
+
+def _pools(arrays: Arrays, room: Ints) -> DevicePools:
+    pools = device_pools(arrays)
+    return pools if len(pools.room_bytes) else DevicePools(np.arange(len(room)), room)
+
+
+def _labels(num: int, num_devices: int) -> int:
+    return min(MOST_LABELS, MOST_WORK // (num * num_devices))

@@ -34,6 +34,9 @@ FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
 """With fewer layers, or where the groups of a smaller share of the work come back, there is
 nothing to be gained."""
 
+MOST_INNER, MOST_JOINED = 40, 8
+"""Ops of an interval, and ops of sections that become one, its entry aside."""
+
 
 class NestedLayer(NamedTuple):
     """The sections of the way forward and of the way back, and groups that are on no others."""
@@ -200,10 +203,6 @@ def _last_gate(instance: Instance, gates: Ints) -> Ints:
         before = index.producer[index.pred_edge[index.pred_ptr[v] : index.pred_ptr[v + 1]]]
         found[v] = max(found[v], found[before].max(initial=-1))
     return found
-
-
-MOST_INNER, MOST_JOINED = 40, 8
-"""Ops of an interval, and ops of sections that become one, its entry aside."""
 
 
 def layer_chains(

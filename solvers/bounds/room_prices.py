@@ -103,11 +103,11 @@ def climb_prices(
             if steep == 0.0 or aim <= total:
                 break
             price = np.maximum(0.0, price + scale * (aim - total) / steep * slope)
-        now = whole_prices(price, all_bytes)
+        now = _whole_prices(price, all_bytes)
     return found
 
 
-def whole_prices(price: Floats, all_bytes: int) -> RoomPrices:
+def _whole_prices(price: Floats, all_bytes: int) -> RoomPrices:
     """Integers over a power of two that are near the prices, and not above them."""
     most = float(price.max())
     if most <= 0.0:

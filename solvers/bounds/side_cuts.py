@@ -54,6 +54,18 @@ PORTS: dict[str, tuple[tuple[int, int], ...]] = {
 MOST_BITS, SUM_BITS = 18, 61
 """Bits of a weight, and of all capacities together."""
 
+MOST_NODES, MOST_CUTS = 1_000, 25
+"""Of a search; and of the cuts for one node."""
+
+CLOSE = 2e-4
+"""A node's bound is not raised any more by a smaller share."""
+
+FEW_BITS = 6
+"""Weights of fewer bits are too coarse."""
+
+MOST_KEPT = 400
+"""Sides that are kept from one search to the next."""
+
 
 class SideArcs(NamedTuple):
     """What is proven of a chain's arcs, by sides.
@@ -264,19 +276,6 @@ def _minimum_cut(tail: Ints, head: Ints, capacity: Ints, num_nodes: int) -> tupl
         return 0, here
     here[np.asarray(solver.get_source_side_min_cut(), np.int64)] = True
     return int(net[0]), here
-
-
-MOST_NODES, MOST_CUTS = 1_000, 25
-"""Of a search; and of the cuts for one node."""
-
-CLOSE = 2e-4
-"""A node's bound is not raised any more by a smaller share."""
-
-FEW_BITS = 6
-"""Weights of fewer bits are too coarse."""
-
-MOST_KEPT = 400
-"""Sides that are kept from one search to the next."""
 
 
 @dataclass(order=True)

@@ -32,6 +32,65 @@ from placegap.solvers.local_search.annealing.schedule import (
 SWEEPS = 3
 """Over the groups that a path does not know: each goes where its transfers take least."""
 
+MOST_PATHS = 24
+"""Paths of labels that are made plans."""
+
+
+def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Place the layers of a training step as the labels with the least bounds have them.
+
+    The labels (`bounds.nested_layers`) know how long the chain takes forward and back, and what
+    work each device has left when the chain leaves it: where to change devices, and how often, is
+    what they weigh. They know the bytes of groups, but neither what is held at the peak, nor in
+    which order transfers follow each other: the longest ways to the end go first, and the plan of
+    the shortest schedule that fits counts. A heuristic, for at most 20,000 ops.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> run(Task(example(), Makespan())).message
+    'there are no layers that come back'
+    """
+    instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
+
+    def is_over() -> bool:
+        return stop_asked() or clock.left_s == 0.0
+
+    relaxed, _ = relax_memory(instance, semantics)
+    able = possible_placements(relaxed).any(axis=1).all()
+    windows = work_windows(relaxed) if able else None
+    if windows is None:
+        return Outcome(message="some op fits on no device, or times are too large")
+    known_ns = window_bound(windows)
+    found = search_layers(relaxed, semantics, windows, known_ns, is_over, MOST_PATHS)
+    if found is None:
+        return Outcome(message="there are no layers that come back")
+    if not found.paths:
+        return Outcome(message="too many labels")
+    data, level = kernel_data(instance, semantics), np.zeros(instance.num_ops, np.int64)
+    work, booked = new_work(data), nothing_booked(data)
+
+    def time_of(device: Ints, *, inserts: bool) -> int:
+        bottom_levels(data, device, level)
+        if inserts:
+            return int(insert_all(data, device, level, work, booked))
+        return int(schedule(data, device, level, work))
+
+    ways = (True, False) if len(booked.stretches) else (False,)
+    tried = list[tuple[int, int, bool, Ints]]()
+    for number, path in enumerate(found.paths):
+        device = devices_of(instance, found.nested, found.table, path)
+        for inserts in ways:
+            tried.append((time_of(device, inserts=inserts), number, inserts, device))
+        if is_over():
+            break
+    for _, _, inserts, device in sorted(tried, key=lambda trial: trial[:2]):
+        time_of(device, inserts=inserts)
+        plan = plan_of(instance, semantics, data, device, work)
+        if evaluate(instance, plan, semantics).feasible:
+            return Outcome(plan)
+    return Outcome(message="memory: no plan of the labels fits")
+
 
 def devices_of(
     instance: Instance, nested: NestedLayers, table: LayerTable, path: LayerPath
@@ -96,66 +155,6 @@ def _send_little(instance: Instance, device: Ints, groups: Ints) -> None:
                 device[g], moved = best, True
         if not moved:
             return
-
-
-MOST_PATHS = 24
-"""Paths of labels that are made plans."""
-
-
-def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Place the layers of a training step as the labels with the least bounds have them.
-
-    The labels (`bounds.nested_layers`) know how long the chain takes forward and back, and what
-    work each device has left when the chain leaves it: where to change devices, and how often, is
-    what they weigh. They know the bytes of groups, but neither what is held at the peak, nor in
-    which order transfers follow each other: the longest ways to the end go first, and the plan of
-    the shortest schedule that fits counts. A heuristic, for at most 20,000 ops.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> run(Task(example(), Makespan())).message
-    'there are no layers that come back'
-    """
-    instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
-
-    def is_over() -> bool:
-        return stop_asked() or clock.left_s == 0.0
-
-    relaxed, _ = relax_memory(instance, semantics)
-    able = possible_placements(relaxed).any(axis=1).all()
-    windows = work_windows(relaxed) if able else None
-    if windows is None:
-        return Outcome(message="some op fits on no device, or times are too large")
-    known_ns = window_bound(windows)
-    found = search_layers(relaxed, semantics, windows, known_ns, is_over, MOST_PATHS)
-    if found is None:
-        return Outcome(message="there are no layers that come back")
-    if not found.paths:
-        return Outcome(message="too many labels")
-    data, level = kernel_data(instance, semantics), np.zeros(instance.num_ops, np.int64)
-    work, booked = new_work(data), nothing_booked(data)
-
-    def time_of(device: Ints, *, inserts: bool) -> int:
-        bottom_levels(data, device, level)
-        if inserts:
-            return int(insert_all(data, device, level, work, booked))
-        return int(schedule(data, device, level, work))
-
-    ways = (True, False) if len(booked.stretches) else (False,)
-    tried = list[tuple[int, int, bool, Ints]]()
-    for number, path in enumerate(found.paths):
-        device = devices_of(instance, found.nested, found.table, path)
-        for inserts in ways:
-            tried.append((time_of(device, inserts=inserts), number, inserts, device))
-        if is_over():
-            break
-    for _, _, inserts, device in sorted(tried, key=lambda trial: trial[:2]):
-        time_of(device, inserts=inserts)
-        plan = plan_of(instance, semantics, data, device, work)
-        if evaluate(instance, plan, semantics).feasible:
-            return Outcome(plan)
-    return Outcome(message="memory: no plan of the labels fits")
 
 
 register(

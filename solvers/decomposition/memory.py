@@ -18,6 +18,40 @@ MOST_LABELS = 32
 """Partial paths that are kept per cut and device."""
 
 
+class Runs(NamedTuple):
+    """A chain, and what memory asks of it."""
+
+    chain: Chain
+    runs: MemoryRuns
+
+    def shortest(self, lengths: Lengths) -> tuple[int, list[Use]]:
+        """Least cost of runs that fit, and the arcs that it is made of; `NEVER` if none fit."""
+        uses = self.chain.uses
+        least, ends, _ = self.runs.cheapest([lengths(each) for each in uses])
+        return least, [each[a][b] for each, (a, b) in zip(uses, ends, strict=False)]
+
+    def priced(
+        self, lengths: Lengths, value_ns: int, stop: Callable[[], bool] = lambda: False
+    ) -> Runs:
+        """The same runs with the prices of bytes that prove most."""
+        tables = [lengths(each) for each in self.chain.uses]
+        return self._replace(runs=self.runs.priced(tables, value_ns, stop))
+
+
+def runs_of(instance: Instance, chain: Chain) -> Runs | None:
+    """What memory asks of a chain; None if it asks nothing, or the chain is too long."""
+    known: dict[int, tuple[Ints, Ints]] = {}
+
+    def through(s: int) -> tuple[Ints, Ints]:
+        alike = chain.uses[s][0][0].arc.section  # equal sections share it
+        if id(alike) not in known:
+            known[id(alike)] = ways_through(instance, alike)
+        return known[id(alike)]
+
+    runs = memory_runs(instance, chain.sections, chain.before_ns, chain.after_ns, through)
+    return None if runs is None else Runs(chain, runs)
+
+
 class Label(NamedTuple):
     """A path up to a cut: its length, the bytes it needs per device, and how it came there."""
 
@@ -87,37 +121,3 @@ def _undominated(labels: list[Label]) -> list[Label]:
         ):
             kept.append(label)
     return kept
-
-
-class Runs(NamedTuple):
-    """A chain, and what memory asks of it."""
-
-    chain: Chain
-    runs: MemoryRuns
-
-    def shortest(self, lengths: Lengths) -> tuple[int, list[Use]]:
-        """Least cost of runs that fit, and the arcs that it is made of; `NEVER` if none fit."""
-        uses = self.chain.uses
-        least, ends, _ = self.runs.cheapest([lengths(each) for each in uses])
-        return least, [each[a][b] for each, (a, b) in zip(uses, ends, strict=False)]
-
-    def priced(
-        self, lengths: Lengths, value_ns: int, stop: Callable[[], bool] = lambda: False
-    ) -> Runs:
-        """The same runs with the prices of bytes that prove most."""
-        tables = [lengths(each) for each in self.chain.uses]
-        return self._replace(runs=self.runs.priced(tables, value_ns, stop))
-
-
-def runs_of(instance: Instance, chain: Chain) -> Runs | None:
-    """What memory asks of a chain; None if it asks nothing, or the chain is too long."""
-    known: dict[int, tuple[Ints, Ints]] = {}
-
-    def through(s: int) -> tuple[Ints, Ints]:
-        alike = chain.uses[s][0][0].arc.section  # equal sections share it
-        if id(alike) not in known:
-            known[id(alike)] = ways_through(instance, alike)
-        return known[id(alike)]
-
-    runs = memory_runs(instance, chain.sections, chain.before_ns, chain.after_ns, through)
-    return None if runs is None else Runs(chain, runs)

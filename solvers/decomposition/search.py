@@ -5,10 +5,9 @@ Plans of sections, end to end, are a plan of the whole graph (`join`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -45,104 +44,8 @@ from placegap.solvers.decomposition.section_jobs import (
 )
 from placegap.solvers.local_search.annealing.moves import Annealing
 
-
-def join(
-    instance: Instance,
-    semantics: Makespan,
-    maker: SectionMaker,
-    path: Sequence[Use],
-) -> Plan:
-    """The plan that runs the plans of the sections one after the other.
-
-    Parameters
-    ----------
-    instance, semantics
-        The whole graph.
-    maker : SectionMaker
-    path : sequence of Use
-        Arcs with plans, or of sections without inner ops, that make up the graph.
-    """
-    device = [0] * instance.num_ops
-    op_times = [(0, 0)] * instance.num_ops
-    moves: list[tuple[Transfer, int, int]] = []
-    now = 0
-    for use in path:
-        arc, section = use.arc, use.section
-        original = [use.names.index(k) for k in range(instance.num_devices)]
-        if arc.plan is None:
-            ops, transfers, length = _bare(instance, semantics, use)
-        else:
-            ops, transfers, length = _planned(semantics, maker, use)
-            ops = [(original[k], start, end) for k, start, end in ops]
-            transfers = [
-                (Transfer(move.item, original[move.destination]), start, end)
-                for move, start, end in transfers
-            ]
-        for i, (k, start, end) in zip(section.ops, ops, strict=True):
-            if i != section.entry:  # it ended the section before
-                device[i], op_times[i] = k, (now + start, now + end)
-        items = _items(instance, semantics, section)
-        moves += [
-            (Transfer(items[move.item], move.destination), now + start, now + end)
-            for move, start, end in transfers
-        ]
-        now += length
-    return plan_from_times(instance, semantics, device, op_times, moves)
-
-
 Timed = tuple[list[tuple[int, int, int]], list[tuple[Transfer, int, int]], int]
 """Device, start and end of each op; transfers, by items of the section, with theirs; the length."""
-
-
-def _planned(semantics: Makespan, maker: SectionMaker, use: Use) -> Timed:
-    arc = use.arc
-    assert arc.plan is not None
-    schedule = simulate(maker.make(arc.section, arc.entry, arc.leave), arc.plan, semantics)
-    ops = list(
-        zip(
-            schedule.device.tolist(),
-            schedule.start_ns.tolist(),
-            schedule.end_ns.tolist(),
-            strict=True,
-        )
-    )
-    table = schedule.transfers
-    columns = (table.item, table.destination, table.start_ns, table.end_ns)
-    transfers = [
-        (Transfer(item, to), start, end)
-        for item, to, start, end in zip(*(c.tolist() for c in columns), strict=True)
-    ]
-    return ops, transfers, schedule.makespan_ns
-
-
-def _bare(instance: Instance, semantics: Makespan, use: Use) -> Timed:
-    """A section without inner ops: its transfers in turn, or at once if channels are free."""
-    arrays, transfers, now = instance.arrays, list[tuple[Transfer, int, int]](), 0
-    section, entry, leave = use.section, use.entry, use.leave
-    free = semantics.channels == "free"
-    if entry is not None and leave is not None and entry != leave:
-        items = _items(instance, semantics, section)
-        for local, item in enumerate(items):
-            tensor = item if semantics.transfers == "per_tensor" else int(arrays.index.tensor[item])
-            time = int(arrays.transfer_ns[tensor, arrays.link_class[entry, leave]])
-            start = 0 if free else now
-            transfers.append((Transfer(local, leave), start, start + time))
-            now = max(now, start + time)
-    ops = [] if entry is None else [(entry, 0, 0)]
-    if leave is not None:
-        assert section.exit is not None
-        end = now + int(arrays.time_ns[section.exit, leave])
-        ops.append((leave, now, end))
-        now = end
-    return ops, transfers, now
-
-
-def _items(instance: Instance, semantics: Makespan, section: Section) -> list[int]:
-    """What the transfers of a section's instance are in the whole: edges, or tensors."""
-    if semantics.transfers == "per_edge":
-        return list(section.edges)
-    return list(dict.fromkeys(instance.arrays.index.tensor[list(section.edges)].tolist()))
-
 
 Steps = Callable[[Arc], Step | None]
 """The next step on an arc, None if there is none."""
@@ -161,13 +64,6 @@ FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0
 
 HANDICAP = 0.05
 """While an arc is worked on, others are chosen as if its bound rose by this share of it."""
-
-
-class Known(NamedTuple):
-    """What is known at a time: the value of the best plan, and a bound on all plans."""
-
-    value_ns: int | None
-    bound_ns: int
 
 
 @dataclass(eq=False)
@@ -278,7 +174,7 @@ class SectionSearch:
         guide: Lengths = lower_table,
         route: Route | None = None,
         shortest: Route | None = None,
-    ) -> Generator[Known]:
+    ) -> None:
         """Refine the arcs on shortest paths until none is left or a limit is reached.
 
         Parameters
@@ -302,7 +198,6 @@ class SectionSearch:
             self.infeasible |= length >= NO_WAY and self.value_ns is None
             if length < NO_WAY and make_plans is not None:
                 make_plans()
-            yield Known(self.value_ns, self.bound_ns)
             if self.over or length >= NO_WAY:
                 return
             if step is not None:
@@ -312,7 +207,7 @@ class SectionSearch:
             for ticket, answer in self.workers.answers(self.clock.left_s):
                 self._learn(self.running.pop(ticket), answer)
 
-    def dive(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> Generator[Known]:
+    def dive(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> None:
         """Solve what a good plan is likely to be made of, once each: arcs on paths that are short
         if sections that were not looked at are guessed by those that were.
 
@@ -323,9 +218,9 @@ class SectionSearch:
             self._place(chain)
             make_plans()
 
-        yield from self.refine(chain, _once(step), make_more_plans, guide=expected_table)
+        self.refine(chain, _once(step), make_more_plans, guide=expected_table)
 
-    def dive_into_memory(self, tiles: Chain, step: Steps) -> Generator[Known]:
+    def dive_into_memory(self, tiles: Chain, step: Steps) -> None:
         """Solve, once each, arcs on a short path whose plans fit into memory together."""
 
         def route(_: Lengths) -> tuple[int, list[Use]]:
@@ -335,9 +230,7 @@ class SectionSearch:
         worth = [arc for arc, most in room.items() if arc.open and arc.lower_ns <= most]
         worth.sort(key=lambda arc: arc.lower_ns - room[arc])
         self._place_all(worth[:MOST_PLACED])
-        yield from self.refine(
-            tiles, _once(step), lambda: self.pack(tiles), guide=upper_table, route=route
-        )
+        self.refine(tiles, _once(step), lambda: self.pack(tiles), guide=upper_table, route=route)
 
     @property
     def _limit(self) -> int:
@@ -467,10 +360,6 @@ class SectionSearch:
             self.found_plan(plan, length if exact else None)
 
 
-def _once(step: Steps) -> Steps:
-    return lambda arc: None if arc.steps > 0 else step(arc)
-
-
 def expected_table(uses: list[list[Use]]) -> Ints:
     """What the arcs of a section are likely to take: what is proven, and at least that.
 
@@ -488,6 +377,104 @@ def expected_table(uses: list[list[Use]]) -> Ints:
                 guess = arc.placed_ns * optimal // placed if placed else arc.upper_ns
                 lengths[a, b] = max(arc.lower_ns, min(arc.upper_ns, guess))
     return lengths
+
+
+def join(
+    instance: Instance,
+    semantics: Makespan,
+    maker: SectionMaker,
+    path: Sequence[Use],
+) -> Plan:
+    """The plan that runs the plans of the sections one after the other.
+
+    Parameters
+    ----------
+    instance, semantics
+        The whole graph.
+    maker : SectionMaker
+    path : sequence of Use
+        Arcs with plans, or of sections without inner ops, that make up the graph.
+    """
+    device = [0] * instance.num_ops
+    op_times = [(0, 0)] * instance.num_ops
+    moves: list[tuple[Transfer, int, int]] = []
+    now = 0
+    for use in path:
+        arc, section = use.arc, use.section
+        original = [use.names.index(k) for k in range(instance.num_devices)]
+        if arc.plan is None:
+            ops, transfers, length = _bare(instance, semantics, use)
+        else:
+            ops, transfers, length = _planned(semantics, maker, use)
+            ops = [(original[k], start, end) for k, start, end in ops]
+            transfers = [
+                (Transfer(move.item, original[move.destination]), start, end)
+                for move, start, end in transfers
+            ]
+        for i, (k, start, end) in zip(section.ops, ops, strict=True):
+            if i != section.entry:  # it ended the section before
+                device[i], op_times[i] = k, (now + start, now + end)
+        items = _items(instance, semantics, section)
+        moves += [
+            (Transfer(items[move.item], move.destination), now + start, now + end)
+            for move, start, end in transfers
+        ]
+        now += length
+    return plan_from_times(instance, semantics, device, op_times, moves)
+
+
+def _planned(semantics: Makespan, maker: SectionMaker, use: Use) -> Timed:
+    arc = use.arc
+    assert arc.plan is not None
+    schedule = simulate(maker.make(arc.section, arc.entry, arc.leave), arc.plan, semantics)
+    ops = list(
+        zip(
+            schedule.device.tolist(),
+            schedule.start_ns.tolist(),
+            schedule.end_ns.tolist(),
+            strict=True,
+        )
+    )
+    table = schedule.transfers
+    columns = (table.item, table.destination, table.start_ns, table.end_ns)
+    transfers = [
+        (Transfer(item, to), start, end)
+        for item, to, start, end in zip(*(c.tolist() for c in columns), strict=True)
+    ]
+    return ops, transfers, schedule.makespan_ns
+
+
+def _bare(instance: Instance, semantics: Makespan, use: Use) -> Timed:
+    """A section without inner ops: its transfers in turn, or at once if channels are free."""
+    arrays, transfers, now = instance.arrays, list[tuple[Transfer, int, int]](), 0
+    section, entry, leave = use.section, use.entry, use.leave
+    free = semantics.channels == "free"
+    if entry is not None and leave is not None and entry != leave:
+        items = _items(instance, semantics, section)
+        for local, item in enumerate(items):
+            tensor = item if semantics.transfers == "per_tensor" else int(arrays.index.tensor[item])
+            time = int(arrays.transfer_ns[tensor, arrays.link_class[entry, leave]])
+            start = 0 if free else now
+            transfers.append((Transfer(local, leave), start, start + time))
+            now = max(now, start + time)
+    ops = [] if entry is None else [(entry, 0, 0)]
+    if leave is not None:
+        assert section.exit is not None
+        end = now + int(arrays.time_ns[section.exit, leave])
+        ops.append((leave, now, end))
+        now = end
+    return ops, transfers, now
+
+
+def _items(instance: Instance, semantics: Makespan, section: Section) -> list[int]:
+    """What the transfers of a section's instance are in the whole: edges, or tensors."""
+    if semantics.transfers == "per_edge":
+        return list(section.edges)
+    return list(dict.fromkeys(instance.arrays.index.tensor[list(section.edges)].tolist()))
+
+
+def _once(step: Steps) -> Steps:
+    return lambda arc: None if arc.steps > 0 else step(arc)
 
 
 def _handicapped(uses: list[list[Use]], guide: Lengths) -> Ints:

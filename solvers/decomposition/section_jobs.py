@@ -37,6 +37,9 @@ Step = Literal["lp", "cp"]
 PLACERS = ("heft", "peft", "etf", "single-device")
 """Whose plans of the section, ends pinned, CP-SAT starts from."""
 
+SPAWN_AFTER_S = 1.0
+"""Searches that are over by then start no processes, which take about as long to start."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -186,10 +189,6 @@ def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:
         for literal in there:
             model.cp.add_bool_or([literal.negated(), *earlier])
     return None if plan is None else symmetry.canonical(instance, plan, model.semantics, classes)
-
-
-SPAWN_AFTER_S = 1.0
-"""Searches that are over by then start no processes, which take about as long to start."""
 
 
 class SectionWorkers:

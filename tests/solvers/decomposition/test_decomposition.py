@@ -56,7 +56,7 @@ def without_the_whole_model(**constants: int) -> Iterator[None]:
     """Sections and intervals only; constants of the search set to other values."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decomposition, "solve_whole", lambda *_: None)
-        patch.setattr(decomposition, "_anneal", lambda *_: iter(()))
+        patch.setattr(decomposition, "_anneal", lambda *_: False)
         for name, value in constants.items():
             patch.setattr(decomposition, name, value)
         yield
@@ -332,8 +332,7 @@ def test_nothing_is_asked_of_an_arc_that_no_better_plan_can_use() -> None:
     with section_jobs.SectionWorkers(1) as workers:
         found = SectionSearch(task, table, workers, task.limits.clock())
         assert found.found_plan(Plan.on([0] * 4))
-        for _ in found.refine_packing(tiles, lambda _: (3, [slow]), tiles, decomposition._step):
-            pass
+        found.refine(tiles, decomposition._step, shortest=lambda _: (3, [slow]))
     assert (found.value_ns, found.bound_ns, found.jobs) == (4, 3, 0)
 
 
