@@ -46,9 +46,9 @@ from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.intervals import Interval, choose_chain
 from placegap.instances.structure.sections import Section
-from placegap.solvers.bounds.interval_arcs import IntervalArcs, chain_arcs
 from placegap.solvers.bounds.least_runs import LinkWays, RunTerms, least_runs, price_links
 from placegap.solvers.bounds.room_prices import FREE, RoomPrices, climb_prices
+from placegap.solvers.bounds.section_gaps import IntervalArcs, chain_arcs
 from placegap.solvers.bounds.work_windows import WorkWindows
 from placegap.solvers.core.interrupts import never
 

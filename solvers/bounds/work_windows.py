@@ -33,7 +33,7 @@ from placegap.instances.problem.integers import NO_WAY, ceil_div
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.intervals import Interval, intervals
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions
-from placegap.solvers.bounds.interval_arcs import interval_arcs
+from placegap.solvers.bounds.section_gaps import interval_arcs
 from placegap.solvers.bounds.spread_bound import spread_weights
 
 MOST, FEWEST, MOST_STEPS = 300, 16, 3_000_000

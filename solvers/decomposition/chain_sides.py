@@ -21,7 +21,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.intervals import Interval, choose_chain, intervals
-from placegap.solvers.bounds.interval_arcs import chain_arcs
+from placegap.solvers.bounds.section_gaps import chain_arcs
 from placegap.solvers.bounds.side_cuts import FREE, HERE, MOST_NODES, Branches, SideArcs, TwoSides
 from placegap.solvers.bounds.work_windows import work_windows
 from placegap.solvers.core.interrupts import stop_asked

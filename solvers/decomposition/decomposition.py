@@ -50,8 +50,7 @@ from placegap.solvers.decomposition.arcs import (
     tiling,
 )
 from placegap.solvers.decomposition.chain_sides import SideWork, raise_by_work
-from placegap.solvers.decomposition.memory import Runs, runs_of
-from placegap.solvers.decomposition.search import SectionSearch
+from placegap.solvers.decomposition.search import Runs, SectionSearch, runs_of
 from placegap.solvers.decomposition.section_jobs import SectionWorkers, Step, break_symmetry
 from placegap.solvers.local_search.annealing.moves import Annealing, usual_moves
 from placegap.solvers.models.cp_sat import MOST_PARTS

@@ -14,9 +14,13 @@ from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.instances.structure.intervals import Interval, choose_chain
 from placegap.instances.structure.sections import interval
-from placegap.solvers.bounds.interval_arcs import interval_arcs
-from placegap.solvers.bounds.placed_sections import SectionTimes, ways_to_place
-from placegap.solvers.bounds.section_gaps import channel_table, port_gap, section_edges
+from placegap.solvers.bounds.layer_options import SectionTimes, ways_to_place
+from placegap.solvers.bounds.section_gaps import (
+    channel_table,
+    interval_arcs,
+    port_gap,
+    section_edges,
+)
 from placegap.solvers.bounds.work_windows import work_windows
 
 SEMANTICS = Makespan()
