@@ -115,12 +115,10 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
     33
     """
     arrays, possible = instance.arrays, possible_placements(instance)
-    time, graphs = np.where(possible, arrays.time_ns, NO_WAY), directions(instance)
+    time = np.where(possible, arrays.time_ns, NO_WAY)
     if not transfers:
         time = time.min(axis=1, keepdims=True)
-        link, moves = np.zeros((1, 1), np.int64), np.zeros((len(arrays.transfer_ns), 1), np.int64)
-        graphs = [graph._replace(link_class=link, transfer_ns=moves) for graph in graphs]
-    head, tail = (_least_starts(graph, time) for graph in graphs)
+    head, tail = (least_starts(graph, time) for graph in directions(instance, transfers=transfers))
     through = np.minimum(head + time + tail, NO_WAY)
     if not transfers:
         return int(through.max())
@@ -153,11 +151,17 @@ class Direction(NamedTuple):
     transfer_ns: Ints
 
 
-def directions(instance: Instance) -> list[Direction]:
-    """The graph forward, where least starts are heads, and back, where they are tails."""
+def directions(instance: Instance, *, transfers: bool = True) -> list[Direction]:
+    """The graph forward, where least starts are heads, and back, where they are tails.
+
+    Without transfers there is one device, and nothing takes time between ops.
+    """
     arrays, index = instance.arrays, instance.arrays.index
     # copies, which may be written to, as the arrays of the second: one kernel for both
     order, link = index.topological_order.copy(), arrays.link_class.copy()
+    moves = arrays.transfer_ns
+    if not transfers:
+        link, moves = np.zeros((1, 1), np.int64), np.zeros((len(moves), 1), np.int64)
     return [
         Direction(
             order,
@@ -166,7 +170,7 @@ def directions(instance: Instance) -> list[Direction]:
             index.producer,
             index.tensor,
             link,
-            arrays.transfer_ns,
+            moves,
         ),
         Direction(
             np.ascontiguousarray(order[::-1]),
@@ -175,7 +179,7 @@ def directions(instance: Instance) -> list[Direction]:
             index.consumer,
             index.tensor,
             np.ascontiguousarray(link.T),
-            arrays.transfer_ns,
+            moves,
         ),
     ]
 
@@ -194,7 +198,7 @@ def arrive(graph: Direction, time: Ints, start: Ints, v: int) -> None:
 
 
 @kernel
-def _least_starts(graph: Direction, time: Ints) -> Ints:
+def least_starts(graph: Direction, time: Ints) -> Ints:
     """Least start of every op on every device, by paths."""
     start = np.zeros(time.shape, np.int64)
     for v in graph.order:

@@ -27,6 +27,7 @@ import numpy as np
 from placegap.formulations.shared.device_pools import device_pools
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.symmetry import identical_devices
+from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex, group_by
 from placegap.instances.problem.instance import Instance
@@ -37,7 +38,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.group_order import group_order, place_of_ops
-from placegap.solvers.bounds.cheap_bounds import quick_bound
+from placegap.solvers.bounds.cheap_bounds import directions, least_starts, quick_bound
 from placegap.solvers.bounds.frontier_labels import (
     HEAD,
     TAIL,
@@ -78,24 +79,16 @@ MORE_AIMS = 2
 """Aims that a path is below, until which plans are made: the second may fit, and be shorter."""
 
 
-class StepTrace(NamedTuple):
-    """How the labels of a step came about: `FrontierLabels.source`, `on` and `device`."""
-
-    source: Ints
-    on: Ints
-    device: Ints
-
-
 class LeastPath(NamedTuple):
     """The least path below an aim.
 
-    `ns` is None if there is none. With `joined`, it may be less than the least. `traces` are those
-    of all steps.
+    `ns` is None if there is none. With `joined`, it may be less than the least. `traces` are the
+    labels of all steps.
     """
 
     ns: int | None
     joined: bool
-    traces: list[StepTrace]
+    traces: list[FrontierLabels]
 
 
 def frontier_bound(
@@ -141,10 +134,10 @@ def frontier_bound(
         return known_ns
     best, stride, steps = known_ns, STRIDE, steps_of(instance, semantics)
     now = FEW_ROWS if rows <= MOST_ROWS else rows
-    most_ns = longest_ns(instance)
+    most_ns = serial_horizon_ns(instance)
     while stride >= LEAST_STRIDE:
         aim = int(best * (1 + stride)) + 1
-        if aim > most_ns:  # no plan at all, or nothing left to prove: nothing that this bound says
+        if aim > most_ns + 1:  # no plan at all, or nothing left to prove
             return best
         found = least_below(steps, aim, stop, rows=now)
         if found is None:
@@ -161,14 +154,6 @@ def frontier_bound(
             return best
         best, stride = max(best, found.ns), stride / 2
     return best
-
-
-def longest_ns(instance: Instance) -> int:
-    """What everything takes one after the other, each at its longest, if not more."""
-    arrays = instance.arrays
-    work = arrays.time_ns.max(axis=1).astype(object).sum()
-    moves = arrays.transfer_ns.max(axis=1)[arrays.index.tensor].astype(object).sum()
-    return int(work) + int(moves) + 1
 
 
 def least_below(
@@ -204,7 +189,7 @@ def least_below(
             return None
         joined = joined or bool(lost)
         if trace:
-            traces.append(StepTrace(known.source, known.on, known.device))
+            traces.append(known)
     return LeastPath(int(known.value[:, 0].min()), joined, traces)
 
 
@@ -234,10 +219,10 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     def is_over() -> bool:
         return stop_asked() or clock.left_s == 0.0
 
-    steps, most_ns = steps_of(instance, semantics), longest_ns(instance)
+    steps, most_ns = steps_of(instance, semantics), serial_horizon_ns(instance)
     best: tuple[int, Plan] | None = None
     aim, more = quick_bound(instance, semantics).ns, MORE_AIMS
-    while more > 0 and aim <= most_ns:
+    while more > 0 and aim <= most_ns + 1:
         aim = int(aim * (1 + STRIDE)) + 1
         found = least_below(steps, aim, is_over, trace=True)
         if found is None:
@@ -245,7 +230,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         if found.ns is None:
             continue
         more -= 1
-        plan = plan_on(steps.graph, devices_of(steps.graph, steps.frontiers, found.traces))
+        plan = plan_by(steps, found.traces)
         verdict = evaluate(instance, plan, semantics)
         value_ns = verdict.value_ns
         if verdict.feasible and value_ns is not None and (best is None or value_ns < best[0]):
@@ -257,14 +242,13 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     return Outcome(best[1])
 
 
-def devices_of(
-    graph: PlacedGraph, frontiers: Sequence[OpenPlaces], traces: Sequence[StepTrace]
-) -> Ints:
-    """Devices of the places, (P,), by the first label of the last step.
+def plan_by(steps: PlacingSteps, traces: Sequence[FrontierLabels]) -> Plan:
+    """Each op on the device of its group's place, by the first label of the last step.
 
     A label knows the devices of its frontier by names of its own; any other one is a device of its
     class that has most room left. It may be too full.
     """
+    graph, frontiers = steps.graph, steps.frontiers
     row, path = 0, list[int]()
     for trace in reversed(traces):
         path.append(row)
@@ -283,11 +267,6 @@ def devices_of(
             named[name] = max(free, key=lambda k: room[k])
         at[here] = named[name]
         room[at[here]] -= graph.size_bytes[here]
-    return at
-
-
-def plan_on(graph: PlacedGraph, at: Ints) -> Plan:
-    """The plan that has each op on the device of its group's place."""
     return Plan.on(at[graph.place].tolist())
 
 
@@ -346,7 +325,7 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
         pools.room_bytes,
         semantics.transfers == "per_edge" and semantics.channels in ("port", "half_duplex"),
     )
-    return PlacingSteps(graph, ops, _frontiers(index, graph, ops, most_width(peers)))
+    return PlacingSteps(graph, ops, _frontiers(instance, graph, ops, most_width(peers)))
 
 
 def most_width(peers: Ints) -> int:
@@ -414,7 +393,7 @@ def _how_many_lead_to(order: Ints, pointer: Ints, target: Ints, inside: Flags) -
 
 
 def _frontiers(
-    index: GraphIndex, graph: PlacedGraph, members: list[Ints], width: int
+    instance: Instance, graph: PlacedGraph, members: list[Ints], width: int
 ) -> list[OpenPlaces]:
     known = (graph.mode[graph.producer] != UNKNOWN) & (graph.mode[graph.consumer] != UNKNOWN)
     u, v = graph.producer[known], graph.consumer[known]
@@ -422,8 +401,9 @@ def _frontiers(
     np.maximum.at(last_op, u, graph.place[v])
     np.maximum.at(last_op, v, graph.place[u])
     np.maximum.at(last, graph.place, last_op)
-    least, order = graph.time_ns.min(axis=1), index.topological_order
-    head, tail = _ways_from(graph, order, least, -1), _ways_to_the_end(graph, order, least)
+    index, least = instance.arrays.index, graph.time_ns.min(axis=1)
+    order, bare = index.topological_order, directions(instance, transfers=False)
+    head, tail = (least_starts(way, least[:, None])[:, 0] for way in bare)
     rest, ways = np.where(graph.mode == HEAD, tail, head), dict[int, Ints]()
     frontiers, places, ops = list[OpenPlaces](), list[int](), np.zeros(0, np.int64)
     for here, added in enumerate(members):
@@ -450,30 +430,15 @@ def _frontiers(
 
 @kernel
 def _ways_from(graph: PlacedGraph, order: Ints, least: Ints, source: int) -> Ints:
-    """Least time from the end of an op to the start of each, (n,), -1 where no way leads; from the
-    beginning for source -1.
-    """
+    """Least time from the end of an op to the start of each, (n,), -1 where no way leads."""
     way = np.full(len(order), -1)
     for j in order:
-        if source < 0:
-            way[j] = 0
         for e in graph.pred_edge[graph.pred_ptr[j] : graph.pred_ptr[j + 1]]:
             i = graph.producer[e]
             if i == source:
                 way[j] = max(way[j], 0)
             elif way[i] >= 0:
                 way[j] = min(NO_WAY, max(way[j], way[i] + least[i]))
-    return way
-
-
-@kernel
-def _ways_to_the_end(graph: PlacedGraph, order: Ints, least: Ints) -> Ints:
-    """Least time from the end of each op to the end of all, (n,)."""
-    way = np.zeros(len(order), np.int64)
-    for i in order[::-1]:
-        for e in graph.succ_edge[graph.succ_ptr[i] : graph.succ_ptr[i + 1]]:
-            j = graph.consumer[e]
-            way[i] = min(NO_WAY, max(way[i], way[j] + least[j]))
     return way
 
 

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
@@ -133,7 +134,7 @@ def search_layers(
         return None
     least = least_by_option(table, ways, rest)
     best, stride, effort = max(known_ns, through - table.worth_ns), STRIDE, Effort()
-    longest, last = _longest(instance, windows), 0
+    longest, last = serial_horizon_ns(instance), 0
     while stride >= LEAST_STRIDE and effort.left > 1 and best <= longest and not stop():
         aim = min(int(best * (1 + stride)), longest) + 1
         given = effort.left // 2 if stride <= STRIDE else min(effort.left, int(FAR * MOST_TRIALS))
@@ -158,14 +159,6 @@ def search_layers(
     if best > longest:  # no plan fits into memory
         return None
     return NestedSearch(best, nested, table, [])
-
-
-def _longest(instance: Instance, windows: WorkWindows) -> int:
-    """No plan that fits needs more: all ops and transfers, one after the other."""
-    arrays = instance.arrays
-    ops = sum(np.where(windows.time_ns < NO_WAY, windows.time_ns, 0).max(axis=1).tolist())
-    moves = arrays.transfer_ns.max(axis=1, initial=0)[arrays.index.tensor]
-    return int(ops + sum(moves.tolist()))
 
 
 def priced(table: LayerTable, instance: Instance, stop: Callable[[], bool]) -> LayerTable:

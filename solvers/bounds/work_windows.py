@@ -67,7 +67,7 @@ class WorkWindows(NamedTuple):
 
 
 def work_windows(
-    instance: Instance, most: int | None = None, candidates: Sequence[Interval] | None = None
+    instance: Instance, candidates: Sequence[Interval] | None = None
 ) -> WorkWindows | None:
     """Heads and tails by paths, intervals and work; None if integers would overflow.
 
@@ -75,8 +75,6 @@ def work_windows(
     ----------
     instance : Instance
         Every op can be on some device.
-    most : int, optional
-        Ancestors and descendants that are looked at; by default as many as `MOST_STEPS` allow.
     candidates : sequence of Interval, optional
         Its intervals, where they are known.
     """
@@ -92,8 +90,7 @@ def work_windows(
     width = int(weights.sum())
     mass = np.where(possible, arrays.time_ns * weights, np.iinfo(np.int64).max).min(axis=1)
     time = np.where(possible, arrays.time_ns, NO_WAY)
-    if most is None:
-        most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
+    most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
     found = sorted(
         intervals(instance) if candidates is None else candidates, key=lambda part: len(part.inner)
     )

@@ -15,6 +15,7 @@ from draws.training_steps import mirrored_instance, two_servers_instance
 from draws.twins import single_and_paired_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
+from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances import (
     Cluster,
     Device,
@@ -30,7 +31,7 @@ from placegap.instances import (
 from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers import solve
 from placegap.solvers.bounds import frontier_paths as frontier
-from placegap.solvers.bounds.frontier_paths import frontier_bound, least_below, longest_ns, steps_of
+from placegap.solvers.bounds.frontier_paths import frontier_bound, least_below, steps_of
 
 
 def block(*, memory: int, devices: int = 2, mirrored: bool = False) -> Instance:
@@ -77,8 +78,7 @@ def test_an_edge_that_skips_keeps_what_crosses_inside_honest(
     assert found is not None
     assert (found.ns, found.joined) == (least, False)
     # a plan of its devices is as good, so that it is the optimum
-    at = frontier.devices_of(steps.graph, steps.frontiers, found.traces)
-    verdict = evaluate(instance, frontier.plan_on(steps.graph, at), Makespan())
+    verdict = evaluate(instance, frontier.plan_by(steps, found.traces), Makespan())
     assert (verdict.feasible, verdict.value_ns) == (True, least)
 
 
@@ -223,11 +223,11 @@ def compare(seed: int, seen: Counter[str]) -> None:
             continue
         relaxed, _ = relax_memory(instance, semantics)
         assert frontier_bound(relaxed, semantics, 0) <= optimum, (make.__name__, seed)
-        found = least_below(steps_of(relaxed, semantics), longest_ns(relaxed) + 1)
+        found = least_below(steps_of(relaxed, semantics), serial_horizon_ns(relaxed) + 2)
         assert found is not None
         assert found.ns is not None
         assert found.ns <= optimum, (make.__name__, seed)
-        few = least_below(steps_of(relaxed, semantics), longest_ns(relaxed) + 1, rows=1)
+        few = least_below(steps_of(relaxed, semantics), serial_horizon_ns(relaxed) + 2, rows=1)
         assert few is not None
         assert few.ns is not None
         assert few.ns <= found.ns, (make.__name__, seed)
@@ -255,7 +255,7 @@ def test_joined_labels_prove_no_more() -> None:
     lower = 0
     for seed in range(12):
         instance, semantics = mirrored_instance(seed), Makespan()
-        steps, most_ns = steps_of(instance, semantics), longest_ns(instance) + 1
+        steps, most_ns = steps_of(instance, semantics), serial_horizon_ns(instance) + 2
         exact = least_below(steps, most_ns)
         joined = least_below(steps, most_ns, rows=1)
         assert exact is not None
