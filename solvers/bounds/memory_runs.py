@@ -48,8 +48,8 @@ from placegap.instances.structure.intervals import Interval, choose_chain
 from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.least_runs import LinkWays, RunTerms, least_runs, price_links
 from placegap.solvers.bounds.room_prices import FREE, RoomPrices, climb_prices
-from placegap.solvers.bounds.section_gaps import IntervalArcs, chain_arcs
-from placegap.solvers.bounds.work_windows import WorkWindows
+from placegap.solvers.bounds.section_gaps import IntervalArcs
+from placegap.solvers.bounds.work_windows import WorkWindows, chain_arcs
 from placegap.solvers.core.interrupts import never
 
 MODES = 4
@@ -377,7 +377,7 @@ def memory_bound(instance: Instance, windows: WorkWindows) -> int:
     """
     sections = choose_chain(instance, windows.intervals)
     time, best = windows.time_ns, 0
-    parts, arcs, all_tables = chain_arcs(instance, sections, time, windows.mass, windows.weights)
+    parts, arcs, all_tables = chain_arcs(instance, sections, windows)
     tables = list(all_tables)
     if not parts:
         return 0

@@ -430,29 +430,6 @@ def _alike(instance: Instance, time: Ints, weights: Ints) -> bool:
     return same and bool((time == time[:, :1]).all())
 
 
-def chain_arcs(
-    instance: Instance, chain: Sequence[Section], time: Ints, mass: Ints, weights: Ints
-) -> tuple[list[Interval], IntervalArcs, Ints]:
-    """The arcs of a chain's intervals, as many as there are, and their tables.
-
-    Returns
-    -------
-    tuple of (list of Interval, IntervalArcs, (r, K, K) int64)
-        Tables have the least time from the end of an arc's first op to the end of its second one,
-        by their devices; `NO_WAY` where colocated ops would be apart.
-    """
-    parts = [
-        Interval(part.entry, part.exit, tuple(part.ops[1:-1]))
-        for part in chain
-        if part.entry is not None and part.exit is not None
-    ]
-    arcs = interval_arcs(instance, parts, time, mass, weights)
-    tables = np.minimum(arcs.gap_ns + time[arcs.exit][:, None, :], NO_WAY)
-    group, stay = instance.arrays.group, np.eye(instance.num_devices, dtype=np.bool_)
-    tables[(group[arcs.entry] == group[arcs.exit])[:, None, None] & ~stay] = NO_WAY
-    return parts[: len(arcs.entry)], arcs, tables
-
-
 class IntervalOps(NamedTuple):
     """Ends of intervals, and the ops between: those of interval r from ``pointer[r]`` on."""
 

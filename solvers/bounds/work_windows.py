@@ -32,8 +32,9 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, ceil_div
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.structure.intervals import Interval, intervals
+from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions
-from placegap.solvers.bounds.section_gaps import interval_arcs
+from placegap.solvers.bounds.section_gaps import IntervalArcs, interval_arcs
 from placegap.solvers.bounds.spread_bound import spread_weights
 
 MOST, FEWEST, MOST_STEPS = 300, 16, 3_000_000
@@ -124,6 +125,30 @@ def window_bound(windows: WorkWindows) -> int:
     width = int(windows.weights.sum())
     by_work = int(_most_over_windows(first, last, windows.mass, width))
     return max(by_path, ceil_div(by_work, width))
+
+
+def chain_arcs(
+    instance: Instance, chain: Sequence[Section], windows: WorkWindows
+) -> tuple[list[Interval], IntervalArcs, Ints]:
+    """The arcs of a chain's intervals, as many as there are, and their tables.
+
+    Returns
+    -------
+    tuple of (list of Interval, IntervalArcs, (r, K, K) int64)
+        Tables have the least time from the end of an arc's first op to the end of its second one,
+        by their devices; `NO_WAY` where colocated ops would be apart.
+    """
+    parts = [
+        Interval(part.entry, part.exit, tuple(part.ops[1:-1]))
+        for part in chain
+        if part.entry is not None and part.exit is not None
+    ]
+    time = windows.time_ns
+    arcs = interval_arcs(instance, parts, time, windows.mass, windows.weights)
+    tables = np.minimum(arcs.gap_ns + time[arcs.exit][:, None, :], NO_WAY)
+    group, stay = instance.arrays.group, np.eye(instance.num_devices, dtype=np.bool_)
+    tables[(group[arcs.entry] == group[arcs.exit])[:, None, None] & ~stay] = NO_WAY
+    return parts[: len(arcs.entry)], arcs, tables
 
 
 class ArcsInto(NamedTuple):

@@ -21,9 +21,8 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.plan import Plan
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.intervals import Interval, choose_chain, intervals
-from placegap.solvers.bounds.section_gaps import chain_arcs
 from placegap.solvers.bounds.side_cuts import FREE, HERE, MOST_NODES, Branches, SideArcs, TwoSides
-from placegap.solvers.bounds.work_windows import work_windows
+from placegap.solvers.bounds.work_windows import chain_arcs, work_windows
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
 from placegap.solvers.core.registry import register
@@ -247,9 +246,7 @@ def raise_by_work(instance: Instance, chain: Chain, candidates: Sequence[Interva
     windows = work_windows(instance, candidates=candidates)
     if windows is None:
         return
-    _, _, tables = chain_arcs(
-        instance, chain.sections, windows.time_ns, windows.mass, windows.weights
-    )
+    _, _, tables = chain_arcs(instance, chain.sections, windows)
     for uses, table in zip(chain.uses, tables.tolist(), strict=False):  # there may be fewer arcs
         for row, least in zip(uses, table, strict=True):
             for use, least_ns in zip(row, least, strict=True):
