@@ -31,7 +31,7 @@ from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex, group_by
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
@@ -300,7 +300,7 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
     pools, peers = device_pools(arrays), np.arange(instance.num_devices)
     for alike in identical_devices(instance, pools.pool.tolist()):  # a pool is filled once
         peers[list(alike)] = alike[0]
-    room, mode = arrays.memory_bytes, _modes(index, place)
+    mode = _modes(index, place)
     narrow, section = _sections(index, mode, place)
     graph = PlacedGraph(
         mode,
@@ -319,7 +319,7 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
         index.tensor,
         arrays.group_runs[order],
         arrays.group_bytes[order],
-        np.where(room == NO_LIMIT, np.iinfo(np.int64).max, room),
+        arrays.memory_bytes,
         peers,
         pools.pool,
         pools.room_bytes,

@@ -30,7 +30,7 @@ import numpy as np
 from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.layer_labels import (
@@ -170,7 +170,7 @@ def priced(table: LayerTable, instance: Instance, stop: Callable[[], bool]) -> L
     placed = {g for groups in table.groups for g in groups}
     others = [g for g in range(arrays.num_groups) if g not in placed]
     size, runs = arrays.group_bytes[others], arrays.group_runs[others]
-    room = np.where(table.room_bytes == NO_LIMIT, np.iinfo(np.int64).max, table.room_bytes)
+    room = table.room_bytes
     kinds = list({id(options): options for options in table.options}.values())
     kind = [next(x for x, one in enumerate(kinds) if one is own) for own in table.options]
 

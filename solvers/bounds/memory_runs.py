@@ -42,7 +42,7 @@ from placegap.formulations.shared.symmetry import identical_devices
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.instances.structure.intervals import Interval, choose_chain
 from placegap.instances.structure.sections import Section
@@ -344,11 +344,7 @@ def memory_runs(
             for (s, backward), way in zip(passed, ways, strict=True)
         )
         links.append(BetweenStops(passages, size[groups]))
-    room = np.where(
-        instance.arrays.memory_bytes == NO_LIMIT,
-        np.iinfo(np.int64).max,
-        instance.arrays.memory_bytes,
-    )
+    room = instance.arrays.memory_bytes
     first, last = stop[nodes[0]], stop[nodes[-1]]
     return MemoryRuns(
         tuple(sections),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.array_types import Floats, Ints
-from placegap.instances.problem.integers import NO_WAY, ceil_div
+from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, ceil_div
 from placegap.solvers.core.interrupts import never
 
 PRICE_BITS, MOST_BITS = 20, 60
@@ -60,7 +60,6 @@ def climb_prices(
     ----------
     trial : callable
     room_bytes : (K,) int64
-        The largest integer for no limit.
     all_bytes : int
         That there are at most on all devices together.
     value_ns : int, optional
@@ -82,7 +81,7 @@ def climb_prices(
     best = trial(FREE)[0]
     if best >= NO_WAY:
         return FREE
-    finite, price = room_bytes < np.iinfo(np.int64).max, np.zeros(len(room_bytes))
+    finite, price = room_bytes < NO_LIMIT, np.zeros(len(room_bytes))
     at_best, now, found, scale, stalled = price, FREE, FREE, 1.0, 0
     for _ in range(MOST_STEPS):
         if stop():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.solvers.bounds.room_prices import FREE, RoomPrices, climb_prices
 
 SPEED = np.array([1, 2, 4])
@@ -21,7 +21,7 @@ def halves(prices: RoomPrices, room: Ints) -> tuple[int, Ints]:
 
 
 def test_prices_find_what_fractions_of_ops_take() -> None:
-    room = np.array([4, 2, np.iinfo(np.int64).max])
+    room = np.array([4, 2, NO_LIMIT])
     found = climb_prices(lambda prices: halves(prices, room), room, 8, value_ns=16)
     proven, _ = halves(found, room)
     assert 15 <= proven <= 4 * 1 + 2 * 2 + 2 * 4
