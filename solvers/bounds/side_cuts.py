@@ -203,39 +203,16 @@ class TwoSides:
         rise, fall = unary > 0, unary < 0
         reader, maker = node[self.reader], node[self.producer]
         whole = np.full(len(self.item), endless)
-        tail = np.concatenate(
-            [
-                np.zeros(rise.sum(), np.int64),
-                node[fall],
-                node[first],
-                maker,
-                source[self.item],
-                reader,
-                target,
-            ]
-        )
-        head = np.concatenate(
-            [
-                node[rise],
-                np.ones(fall.sum(), np.int64),
-                node[second],
-                source,
-                reader,
-                target[self.item],
-                maker,
-            ]
-        )
-        capacity = np.concatenate(
-            [
-                unary[rise],
-                -unary[fall],
-                weights[PATH] * change,
-                sent * self.out_ns,
-                whole,
-                whole,
-                received * self.in_ns,
-            ]
-        )
+        arcs_of = [  # tails, heads and capacities
+            (np.zeros(rise.sum(), np.int64), node[rise], unary[rise]),
+            (node[fall], np.ones(fall.sum(), np.int64), -unary[fall]),
+            (node[first], node[second], weights[PATH] * change),
+            (maker, source, sent * self.out_ns),
+            (source[self.item], reader, whole),
+            (reader, target[self.item], whole),
+            (target, maker, received * self.in_ns),
+        ]
+        tail, head, capacity = (np.concatenate(part) for part in zip(*arcs_of, strict=True))
         keep = (tail != head) & (tail != 1) & (head != 0) & (capacity > 0)
         num_nodes = self.num + 2 + 2 * len(self._edge)
         value, here = _minimum_cut(tail[keep], head[keep], capacity[keep], num_nodes)
@@ -288,15 +265,8 @@ class _Node:
     share: np.ndarray[tuple[int], np.dtype[np.float64]] = field(compare=False)
 
 
-@dataclass(frozen=True)
-class LeastSides:
-    """What a search proves, and of the ops of the chain which are here where it is least.
-
-    Attributes
-    ----------
-    bound_ns : int
-    here : (ops of the chain,) bool
-    """
+class LeastSides(NamedTuple):
+    """What a search proves, and of the ops of the chain which are here where it is least."""
 
     bound_ns: int
     here: Flags
