@@ -44,14 +44,14 @@ from placegap.experiments.bench.tracing.models import traced_benches
 from placegap.experiments.running.stop_signals import handled, held, is_stopped, stop_status
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
-from placegap.instances.files.document import Document, load_document, save_document
-from placegap.instances.importers.reader import read_model
+from placegap.instances.io.document import Document, load_document, save_document
+from placegap.instances.io.reader import read_model
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers import solve
 from placegap.solvers.local_search.contended_list import contended_lists
 from placegap.solvers.local_search.search import Search

@@ -19,6 +19,7 @@ from functools import partial
 
 from placegap.experiments.bench.exact import ExactRow, apart, measure
 from placegap.experiments.running.sources import Source, load_source
+from placegap.instances.problem.modules import Granularity, with_granularity
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     Makespan,
@@ -27,7 +28,6 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     Semantics,
 )
-from placegap.instances.structure.modules import Granularity, with_granularity
 from placegap.solvers.solving.default_methods import proving_method
 
 LIMIT_S = 20.0

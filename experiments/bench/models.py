@@ -17,12 +17,12 @@ from placegap.formulations import archer, latency_ip, moirai, pesto, throughput_
 from placegap.formulations.getf import milp as getf
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.files.document import Document
-from placegap.instances.importers.reader import read_model
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.document import Document
+from placegap.instances.io.reader import read_model
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.highs import hand_over
 from placegap.solvers.core.method import Limits
 

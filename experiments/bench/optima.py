@@ -23,8 +23,8 @@ from placegap.instances.corpus.corpus import (
     read_best_known,
 )
 from placegap.instances.corpus.generate import generate
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.files.document import Document
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.document import Document
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     Makespan,

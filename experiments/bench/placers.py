@@ -16,7 +16,7 @@ import numpy as np
 
 from placegap.experiments.bench.process import Measured, measure_apart
 from placegap.instances.corpus.generate import generate
-from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.instance import Cluster, Device, Graph, Instance
 from placegap.instances.problem.semantics import Makespan, MaxLoad, PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError

@@ -11,13 +11,13 @@ import sys
 import time
 from collections.abc import Iterator
 
-from placegap.instances.corpus.workloads.registry import (
+from placegap.instances.corpus.workloads import (
     build_workload,
     count_parameters,
     workloads,
 )
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.structure.mean_costs import communication_ratio, flow_of
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 
 HEADS = (
     "workload",

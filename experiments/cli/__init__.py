@@ -18,8 +18,7 @@ from functools import partial
 from importlib.metadata import version
 
 from placegap.experiments.running.stop_signals import handled, is_stopped, stop_status
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import near_names
+from placegap.instances.reading.errors import InputError, near_names
 
 BAD_INPUT = 2
 BROKEN_PIPE = 141

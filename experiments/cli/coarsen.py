@@ -145,7 +145,7 @@ def _explain(claims: Iterable[Claim | None]) -> None:
 
 def _write(found: Coarsening, out: Path | None, map_file: Path | None) -> None:
     """The coarse instance under a name of its own; the coarse op of each op, by name."""
-    from placegap.instances.files.document import Document, save_document, write_json
+    from placegap.instances.io.document import Document, save_document, write_json
 
     fine, coarse = found.merge.fine, found.merge.coarse
     if out is not None:

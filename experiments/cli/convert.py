@@ -20,8 +20,8 @@ from placegap.experiments.cli.options import (
 )
 from placegap.experiments.cli.reading import warn_measured, warn_open
 from placegap.experiments.show.rendering import spinner, warn
-from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import TraceOptions
 
 
 @with_tracing
@@ -49,8 +49,8 @@ def convert_command(
         find_model,
         on_cluster,
     )
-    from placegap.instances.files.document import Document, save_document
-    from placegap.instances.problem.weight_gradients import mark_weight_gradients
+    from placegap.instances.io.document import Document, save_document
+    from placegap.instances.problem.gradients import mark_weight_gradients
 
     check_json_name(out)
     with spinner(f"reading {model}"):
@@ -83,8 +83,8 @@ def generate_command(
 ) -> None:
     """Write a random graph of a family, or a workload; the same seed gives the same file."""
     from placegap.instances.corpus.generate import generate
-    from placegap.instances.corpus.workloads.registry import build_workload, is_workload
-    from placegap.instances.files.document import Document, save_document
+    from placegap.instances.corpus.workloads import build_workload, is_workload
+    from placegap.instances.io.document import Document, save_document
 
     check_json_name(out)
     params = parse_pairs(param or ())

@@ -72,11 +72,11 @@ def instances_command(as_json: JsonOption = False) -> None:
 def _instances() -> dict[str, list[dict[str, Any]]]:
     from placegap.instances.corpus.corpus import corpus_names, load_corpus
     from placegap.instances.corpus.generate import FAMILIES
-    from placegap.instances.corpus.workloads.registry import workloads
-    from placegap.instances.costing.catalogue import catalogue
-    from placegap.instances.files.cluster_file import cluster_names, load_cluster
-    from placegap.instances.importers.torch_export.presets import presets
+    from placegap.instances.corpus.workloads import workloads
+    from placegap.instances.io.cluster_file import cluster_names, load_cluster
+    from placegap.instances.io.costing import catalogue
     from placegap.instances.problem.integers import format_bytes
+    from placegap.instances.torch_models.presets import presets
 
     documents = {name: load_corpus(name) for name in corpus_names()}
     clusters = {name: load_cluster(name) for name in cluster_names()}

@@ -11,9 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from placegap.experiments.running.rules import Rules
-from placegap.instances.importers.time_unit import TimeUnit
-from placegap.instances.importers.torch_export.fx_reader import Tied
-from placegap.instances.importers.torch_export.options import Dtype, Optimizer, TraceOptions
 from placegap.instances.problem.semantics import (
     Channels,
     LoadRule,
@@ -25,6 +22,9 @@ from placegap.instances.problem.semantics import (
     Transfers,
 )
 from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.time_unit import TimeUnit
+from placegap.instances.torch_models.fx_reader import Tied
+from placegap.instances.torch_models.options import Dtype, Optimizer, TraceOptions
 
 Model = Annotated[
     str,

@@ -23,7 +23,7 @@ from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, spinner
 
 if TYPE_CHECKING:
-    from placegap.instances.op_splitting.split import OpSplit
+    from placegap.instances.transforms.op_splitting import OpSplit
 
 RULE = "fd-dps"
 """The method whose parameters say what is split."""
@@ -56,7 +56,7 @@ def split_command(
     Plans and bounds of the finer instance say nothing about the model as it is.
     """
     from placegap.experiments.running.sources import Source
-    from placegap.instances.op_splitting.rule import SplitRule, split_heavy_ops
+    from placegap.instances.transforms.split_rule import SplitRule, split_heavy_ops
     from placegap.solvers.core.registry import find_method, parse_params
 
     for path in filter(None, (out, map_file)):
@@ -75,7 +75,7 @@ def split_command(
 
 def _write(split: OpSplit, out: Path | None, map_file: Path | None) -> None:
     """The finer instance; the op that each of its ops is, is a part of, or gathers, by name."""
-    from placegap.instances.files.document import Document, save_document, write_json
+    from placegap.instances.io.document import Document, save_document, write_json
 
     if out is not None:
         save_document(Document.of(split.fine), out)

@@ -25,8 +25,8 @@ from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
+    from placegap.instances.io.standard_evaluation import Estimate
     from placegap.instances.problem.instance import Instance
-    from placegap.instances.standard_evaluation.standard_evaluation import Estimate
 
 NO_PLAN = 1
 FILL = {"order": "dfs", "reach": 1}
@@ -77,13 +77,13 @@ def standard_evaluation_command(
     latency. Rows of the batch itself are compared with the estimates: the deviation report.
     """
     from placegap.experiments.running.sources import find_cluster, find_model
-    from placegap.instances.files.document import save_document
-    from placegap.instances.standard_evaluation.measurements import (
+    from placegap.instances.io.document import save_document
+    from placegap.instances.io.measurements import (
         read_links,
         read_ops,
         read_tensors,
     )
-    from placegap.instances.standard_evaluation.standard_evaluation import standard_evaluation
+    from placegap.instances.io.standard_evaluation import standard_evaluation
 
     check_json_name(out)
     check_outputs(out, plan, plot)
@@ -163,7 +163,7 @@ def print_report(found: Estimate) -> None:
 
 
 def _deviation_rows(found: Estimate) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    from placegap.instances.standard_evaluation.deviations import EXACT, LEVELS
+    from placegap.instances.io.measurements import EXACT, LEVELS
 
     levels = tuple(f"<= {100 * level:g} %" for level in LEVELS)
     head = ("", "compared", "mean", "median", "90 % below", "exact", *levels, "undefined")
@@ -191,7 +191,7 @@ def _write_plan(instance: Instance, path: Path) -> str | None:
 
     Why there is none, if so.
     """
-    from placegap.instances.files.plan_file import save_plan
+    from placegap.instances.io.plan_file import save_plan
     from placegap.instances.problem.semantics import Makespan
     from placegap.solvers import solve
     from placegap.solvers.core.result import with_reason

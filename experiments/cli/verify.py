@@ -28,7 +28,7 @@ from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Verdict
-    from placegap.instances.files.verification import Verification
+    from placegap.instances.io.verification import Verification
     from placegap.instances.problem.instance import Instance
     from placegap.instances.problem.semantics import Semantics
     from placegap.solvers.solving.known_bounds import KnownBound
@@ -81,9 +81,9 @@ def verify_command(
 
     from placegap.experiments.running.proving import Proof, certified_bounds, proven
     from placegap.experiments.running.sources import Source
-    from placegap.instances.files.plan_file import load_stated_plan
-    from placegap.instances.files.verification import verify
-    from placegap.instances.referee.plan import Plan
+    from placegap.instances.io.plan_file import load_stated_plan
+    from placegap.instances.io.verification import verify
+    from placegap.instances.problem.plan import Plan
     from placegap.solvers.solving.known_bounds import (
         KnownBound,
         believed,

@@ -25,12 +25,12 @@ from placegap.experiments.running.sources import check_rates, find_cluster, find
 from placegap.experiments.show.place_report import named_placement, print_result
 from placegap.experiments.show.plan_notes import plan_notes
 from placegap.experiments.show.rendering import PLAIN_WIDTH
-from placegap.instances.files.document import Document
-from placegap.instances.files.plan_file import save_plan
+from placegap.instances.io.document import Document
+from placegap.instances.io.plan_file import save_plan
 from placegap.instances.problem.instance import Cluster, Graph, Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MemoryRule, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.control import Control, OnBound, OnPlan
 from placegap.solvers.core.progress import Listener
 from placegap.solvers.core.result import Result, Status

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from placegap.instances.files.certificate_checker import Rejected
-from placegap.instances.files.certificate_file import (
+from placegap.instances.io.certificate_checker import Rejected
+from placegap.instances.io.certificate_file import (
     Certificate,
     check_content,
     plain_document,
     save_certificate,
 )
-from placegap.instances.files.document import read_json
+from placegap.instances.io.document import read_json
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics, parse_semantics
-from placegap.instances.reading.file_kinds import refuse_other
+from placegap.instances.reading.input_files import refuse_other
 from placegap.solvers.core.result import Result
 
 SHARE, MOST_S = 0.25, 60.0

@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placegap.experiments.running.placing import Attempt, judged_plan, place
-from placegap.instances.files.document import write_bytes, write_text
-from placegap.instances.files.exporters.onnx_device_rules import device_faults
-from placegap.instances.files.exporters.placed_modules import layer_devices
-from placegap.instances.files.exporters.table import (
+from placegap.instances.io.document import write_bytes, write_text
+from placegap.instances.io.export_modules import layer_devices
+from placegap.instances.io.export_onnx import device_faults
+from placegap.instances.io.export_table import (
     EXPORTERS,
     check_export,
     export_plan,
     find_exporter,
 )
-from placegap.instances.importers.onnx.model import inlined_model
-from placegap.instances.importers.torch_export.options import UNREAD
+from placegap.instances.io.onnx_model import inlined_model
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
+from placegap.instances.problem.modules import Granularity, layer_of
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.structure.modules import Granularity, layer_of
+from placegap.instances.torch_models.options import UNREAD
 from placegap.solvers import Result
 
 DEVICE_MAP = "device_map"

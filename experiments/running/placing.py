@@ -18,13 +18,13 @@ from placegap.experiments.running.pool import Ending, run_pool, send_news
 from placegap.experiments.running.rules import Rules, as_options, nearest, option
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
-from placegap.instances.files.document import read_json
-from placegap.instances.files.plan_file import is_plan
+from placegap.instances.io.document import read_json
+from placegap.instances.io.plan_file import is_plan
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import FIELDS, Makespan, Semantics, parse_semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.servers import check_semantics
+from placegap.instances.referee.loads import check_semantics
 from placegap.solvers import Result, solve
 from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.interrupts import stop_asked

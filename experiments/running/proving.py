@@ -9,9 +9,9 @@ from placegap.experiments.running.certifying import Verdict
 from placegap.experiments.running.placing import Attempt, place, why_refused
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics, plan_class
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.result import fault_words
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.solving.known_bounds import KnownBound, proven_by

@@ -8,15 +8,18 @@ from functools import lru_cache
 from pathlib import Path
 
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
-from placegap.instances.corpus.workloads.registry import build_workload, is_workload
-from placegap.instances.costing.catalogue import catalogue
-from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
-from placegap.instances.files.document import Document
-from placegap.instances.importers.measured_times import MEASURED, read_times, with_times
-from placegap.instances.importers.onnx.model import ASSUMED_DIMS, WITHOUT_RULE
-from placegap.instances.importers.reader import read_model
-from placegap.instances.importers.time_unit import TimeUnit
-from placegap.instances.importers.torch_export.options import (
+from placegap.instances.corpus.workloads import build_workload, is_workload
+from placegap.instances.io.cluster_file import cluster_names, full_name, load_cluster
+from placegap.instances.io.costing import catalogue
+from placegap.instances.io.document import Document
+from placegap.instances.io.measured_times import MEASURED, read_times, with_times
+from placegap.instances.io.onnx_model import ASSUMED_DIMS, WITHOUT_RULE
+from placegap.instances.io.reader import read_model
+from placegap.instances.problem.instance import Cluster, Graph, Instance
+from placegap.instances.problem.memory_pressure import with_device_memory
+from placegap.instances.reading.errors import InputError, instead_of
+from placegap.instances.reading.time_unit import TimeUnit
+from placegap.instances.torch_models.options import (
     ASSUMED,
     PREFIXES,
     UNCOUNTED,
@@ -24,10 +27,6 @@ from placegap.instances.importers.torch_export.options import (
     TraceOptions,
     is_traced,
 )
-from placegap.instances.problem.instance import Cluster, Graph, Instance
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import instead_of
-from placegap.instances.transforms.device_memory import with_device_memory
 
 MOST_NAMES = 4
 """Devices that a line names; more are counted."""
@@ -168,10 +167,10 @@ def find_model(
             option = "--dim" if dims else "--time-unit"
             raise InputError(f"{model} is traced; leave out {option}")
         if tracing is not None and tracing.train:
-            from placegap.instances.importers.torch_training.model import read_training_model
+            from placegap.instances.torch_models.training_model import read_training_model
 
             return read_training_model(model, tracing)
-        from placegap.instances.importers.torch_export.model import read_traced_model
+        from placegap.instances.torch_models.model import read_traced_model
 
         return read_traced_model(model, tracing)
     if tracing is not None and tracing != TraceOptions():

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from placegap.instances.corpus.generate import generate
-from placegap.instances.files.document import Document
+from placegap.instances.io.document import Document
 from placegap.instances.problem.example import example
 from placegap.instances.problem.semantics import Semantics
 from placegap.solvers import solve

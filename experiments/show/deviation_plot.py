@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from placegap.experiments.show.drawing import new_figure, png, styles
-from placegap.instances.standard_evaluation.deviations import Deviations
+from placegap.instances.io.measurements import Deviations
 
 LARGEST_PERCENT = 100.0
 

@@ -8,8 +8,8 @@ from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.rendering import plain_table
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
+from placegap.instances.problem.plan import Evaluation
 from placegap.instances.problem.semantics import LoadSemantics, Semantics, memory_rule
-from placegap.instances.referee.plan import Evaluation
 
 
 def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) -> Table:

@@ -16,10 +16,10 @@ from placegap.experiments.show.drawing import COLOURS, new_figure, png
 from placegap.experiments.show.figures import common_unit, format_gap, format_ns
 from placegap.instances import load_cluster, load_corpus
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Schedule
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Schedule
 from placegap.solvers import solve
 from placegap.solvers.core.result import relative_gap, with_reason
 from placegap.solvers.solving.known_bounds import known_bound, proven_by

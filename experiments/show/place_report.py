@@ -10,10 +10,10 @@ from placegap.experiments.show.device_table import device_table, server_lines
 from placegap.experiments.show.figures import format_gap, format_ns, format_s
 from placegap.experiments.show.plan_notes import plan_notes
 from placegap.instances.problem.instance import Instance
-from placegap.instances.referee.plan import Plan
+from placegap.instances.problem.plan import Plan
 
 if TYPE_CHECKING:
-    from placegap.instances.files.certificate_file import Certificate
+    from placegap.instances.io.certificate_file import Certificate
     from placegap.solvers import Result
     from placegap.solvers.solving.second_opinion import Opinion
 

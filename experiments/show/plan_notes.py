@@ -6,6 +6,7 @@ import numpy as np
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Evaluation
 from placegap.instances.problem.semantics import (
     LoadSemantics,
     PipelineIteration,
@@ -14,7 +15,6 @@ from placegap.instances.problem.semantics import (
     memory_rule,
     plan_class,
 )
-from placegap.instances.referee.plan import Evaluation
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Result
 
@@ -125,7 +125,7 @@ def _fewer_stages(
             f"{_unused(verdict)}: {semantics.microbatches} microbatches are no multiple of"
             f" {instance.num_devices} devices, as interleaved asks; choose --microbatches so"
         )
-    from placegap.instances.structure.stage_blocks import gradient_tie  # loads networkx
+    from placegap.instances.problem.nets import gradient_tie  # loads networkx
 
     tie = gradient_tie(instance)
     if tie is not None:

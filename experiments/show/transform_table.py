@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from placegap.instances.corpus.corpus import ONNX_FAMILY, corpus_names, load_corpus
 from placegap.instances.corpus.generate import generate
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.files.document import Document
-from placegap.instances.importers.reader import read_model
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.document import Document
+from placegap.instances.io.reader import read_model
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.problem.semantics import Makespan, MaxLoad, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.structure.mean_costs import communication_ratio, flow_of
 from placegap.instances.transforms.table import TRANSFORMS, Claim, coarsen
 
 HEAD = ("transform", "ops", "edges", "CCR", "fewer ops", "best plan")

@@ -20,11 +20,11 @@ from placegap.experiments.studies.config import (
 )
 from placegap.experiments.studies.log import run_key
 from placegap.instances.corpus.corpus import corpus_names
-from placegap.instances.corpus.workloads.registry import is_workload
+from placegap.instances.corpus.workloads import is_workload
+from placegap.instances.problem.mean_costs import communication_ratio, flow_of
+from placegap.instances.problem.memory_pressure import memory_pressure
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError, MissingExtra
-from placegap.instances.structure.mean_costs import communication_ratio, flow_of
-from placegap.instances.structure.memory_pressure import memory_pressure
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import find_method, parse_params, why_not

@@ -23,7 +23,7 @@ from placegap.instances.corpus.corpus import (
     read_best_known,
     record_best,
 )
-from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.instance import BestKnown
 from placegap.instances.problem.semantics import (
     PLAN_CLASSES,

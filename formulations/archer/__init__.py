@@ -42,9 +42,9 @@ from placegap.formulations.archer.parts import (
 )
 from placegap.formulations.shared.families import placement, set_placement
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad, Semantics
 from placegap.instances.referee.loads import combine, device_loads
-from placegap.instances.referee.plan import Plan
 
 Form = Literal["exact", "superblocks"]
 

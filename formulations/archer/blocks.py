@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.blocks import contract
-from placegap.instances.structure.nets import build_nets
+from placegap.instances.problem.nets import build_nets
 
 
 @dataclass(frozen=True, eq=False)

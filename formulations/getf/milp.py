@@ -39,7 +39,7 @@ from placegap.formulations.shared.families import (
 from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.referee.plan import Plan
+from placegap.instances.problem.plan import Plan
 
 
 def build(instance: Instance) -> pyo.ConcreteModel:

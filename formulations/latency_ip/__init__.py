@@ -48,8 +48,8 @@ from placegap.formulations.shared.families import (
 )
 from placegap.formulations.shared.reach import op_reach
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs, Semantics
-from placegap.instances.referee.plan import Plan
 
 Form = Literal["as_published", "strengthened"]
 

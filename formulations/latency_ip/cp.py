@@ -39,8 +39,8 @@ from placegap.formulations.shared.cp_families import (
     memory_capacity,
 )
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs
-from placegap.instances.referee.plan import Plan
 
 Values = Callable[[Expression], int]
 """The value of a variable or expression in a solution."""

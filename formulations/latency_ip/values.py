@@ -13,8 +13,8 @@ import numpy as np
 
 from placegap.formulations.latency_ip.windows_and_ranks import equal_accelerators, where_needed
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Schedule
 from placegap.instances.problem.semantics import LatencySubgraphs
-from placegap.instances.referee.plan import Plan, Schedule
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
 CallName = tuple[int, int]

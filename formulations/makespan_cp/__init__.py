@@ -49,9 +49,9 @@ from placegap.formulations.shared.cp_families import (
 )
 from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Schedule, Transfer
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Schedule, Transfer
+from placegap.instances.referee.channels import plan_from_times
 
 Values = Callable[[Expression], int]
 """The value of a variable or expression in a solution."""

@@ -22,9 +22,9 @@ from placegap.formulations.shared.reach import edge_ends
 from placegap.formulations.shared.sequence import Key, sequence
 from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Transfer
+from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]

@@ -8,8 +8,8 @@ from placegap.formulations.shared.families import possible_devices
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.sections import Section
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.sections import Section
 
 
 def path_bounds(instance: Instance, section: Section) -> Ints:
@@ -22,7 +22,7 @@ def path_bounds(instance: Instance, section: Section) -> Ints:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.sections import sections_between
+    >>> from placegap.instances.problem.sections import sections_between
     >>> path_bounds(example(), sections_between(example(), (0, 3))[1]).tolist()
     [[28, 29], [29, 28]]
     """
@@ -71,7 +71,7 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.sections import sections_between
+    >>> from placegap.instances.problem.sections import sections_between
     >>> before, after = ways_through(example(), sections_between(example(), (0, 3))[1])
     >>> (before[0, 1:3] + after[0, 1:3]).tolist()
     [[28, 30], [18, 48]]
@@ -102,7 +102,7 @@ def bare_lengths(instance: Instance, section: Section, semantics: Makespan) -> I
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.sections import sections_between
+    >>> from placegap.instances.problem.sections import sections_between
     >>> last = sections_between(example(), (2, 3))[1]
     >>> bare_lengths(example(), last, Makespan()).tolist()
     [[8, 18], [18, 8]]

@@ -23,9 +23,9 @@ import numpy as np
 from placegap.formulations.shared.families import Linear, possible_devices
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
-from placegap.instances.referee.plan import Plan, Transfer
 
 if TYPE_CHECKING:
     import pyomo.environ as pyo

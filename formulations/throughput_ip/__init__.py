@@ -82,7 +82,7 @@ from placegap.instances.problem.semantics import (
     has_replicas,
     has_two_levels,
 )
-from placegap.instances.referee.servers import why_not_two_levels
+from placegap.instances.referee.loads import why_not_two_levels
 
 __all__ = [
     "Contiguous",

@@ -17,10 +17,15 @@ from placegap.formulations.shared.time_scale import time_unit_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.paths import widest_paths
+from placegap.instances.problem.links import widest_paths
 from placegap.instances.problem.semantics import LoadSemantics, has_replicas, has_two_levels
-from placegap.instances.referee.replication import equal_devices, narrowest_bandwidth
-from placegap.instances.referee.servers import border_costs, server_costs, server_numbers
+from placegap.instances.referee.loads import (
+    border_costs,
+    equal_devices,
+    narrowest_bandwidth,
+    server_costs,
+    server_numbers,
+)
 
 MOST_UNEVEN = 6
 """Equal devices with links of different bandwidths: every set of them is a column of its own."""

@@ -10,7 +10,7 @@ import pyomo.environ as pyo
 from placegap.formulations.shared.families import Linear
 from placegap.formulations.throughput_ip.columns import ThroughputSets
 from placegap.instances.problem.integers import NS_PER_S
-from placegap.instances.referee.replication import sync_ns
+from placegap.instances.referee.loads import sync_ns
 
 Inside = Any
 """Mapping (op, region) -> variable or expression that is 1 if the op is in the region, else 0."""

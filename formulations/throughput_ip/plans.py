@@ -24,11 +24,10 @@ from placegap.formulations.throughput_ip.loads import parameter_bytes, parts_of
 from placegap.formulations.throughput_ip.stages import set_stages
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics, has_replicas
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.loads import combine, device_loads
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.replication import sync_ns
+from placegap.instances.referee.loads import combine, device_loads, sync_ns
 
 
 def warm_start(

@@ -1,6 +1,6 @@
 """Replicated stages of the throughput IP: ops go to columns, sets of equal devices.
 
-placegap's own rule (`placegap.instances.referee.replication`). Beside the model's other components
+placegap's own rule (`placegap.instances.referee.loads`). Beside the model's other components
 
 - ``stage[i, s]`` in {0, 1}: op i is in column s;
 - ``used[s]`` in {0, 1}: column s has a stage;

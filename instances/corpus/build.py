@@ -16,15 +16,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from placegap.instances.corpus.build import build_network, network_recipes
 from placegap.instances.corpus.corpus import NETWORK_FAMILY, ONNX_FAMILY, PARTITIONING_FAMILY
-from placegap.instances.corpus.networks import build_network, network_recipes
-from placegap.instances.files.document import Document, load_document, save_document
-from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning
-from placegap.instances.importers.onnx.model import read_onnx
+from placegap.instances.io.dnn_partitioning import read_dnn_partitioning
+from placegap.instances.io.document import Document, load_document, save_document
+from placegap.instances.io.onnx_model import read_onnx
 from placegap.instances.problem.instance import Provenance
 from placegap.instances.problem.semantics import LatencySubgraphs
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, instead_of
 
 ONNX_LIGHT = (
     "bvlc_alexnet",

@@ -15,12 +15,11 @@ from typing import Annotated, Self
 
 from pydantic import StringConstraints, TypeAdapter, ValidationError, model_validator
 
-from placegap.instances.files.document import Document, load_document, read_json, write_json
+from placegap.instances.io.document import Document, load_document, read_json, write_json
 from placegap.instances.problem.instance import BestKnown, Cluster, Instance, Name
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.reading.data_files import data_path
-from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
+from placegap.instances.reading.input_files import data_path
 
 ONNX_FAMILY, PARTITIONING_FAMILY = "onnx-light", "dnn-partitioning"
 NETWORK_FAMILY = "networks"

@@ -11,13 +11,15 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from placegap.instances.corpus import shapes
-from placegap.instances.corpus.shapes import Shape
-from placegap.instances.corpus.training import mirror_training
+from placegap.instances.corpus.generate import Shape, mirror_training
 from placegap.instances.problem.instance import Edge, Graph, Name, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import (
+    InputError,
+    from_validation_error,
+    instead_of,
+    paused_collector,
+)
 
 LARGEST_GRAPH = 10_000_000
 """Ops or edges; a limit against slips, far above what any method takes."""

@@ -150,8 +150,7 @@ def pipeline_of(graph: Graph, count: int, kind: str = "H200") -> Instance:
     >>> pipeline_of(layer_chain("llama-7b"), 4).num_devices
     4
     """
-    from placegap.instances.costing.catalogue import device_spec
-    from placegap.instances.costing.roofline import cost_graph
+    from placegap.instances.io.costing import cost_graph, device_spec
 
     names = [f"{kind.lower()}-{k}" for k in range(count)]
     memory_bytes = device_spec(kind).memory_bytes

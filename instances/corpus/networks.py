@@ -11,15 +11,15 @@ from typing import Literal
 
 from pydantic import Field, TypeAdapter
 
-from placegap.instances.corpus.workloads.registry import build_workload
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.files.document import Document
-from placegap.instances.importers.torch_export.options import ASSUMED, TraceOptions, is_traced
-from placegap.instances.importers.torch_export.presets import find_preset
+from placegap.instances.corpus.workloads import build_workload
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.document import Document
 from placegap.instances.problem.instance import InstancePart, Name, Positive
 from placegap.instances.problem.semantics import MaxLoad, MemoryRule
-from placegap.instances.reading.data_files import data_path
+from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
+from placegap.instances.torch_models.options import ASSUMED, TraceOptions, is_traced
+from placegap.instances.torch_models.presets import find_preset
 
 OWN_MODULES, LICENCE_OF_TRANSFORMERS, OWN_LICENCE = ("evoformer",), "Apache-2.0", "MIT"
 """Classes of presets that are modules of ours, and the licences of the code that is traced."""
@@ -105,10 +105,10 @@ def _made(recipe: NetworkRecipe) -> Document:
     if not is_traced(recipe.model):
         return build_workload(recipe.model, recipe.sizes)
     if recipe.tracing.train:
-        from placegap.instances.importers.torch_training.model import read_training_model
+        from placegap.instances.torch_models.training_model import read_training_model
 
         return read_training_model(recipe.model, recipe.tracing)
-    from placegap.instances.importers.torch_export.model import read_traced_model
+    from placegap.instances.torch_models.model import read_traced_model
 
     return read_traced_model(recipe.model, recipe.tracing)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 
-from placegap.instances.corpus.training import mirror_training
+from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
 
 NS_PER_BYTE = {"light": 1 / 2100, "heavy": 1 / 2.1}

@@ -8,9 +8,8 @@ from pathlib import Path
 from pydantic import Field, TypeAdapter, ValidationError
 
 from placegap.instances.problem.instance import Count, Device, Flag, InstancePart, Name, Positive
-from placegap.instances.reading.data_files import data_path
-from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
+from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
 

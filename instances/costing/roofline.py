@@ -11,11 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from placegap.instances.costing.catalogue import DeviceSpec, catalogue
+from placegap.instances.io.costing import DeviceSpec, catalogue
 from placegap.instances.problem.instance import Cluster, Graph, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, from_validation_error, paused_collector
 
 
 def roofline_ns(

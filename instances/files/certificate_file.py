@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from placegap.instances.files import certificate_checker, certificate_ideals
-from placegap.instances.files.document import Document, Version, read_json, write_json
+from placegap.instances.io.document import Document, Version, read_json, write_json
 from placegap.instances.problem.instance import Count, Instance, InstancePart
 from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.file_kinds import refuse_other
+from placegap.instances.reading.input_files import refuse_other
 
 Number = Annotated[int, Field(strict=True, ge=0)]
 """An op, an edge, a device or a channel, counted from 0; or a weight."""

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
-    from placegap.instances.files.certificate_checker import MALFORMED, Rejected, Terms
-    from placegap.instances.files.certificate_checker import check as check_header
+    from placegap.instances.io.certificate_checker import MALFORMED, Rejected, Terms
+    from placegap.instances.io.certificate_checker import check as check_header
 else:  # both files alone, beside each other
     from certificate_checker import MALFORMED, Rejected, Terms
     from certificate_checker import check as check_header

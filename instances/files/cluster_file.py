@@ -28,8 +28,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from placegap.instances.costing.catalogue import catalogue, device_spec
-from placegap.instances.files.document import read_json
+from placegap.instances.io.costing import catalogue, device_spec
+from placegap.instances.io.document import read_json
 from placegap.instances.problem.instance import (
     Cluster,
     Count,
@@ -42,11 +42,8 @@ from placegap.instances.problem.instance import (
     Provenance,
 )
 from placegap.instances.problem.links import Group, Links
-from placegap.instances.reading.data_files import data_path
-from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.file_kinds import refuse_other
-from placegap.instances.reading.input_limits import MAX_DEVICES
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
+from placegap.instances.reading.input_files import MAX_DEVICES, data_path, refuse_other
 from placegap.instances.reading.yaml_file import read_yaml
 
 

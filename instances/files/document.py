@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from placegap.instances.costing.roofline import cost_graph
+from placegap.instances.io.costing import cost_graph
 from placegap.instances.problem.instance import (
     BestKnown,
     Cluster,
@@ -24,10 +24,13 @@ from placegap.instances.problem.instance import (
     Name,
 )
 from placegap.instances.problem.semantics import StatedSemantics
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError, from_validation_error, lies_in_cluster
-from placegap.instances.reading.input_files import read_content
-from placegap.instances.reading.input_limits import MAX_LINKS, MAX_VALUES
+from placegap.instances.reading.errors import (
+    InputError,
+    from_validation_error,
+    lies_in_cluster,
+    paused_collector,
+)
+from placegap.instances.reading.input_files import MAX_LINKS, MAX_VALUES, read_content
 
 FORMAT = "placegap"
 VERSION = 1

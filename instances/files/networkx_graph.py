@@ -8,8 +8,7 @@ import networkx as nx
 from pydantic import ValidationError
 
 from placegap.instances.problem.instance import Graph
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, from_validation_error, paused_collector
 
 
 def to_networkx(graph: Graph) -> nx.MultiDiGraph[str]:

@@ -9,14 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from placegap.instances.files.document import Version, read_json, write_json
+from placegap.instances.io.document import Version, read_json, write_json
 from placegap.instances.problem.instance import Count, Instance, InstancePart
+from placegap.instances.problem.plan import Plan, Times, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics, StatedSemantics
-from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.file_kinds import refuse_other
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
+from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.referee.channels import channel_name, num_channels
-from placegap.instances.referee.plan import Plan, Times, Transfer
 
 
 class TransferName(InstancePart):

@@ -1,6 +1,6 @@
 """The published JSON Schemas: written from the models, so that they never differ from them.
 
-``python -m placegap.instances.files.schema`` writes the files under ``instances/data`` anew.
+``python -m placegap.instances.io.schema`` writes the files under ``instances/data`` anew.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from placegap.instances.files.certificate_file import Certificate
-from placegap.instances.files.document import Document, write_json
-from placegap.instances.files.plan_file import PlanFile
-from placegap.instances.reading.data_files import data_path
+from placegap.instances.io.certificate_file import Certificate
+from placegap.instances.io.document import Document, write_json
+from placegap.instances.io.plan_file import PlanFile
+from placegap.instances.reading.input_files import data_path
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "placegap-1": Document,

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placegap.instances.files.plan_file import StatedPlan
+from placegap.instances.io.plan_file import StatedPlan
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Evaluation, Plan, Violation
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.check import check_times
-from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Evaluation, Plan, Violation
-from placegap.instances.referee.recheck.recheck import recheck
-from placegap.instances.referee.recheck.times import recheck_times
+from placegap.instances.recheck.recheck import recheck
+from placegap.instances.recheck.values import recheck_times
+from placegap.instances.referee.channels import plan_from_times
+from placegap.instances.referee.evaluate import check_times, evaluate
 
 NO_SHAPE = ("shape", "fields")
 """Rules without which a plan's times mean nothing."""

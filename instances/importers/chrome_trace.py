@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from placegap.instances.files.document import read_json
-from placegap.instances.reading.csv_table import LARGEST
+from placegap.instances.io.document import read_json
 from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.input_files import LARGEST
 
 PREFIX = "op:"
 ON_GPU = "gpu_user_annotation"

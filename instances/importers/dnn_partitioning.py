@@ -14,8 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, ValidationError
 
-from placegap.instances.files.document import Document, parse_json
-from placegap.instances.importers.time_unit import Number, TimeReader, TimeUnit, Whole
+from placegap.instances.io.document import Document, parse_json
 from placegap.instances.problem.instance import (
     Cluster,
     Device,
@@ -28,6 +27,7 @@ from placegap.instances.problem.instance import (
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.input_files import read_content
+from placegap.instances.reading.time_unit import Number, TimeReader, TimeUnit, Whole
 
 ACCELERATOR, CPU = "accelerator", "cpu"
 SEMANTICS = MaxLoad(plans="chain")

@@ -9,12 +9,12 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from placegap.instances.files.document import parse_json
-from placegap.instances.importers.dnn_partitioning import Id
+from placegap.instances.io.dnn_partitioning import Id
+from placegap.instances.io.document import parse_json
 from placegap.instances.problem.instance import Instance, InstancePart
+from placegap.instances.problem.plan import Plan
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.input_files import read_content
-from placegap.instances.referee.plan import Plan
 
 
 class _Stage(InstancePart):

@@ -15,11 +15,16 @@ from statistics import median
 
 from pydantic import ValidationError
 
-from placegap.instances.importers.chrome_trace import is_trace, trace_times
+from placegap.instances.io.measured_times import is_trace, trace_times
 from placegap.instances.problem.instance import Cluster, Graph, Provenance
-from placegap.instances.reading.csv_table import TIME_COLUMNS, csv_rows, find_columns, number_of
 from placegap.instances.reading.errors import InputError, from_validation_error, shorten
-from placegap.instances.reading.input_files import read_content
+from placegap.instances.reading.input_files import (
+    TIME_COLUMNS,
+    csv_rows,
+    find_columns,
+    number_of,
+    read_content,
+)
 
 MEASURED = "measured_times"
 """Parameter of the provenance that says how many ops are measured, and which names match none."""

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from placegap.instances.files.document import Document
-from placegap.instances.importers.time_unit import TimeReader, TimeUnit, exact_number, whole_number
-from placegap.instances.importers.workbook_rows import Cell, read_sheets
+from placegap.instances.io.document import Document
+from placegap.instances.io.moirai_workbook import Cell, read_sheets
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Op, Provenance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.time_unit import TimeReader, TimeUnit, exact_number, whole_number
 
 SEMANTICS = Makespan(channels="port", transfers="per_edge")
 """The rules of Moirai's MILP (eqs. 4-8)."""

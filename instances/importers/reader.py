@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from placegap.instances.files.document import Document, parse_document, parse_json
-from placegap.instances.files.plan_file import is_plan
-from placegap.instances.importers.dnn_partitioning import is_dnn_partitioning, read_dnn_partitioning
-from placegap.instances.importers.moirai_workbook import read_moirai_workbook
-from placegap.instances.importers.time_unit import TimeUnit
-from placegap.instances.importers.workbook_rows import is_workbook
+from placegap.instances.io.dnn_partitioning import is_dnn_partitioning, read_dnn_partitioning
+from placegap.instances.io.document import Document, parse_document, parse_json
+from placegap.instances.io.moirai_workbook import is_workbook, read_moirai_workbook
+from placegap.instances.io.plan_file import is_plan
 from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.file_kinds import kind_of
-from placegap.instances.reading.input_files import read_content, read_head
+from placegap.instances.reading.input_files import kind_of, read_content, read_head
+from placegap.instances.reading.time_unit import TimeUnit
 
 KINDS = "placegap JSON, dnn-partitioning JSON, Moirai workbook (.xls, .xlsx), ONNX"
 
@@ -49,7 +47,7 @@ def read_model(
     --------
     >>> import tempfile
     >>> from placegap.instances import example
-    >>> from placegap.instances.files.document import save_document
+    >>> from placegap.instances.io.document import save_document
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "diamond.json.gz"
     ...     save_document(Document.of(example()), path)
@@ -58,7 +56,7 @@ def read_model(
     """
     if _is_onnx(read_head(path, 2), path):
         _refuse_unit(time_unit, "has no times: they are costed", path)
-        from placegap.instances.importers.onnx.model import read_onnx
+        from placegap.instances.io.onnx_model import read_onnx
 
         return read_onnx(path, dims).read_from(path)
     if dims:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from placegap.instances.reading.errors import InputError, MissingExtra
-from placegap.instances.reading.input_files import read_content
-from placegap.instances.reading.input_limits import MAX_CELLS, MAX_WORKBOOK_BYTES
+from placegap.instances.reading.input_files import MAX_CELLS, MAX_WORKBOOK_BYTES, read_content
 
 XLS_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 XLSX_MAGIC = b"PK\x03\x04"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
-from placegap.instances.op_splitting.gradients import (
+from placegap.instances.problem.instance import Edge, Instance
+from placegap.instances.transforms.op_splitting import Cut, divide, fresh, round_up
+from placegap.instances.transforms.split_gradients import (
     all_reduce,
     gradient_bytes,
     group_parameters,
     is_update,
     works_on_weights,
 )
-from placegap.instances.op_splitting.shares import Cut, divide, fresh, round_up
-from placegap.instances.problem.instance import Edge, Instance
 
 
 class PartNames(NamedTuple):

@@ -70,7 +70,7 @@ def gradient_bytes(graph: Graph, update: int, held: Mapping[str, int]) -> dict[i
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.instances.corpus.training import mirror_training
+    >>> from placegap.instances.corpus.generate import mirror_training
     >>> ops = tuple(op.model_copy(update={"parameter_bytes": 8}) for op in example().graph.ops)
     >>> graph = mirror_training(example().graph.model_copy(update={"ops": ops}))
     >>> gradient_bytes(graph, graph.op_index["op2/update"], {})

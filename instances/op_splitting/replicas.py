@@ -13,20 +13,29 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 from pydantic import ValidationError
 
-from placegap.instances.op_splitting.edges import kept_bytes, slice_edge, tensors_of
-from placegap.instances.op_splitting.gradients import (
+from placegap.instances.problem.graph_index import freeze
+from placegap.instances.problem.instance import Edge, Graph, Instance, Op
+from placegap.instances.reading.errors import InputError, from_validation_error, paused_collector
+from placegap.instances.transforms.op_splitting import (
+    MOST_PARTS,
+    Cut,
+    OpSplit,
+    divide,
+    fresh,
+    held_bytes,
+    kept_bytes,
+    round_up,
+    shares,
+    slice_edge,
+    tensors_of,
+)
+from placegap.instances.transforms.split_gradients import (
     all_reduce,
     gradient_bytes,
     group_parameters,
     is_update,
     works_on_weights,
 )
-from placegap.instances.op_splitting.shares import Cut, divide, fresh, held_bytes, round_up, shares
-from placegap.instances.op_splitting.split import MOST_PARTS, OpSplit
-from placegap.instances.problem.graph_index import freeze
-from placegap.instances.problem.instance import Edge, Graph, Instance, Op
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError, from_validation_error
 
 
 def stated_batch(graph: Graph) -> int | None:

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.op_splitting.gradients import is_update
-from placegap.instances.op_splitting.shares import Axis, Cut
-from placegap.instances.op_splitting.split import OpSplit, split_ops
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance, Op
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.transforms.op_splitting import Axis, Cut, OpSplit, split_ops
+from placegap.instances.transforms.split_gradients import is_update
 
 AXES: tuple[Axis, ...] = ("batch", "out_channel", "in_channel")
 """Axes by preference."""

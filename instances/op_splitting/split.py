@@ -14,21 +14,25 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import ValidationError
 
-from placegap.instances.op_splitting.edges import (
-    PartNames,
-    find_partial_sums,
-    find_sums,
-    kept_bytes,
-    split_edges,
-    tensors_of,
-)
-from placegap.instances.op_splitting.gradients import is_update
-from placegap.instances.op_splitting.shares import Cut, divide, fresh, held_bytes, round_up, shares
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance, Op
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError, from_validation_error, paused_collector
+from placegap.instances.transforms.op_splitting import (
+    Cut,
+    PartNames,
+    divide,
+    find_partial_sums,
+    find_sums,
+    fresh,
+    held_bytes,
+    kept_bytes,
+    round_up,
+    shares,
+    split_edges,
+    tensors_of,
+)
+from placegap.instances.transforms.split_gradients import is_update
 
 WHOLE, GATHER = -1, -2
 """In place of a part's number: an op that was not split, and what joins the parts of one."""

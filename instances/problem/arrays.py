@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.arrays import host_times, transfer_times
 from placegap.instances.problem.graph_index import GraphIndex, freeze
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
-from placegap.instances.problem.transfer_times import host_times, transfer_times
 
 if TYPE_CHECKING:
     from placegap.instances.problem.instance import Instance

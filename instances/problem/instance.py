@@ -27,14 +27,13 @@ from pydantic import (
     model_validator,
 )
 
-from placegap.instances.problem.arrays import Arrays, derive_arrays
+from placegap.instances.problem.arrays import Arrays, MemoryArrays, derive_arrays, derive_memory
 from placegap.instances.problem.graph_index import GraphIndex, index_graph
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.links import Group, Links
-from placegap.instances.problem.memory_arrays import MemoryArrays, derive_memory
 from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import ClusterError
-from placegap.instances.reading.input_limits import MAX_DEVICES
+from placegap.instances.reading.input_files import MAX_DEVICES
 
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM)]
 Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST_SUM)]

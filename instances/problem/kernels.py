@@ -57,7 +57,7 @@ def kernel(function: Any = None, *, allocates: bool = True, **options: bool | st
     `sizes_of` is a kernel; code that is typed in has no file beside which to keep the result.
 
     >>> import numpy as np
-    >>> from placegap.instances.problem.plain_loops import sizes_of
+    >>> from placegap.instances.problem.kernels import sizes_of
     >>> sizes_of(np.array([0, 2, 5])).tolist()
     [2, 3]
     """

@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import permutations
 from typing import TYPE_CHECKING, overload
 
-from placegap.instances.reading.input_limits import MAX_LINK_GROUPS, MAX_LINKS
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import instead_of
+from placegap.instances.reading.input_files import MAX_LINK_GROUPS, MAX_LINKS
 
 if TYPE_CHECKING:
     from placegap.instances.problem.instance import Link

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.links import Group
 from placegap.instances.reading.errors import ClusterError
-from placegap.instances.reading.input_limits import MAX_DEVICE_PAIRS
+from placegap.instances.reading.input_files import MAX_DEVICE_PAIRS
 
 if TYPE_CHECKING:
     from placegap.instances.problem.instance import Cluster

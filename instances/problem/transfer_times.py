@@ -8,9 +8,9 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.instances.problem.paths import Paths, widest_paths
+from placegap.instances.problem.links import Paths, widest_paths
 from placegap.instances.reading.errors import ClusterError
-from placegap.instances.reading.input_limits import MAX_TABLE_ENTRIES
+from placegap.instances.reading.input_files import MAX_TABLE_ENTRIES
 
 if TYPE_CHECKING:
     from placegap.instances.problem.instance import Cluster, Graph

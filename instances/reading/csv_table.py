@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.input_files import read_content
-from placegap.instances.reading.input_limits import MAX_CELLS
+from placegap.instances.reading.input_files import MAX_CELLS, read_content
 
 LARGEST = 2**53
 """Times in ns and sizes in bytes above this are input errors: means and fits reckon in floats."""

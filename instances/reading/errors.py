@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placegap.instances.reading.near_names import near_names
+from placegap.instances.reading.errors import near_names
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

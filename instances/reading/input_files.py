@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 
 from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.input_limits import MAX_INPUT_BYTES, Limit
+from placegap.instances.reading.input_files import MAX_INPUT_BYTES, Limit
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK_BYTES = 1 << 20

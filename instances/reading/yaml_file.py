@@ -8,8 +8,7 @@ from typing import Any
 import yaml
 
 from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.input_files import read_content
-from placegap.instances.reading.input_limits import MAX_VALUES, MAX_YAML_BYTES
+from placegap.instances.reading.input_files import MAX_VALUES, MAX_YAML_BYTES, read_content
 
 LONGEST_NUMBER = 100
 """Characters of an integer; no quantity comes near."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Schedule, Times, TransferTimes, Violation
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     Makespan,
@@ -17,22 +18,18 @@ from placegap.instances.problem.semantics import (
     has_two_levels,
     plan_class,
 )
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.channels import channel_name, channels_of
-from placegap.instances.referee.memory import Holdings, held_bytes, memory_violations
-from placegap.instances.referee.pipeline.in_flight import (
-    in_flight_violations,
-    iteration_holdings,
-)
-from placegap.instances.referee.pipeline.iteration import (
+from placegap.instances.referee.evaluate import check_class
+from placegap.instances.referee.iteration import (
     Iteration,
     check_iteration,
+    in_flight_violations,
+    iteration_holdings,
     simulate_iteration,
 )
-from placegap.instances.referee.plan import Plan, Schedule, Times, TransferTimes, Violation
-from placegap.instances.referee.plan_classes import check_class
-from placegap.instances.referee.replication import check_replicas
-from placegap.instances.referee.servers import check_semantics, server_numbers
+from placegap.instances.referee.loads import check_replicas, check_semantics, server_numbers
+from placegap.instances.referee.memory import Holdings, held_bytes, memory_violations
 from placegap.instances.referee.simulate import PlanError, check_shape, simulate
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 

@@ -6,17 +6,22 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import DeviceUse, Evaluation, Plan, ServerUse
 from placegap.instances.problem.semantics import (
     MaxLoad,
     MaxLoadFwdBwd,
     PipelineIteration,
     Semantics,
 )
-from placegap.instances.referee.check import check_and_run, check_and_simulate
-from placegap.instances.referee.loads import combine, device_loads
-from placegap.instances.referee.plan import DeviceUse, Evaluation, Plan, ServerUse
-from placegap.instances.referee.replication import share_load, share_part
-from placegap.instances.referee.servers import border_costs, server_uses
+from placegap.instances.referee.evaluate import check_and_run, check_and_simulate
+from placegap.instances.referee.loads import (
+    border_costs,
+    combine,
+    device_loads,
+    server_uses,
+    share_load,
+    share_part,
+)
 
 NO_VALUE = ("shape", "order", "fields", "replicas")
 """Rules without which a plan has no value at all."""

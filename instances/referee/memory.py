@@ -31,8 +31,8 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Schedule, Violation
 from placegap.instances.problem.semantics import Makespan, Semantics, memory_rule
-from placegap.instances.referee.plan import Plan, Schedule, Violation
 
 
 class Holdings(NamedTuple):

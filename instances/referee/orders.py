@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
-from placegap.instances.referee.plan import Plan, Transfer
 
 
 def plan_from_times(

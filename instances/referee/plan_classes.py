@@ -8,8 +8,8 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Violation
 from placegap.instances.problem.semantics import PlanClass
-from placegap.instances.referee.plan import Violation
 
 
 def check_class(

@@ -17,10 +17,10 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.instances.problem.paths import widest_paths
+from placegap.instances.problem.links import widest_paths
+from placegap.instances.problem.plan import Plan, Violation
 from placegap.instances.problem.semantics import Semantics, has_two_levels
-from placegap.instances.referee.plan import Plan, Violation
-from placegap.instances.referee.servers import border_costs
+from placegap.instances.referee.loads import border_costs
 
 Paths = Mapping[tuple[int, int], tuple[int, int]]
 """Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`paths.widest_paths`)."""

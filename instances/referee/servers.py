@@ -11,10 +11,10 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import ServerUse
 from placegap.instances.problem.semantics import Semantics, has_two_levels
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.loads import crossing_costs
-from placegap.instances.referee.plan import ServerUse
 
 
 def check_semantics(instance: Instance, semantics: Semantics) -> None:

@@ -24,9 +24,9 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.plan import Plan, Schedule, Transfer, TransferTimes
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of, num_channels
-from placegap.instances.referee.plan import Plan, Schedule, Transfer, TransferTimes
 
 
 class PlanError(ValueError):

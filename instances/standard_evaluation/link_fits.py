@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placegap.instances.io.measurements import DOUBTS, MIN_R2, Table, fit_lines
 from placegap.instances.problem.array_types import Flags
 from placegap.instances.problem.instance import Cluster, Link
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S
 from placegap.instances.problem.links import Links
 from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.input_limits import MAX_LINKS
-from placegap.instances.standard_evaluation.line_fits import DOUBTS, MIN_R2, fit_lines
-from placegap.instances.standard_evaluation.measurements import Table
+from placegap.instances.reading.input_files import MAX_LINKS
 
 NO_LINE = "no rising line: the rate of its largest size is taken, without latency"
 NEGATIVE_LATENCY = "the line begins below zero: latency 0 is taken"

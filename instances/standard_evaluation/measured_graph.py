@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from placegap.instances.io.measurements import Table
 from placegap.instances.problem.instance import Cluster, Edge, Graph, Op
 from placegap.instances.reading.errors import InputError
-from placegap.instances.standard_evaluation.measurements import Table
 
 Key = tuple[str, str]
 

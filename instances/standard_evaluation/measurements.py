@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
-from placegap.instances.reading.csv_table import (
+from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.input_files import (
     LARGEST,
     TIME_COLUMNS,
     csv_rows,
@@ -28,7 +29,6 @@ from placegap.instances.reading.csv_table import (
     number_of,
     plain_number,
 )
-from placegap.instances.reading.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,15 +15,21 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import ValidationError
 
-from placegap.instances.files.document import Document
-from placegap.instances.problem.instance import Cluster, Edge, Graph, Op
-from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.reading.csv_table import LARGEST
-from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.standard_evaluation.deviations import Deviations, deviations
-from placegap.instances.standard_evaluation.line_fits import DOUBTS, MIN_R2, Doubt, Lines, fit_lines
-from placegap.instances.standard_evaluation.link_fits import LinkFit, fit_links, with_links
-from placegap.instances.standard_evaluation.measured_graph import (
+from placegap.instances.io.document import Document
+from placegap.instances.io.measurements import (
+    DOUBTS,
+    MIN_R2,
+    Deviations,
+    Doubt,
+    Lines,
+    LinkFit,
+    Table,
+    deviations,
+    fit_lines,
+    fit_links,
+    with_links,
+)
+from placegap.instances.io.standard_evaluation import (
     Caution,
     Key,
     Warnings,
@@ -34,7 +40,10 @@ from placegap.instances.standard_evaluation.measured_graph import (
     over_links,
     sized_edges,
 )
-from placegap.instances.standard_evaluation.measurements import Table
+from placegap.instances.problem.instance import Cluster, Edge, Graph, Op
+from placegap.instances.problem.integers import LARGEST_SUM
+from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.input_files import LARGEST
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,10 +13,10 @@ import networkx as nx
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import IdleRule, join_idle, roomy_devices
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.idle_blocks import IdleRule, join_idle, roomy_devices
 
 
 @dataclass(frozen=True, eq=False)

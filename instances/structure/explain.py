@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placegap.instances.problem.additive_memory import relax_memory, with_resident
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED, ceil_div, format_bytes
 from placegap.instances.problem.semantics import FIELDS, Semantics, memory_rule
-from placegap.instances.structure.additive_memory import relax_memory, with_resident
 
 MAX_SETS = 4096
 """Sets of devices that the capacity check looks at; the smallest come first."""

@@ -17,7 +17,7 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.structure.sections import Section, interval
+from placegap.instances.problem.sections import Section, interval
 
 MOST_OPS = 100
 """Intervals with more ops strictly between their ends are no candidates."""

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.gradient_exchange import exchanged_edges
+from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.instance import Instance
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.structure.mean_costs import Flow
+from placegap.instances.problem.mean_costs import Flow
 
 
 def critical_paths(flow: Flow) -> Ints:
@@ -18,7 +18,7 @@ def critical_paths(flow: Flow) -> Ints:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.mean_costs import flow_of
+    >>> from placegap.instances.problem.mean_costs import flow_of
     >>> critical_paths(flow_of(example().arrays)).tolist()
     [53, 35, 53, 53]
     """
@@ -50,7 +50,7 @@ def cpd_topo(flow: Flow) -> Ints:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.mean_costs import flow_of
+    >>> from placegap.instances.problem.mean_costs import flow_of
     >>> cpd_topo(flow_of(example().arrays)).tolist()
     [0, 2, 1, 3]
     """
@@ -67,7 +67,7 @@ def dfs_topo(flow: Flow) -> Ints:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.mean_costs import flow_of
+    >>> from placegap.instances.problem.mean_costs import flow_of
     >>> dfs_topo(flow_of(example().arrays)).tolist()
     [0, 1, 2, 3]
     """

@@ -16,8 +16,8 @@ from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.structure.mean_costs import Flow, flow_of
-from placegap.instances.structure.weighted_dag import cpd_topo, predecessors
+from placegap.instances.problem.mean_costs import Flow, flow_of
+from placegap.instances.problem.weighted_dag import cpd_topo, predecessors
 from placegap.instances.transforms.merge import Merge, merge_groups
 
 REACH = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.transforms.colocation_classes import Together
+from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
 
 

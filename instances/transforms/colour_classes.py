@@ -10,9 +10,9 @@ import networkx as nx
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.blocks import contract
 from placegap.instances.transforms.merge import Merge, merge_groups
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.structure.mean_costs import flow_of
+from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.merge import Merge, merge_groups
-from placegap.instances.transforms.pesto_contraction import Contraction
+from placegap.instances.transforms.pesto_merge import Contraction
 
 PARTS = 200
 """Parts that make the mean work of a device."""

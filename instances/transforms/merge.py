@@ -14,9 +14,9 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Edge, Instance, Op
+from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Transfer
+from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.simulate import simulate
 
 

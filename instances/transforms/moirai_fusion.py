@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.transforms.colocation_classes import Together
+from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
-from placegap.instances.transforms.moirai_fusion_rules import FusionRules, default_rules
+from placegap.instances.transforms.moirai_fusion import FusionRules, default_rules
 
 
 def fuse_by_rules(instance: Instance, rules: FusionRules | None = None) -> Merge:

@@ -9,10 +9,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from placegap.instances.files.document import Version
+from placegap.instances.io.document import Version
 from placegap.instances.problem.instance import InstancePart, Name
-from placegap.instances.reading.data_files import data_path
 from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
 Steps = Annotated[tuple[Name, ...], Field(min_length=2, max_length=100)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.transforms.colocation_classes import Together
+from placegap.instances.transforms.colocation import Together
 
 MergeOrder = Literal["dearest_first", "cheapest_first"]
 """Which edge is contracted first: by what its tensors take between devices."""

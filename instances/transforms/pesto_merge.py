@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.transforms.merge import Merge, merge_groups
-from placegap.instances.transforms.pesto_contraction import Contraction, MergeOrder
+from placegap.instances.transforms.pesto_merge import Contraction, MergeOrder
 
 
 def merge_ops(instance: Instance, num_ops: int, order: MergeOrder = "dearest_first") -> Merge:

@@ -11,8 +11,8 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.mean_costs import flow_of
-from placegap.instances.transforms.colocation_classes import Together
+from placegap.instances.problem.mean_costs import flow_of
+from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
 
 MEMORY_SHARE = 0.1

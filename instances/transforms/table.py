@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     LoadSemantics,
     Makespan,
@@ -19,18 +20,13 @@ from placegap.instances.problem.semantics import (
     memory_rule,
     plan_class,
 )
-from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, commit_groups, fuse
-from placegap.instances.transforms.co_placement import co_place
-from placegap.instances.transforms.colour_classes import contract_classes
+from placegap.instances.transforms.colocation import co_place, contract_classes
 from placegap.instances.transforms.merge import Merge, expand_plan, with_all_orders
-from placegap.instances.transforms.moirai_fusion import fuse_by_rules
-from placegap.instances.transforms.moirai_fusion_rules import default_rules, read_rules
-from placegap.instances.transforms.pesto_contraction import MergeOrder
-from placegap.instances.transforms.pesto_merge import merge_ops
+from placegap.instances.transforms.moirai_fusion import default_rules, fuse_by_rules, read_rules
+from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 from placegap.instances.transforms.zero_time import join_zero_time
 
 Claim = Literal["exact", "restriction", "neither"]

@@ -29,8 +29,8 @@ import highspy
 import numpy as np
 from scipy.sparse import csc_array
 
-from placegap.instances.files.certificate_checker import Able, Terms
-from placegap.instances.files.certificate_file import Branch, Leaf, WorkWindow
+from placegap.instances.io.certificate_checker import Able, Terms
+from placegap.instances.io.certificate_file import Branch, Leaf, WorkWindow
 from placegap.instances.problem.array_types import Floats
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers.core.back_ends.outcome import THREADS

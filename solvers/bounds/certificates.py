@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from placegap.formulations.getf.groups import colocated_times
-from placegap.instances.files.certificate_checker import Able, Rejected, Terms
-from placegap.instances.files.certificate_file import (
+from placegap.instances.io.certificate_checker import Able, Rejected, Terms
+from placegap.instances.io.certificate_file import (
     ArcRow,
     Branch,
     Certificate,
@@ -31,9 +31,10 @@ from placegap.instances.files.certificate_file import (
     WorkProof,
     plain_document,
 )
-from placegap.instances.files.certificate_ideals import IdealBlocks, chain_within
+from placegap.instances.io.certificate_ideals import IdealBlocks, chain_within
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     Makespan,
@@ -41,7 +42,6 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     Semantics,
 )
-from placegap.instances.structure.intervals import choose_chain, intervals
 from placegap.solvers.bounds.certificate_lp import MOST_ROUTES, SectionLp, grow_tree, num_routes
 from placegap.solvers.bounds.spread_bound import spread_weights
 from placegap.solvers.core.clock import Clock, LimitReached

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.getf.groups import colocated_times, possible_placements
+from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import MaxLoad, PipelineIteration, Semantics
-from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not

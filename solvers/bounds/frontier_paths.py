@@ -33,11 +33,11 @@ from placegap.instances.problem.graph_index import GraphIndex, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.modules import group_order, place_of_ops
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.bottlenecks import memory_is_slack
-from placegap.instances.structure.group_order import group_order, place_of_ops
 from placegap.solvers.bounds.cheap_bounds import directions, least_starts, quick_bound
 from placegap.solvers.bounds.frontier_labels import (
     HEAD,

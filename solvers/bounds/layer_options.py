@@ -19,9 +19,8 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.sections import Section, memory_is_slack
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.bottlenecks import memory_is_slack
-from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.nested_layers import NestedLayer, NestedLayers
 from placegap.solvers.bounds.section_gaps import (
     ChannelTable,

@@ -31,8 +31,8 @@ from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.layer_labels import (
     MOST_TRIALS,
     Effort,

@@ -43,9 +43,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.structure.bottlenecks import memory_is_slack
-from placegap.instances.structure.intervals import Interval, choose_chain
-from placegap.instances.structure.sections import Section
+from placegap.instances.problem.sections import Interval, Section, choose_chain, memory_is_slack
 from placegap.solvers.bounds.least_runs import LinkWays, RunTerms, least_runs, price_links
 from placegap.solvers.bounds.room_prices import FREE, RoomPrices, climb_prices
 from placegap.solvers.bounds.section_gaps import IntervalArcs

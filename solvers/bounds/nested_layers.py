@@ -27,8 +27,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.structure.intervals import Interval, choose_chain
-from placegap.instances.structure.sections import Section, interval
+from placegap.instances.problem.sections import Interval, Section, choose_chain, interval
 
 FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
 """With fewer layers, or where the groups of a smaller share of the work come back, there is
@@ -86,7 +85,7 @@ def nested_layers(
     The ops of a chain without colocation are met once:
 
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.intervals import choose_chain, intervals
+    >>> from placegap.instances.problem.sections import choose_chain, intervals
     >>> chain = choose_chain(example(), intervals(example()))
     >>> nested_layers(example(), chain, example().arrays.time_ns) is None
     True
@@ -225,7 +224,7 @@ def joined_where_cheap(instance: Instance, chain: Sequence[Section]) -> tuple[Se
     Nothing skips a section of the diamond:
 
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.intervals import intervals
+    >>> from placegap.instances.problem.sections import intervals
     >>> chain = choose_chain(example(), intervals(example()))
     >>> joined_where_cheap(example(), chain) == chain
     True

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from placegap.formulations.getf.groups import possible_placements
+from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import Makespan, Semantics
-from placegap.instances.structure.additive_memory import relax_memory
-from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
 from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.layers_bound import layers_bound

@@ -33,10 +33,9 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.sections import Interval, Section
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import channels_of, num_channels
-from placegap.instances.structure.intervals import Interval
-from placegap.instances.structure.sections import Section
 from placegap.solvers.bounds.cheap_bounds import Direction, directions
 
 FREE = -2
@@ -384,7 +383,7 @@ def interval_arcs(
     between ends on one device, and 21 ns between ends on two:
 
     >>> from placegap.instances import example
-    >>> from placegap.instances.structure.intervals import intervals
+    >>> from placegap.instances.problem.sections import intervals
     >>> times, weights = example().arrays.time_ns.copy(), np.ones(2, np.int64)
     >>> mass = times[:, 0].copy()
     >>> interval_arcs(example(), intervals(example()), times, mass, weights).gap_ns.tolist()

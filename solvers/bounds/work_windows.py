@@ -31,8 +31,7 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, ceil_div
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.structure.intervals import Interval, intervals
-from placegap.instances.structure.sections import Section
+from placegap.instances.problem.sections import Interval, Section, intervals
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions
 from placegap.solvers.bounds.section_gaps import IntervalArcs, interval_arcs
 from placegap.solvers.bounds.spread_bound import spread_weights

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import permutations
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.recheck.facts import Facts
-from placegap.instances.referee.recheck.iteration import is_exchange
-from placegap.instances.referee.recheck.recheck import recheck
+from placegap.instances.recheck.facts import Facts
+from placegap.instances.recheck.iteration import is_exchange
+from placegap.instances.recheck.recheck import recheck
 
 MOST_PLANS = 2**13
 """Each takes about a millisecond."""

@@ -8,8 +8,8 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs
-from placegap.instances.referee.plan import Plan
 
 MOST_OPS = 8
 MOST_ASSIGNMENTS = 2**20

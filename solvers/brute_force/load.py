@@ -8,8 +8,8 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.brute_force.makespan import may_fit, next_placement
 from placegap.solvers.brute_force.peak import PeakSizes, peak_sizes, too_full_by_steps
 

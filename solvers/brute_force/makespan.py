@@ -20,10 +20,9 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.channels import NO_CHANNEL, channels_of
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Transfer
+from placegap.instances.referee.channels import NO_CHANNEL, channels_of, plan_from_times
 from placegap.solvers.brute_force.peak import (
     PeakSizes,
     item_touches,

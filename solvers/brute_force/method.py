@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     OBJECTIVES,
     LatencySubgraphs,
@@ -12,8 +13,7 @@ from placegap.instances.problem.semantics import (
     has_replicas,
     has_two_levels,
 )
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.servers import why_not_two_levels
+from placegap.instances.referee.loads import why_not_two_levels
 from placegap.solvers.brute_force import iteration as brute_force_iteration
 from placegap.solvers.brute_force import latency as brute_force_latency
 from placegap.solvers.brute_force import stages as brute_force_stages

@@ -11,9 +11,9 @@ from itertools import combinations
 
 from placegap.instances.problem.instance import Edge, Instance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.instances.problem.paths import widest_paths
+from placegap.instances.problem.links import widest_paths
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics, has_replicas, has_two_levels
-from placegap.instances.referee.plan import Plan
 
 MOST_OPS = 7
 MOST_DEVICES = 4

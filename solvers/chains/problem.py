@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import Blocks, IdleRule, contract
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.blocks import Blocks, contract
-from placegap.instances.structure.idle_blocks import IdleRule
-from placegap.instances.structure.nets import build_nets
+from placegap.instances.problem.nets import build_nets
 from placegap.solvers.chains.cut_nets import CutNets
 
 Indices = NDArray[np.int32]

@@ -13,8 +13,8 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.nets import build_nets
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.structure.nets import build_nets
 from placegap.solvers.chains.cut_nets import CutNets
 from placegap.solvers.chains.cut_places import places_to_cut
 from placegap.solvers.chains.problem import build_problem, why_not_two_kinds

@@ -14,8 +14,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
 
 HEATS = (3e-3, 1e-3, 3e-4, 1e-2)

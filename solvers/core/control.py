@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from placegap.instances.referee.plan import Plan
+from placegap.instances.problem.plan import Plan
 from placegap.solvers.core.progress import NOTHING, Listener, News
 
 OnPlan = Callable[[int, Plan | None], object]

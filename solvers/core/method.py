@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from typing_extensions import TypeVar
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MemoryRule, Objective, Semantics
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.result import Outcome
 

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.referee.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from importlib import import_module
 from pydantic import ValidationError
 
 from placegap.instances.problem.semantics import memory_rule
-from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.solvers.core.method import AnyMethod, Method, P, Params, T, Task
 from placegap.solvers.core.method_homes import HOMES
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from placegap.instances.op_splitting.split import OpSplit
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics, plan_class
-from placegap.instances.referee.plan import Evaluation, Plan
+from placegap.instances.transforms.op_splitting import OpSplit
 from placegap.solvers.core.trust import describe_basis
 
 Status = Literal["optimal", "gap_met", "feasible", "infeasible", "bound", "no_plan"]
@@ -224,7 +224,7 @@ def with_reason(result: Result, instance: Instance) -> Result:
     """
     if result.plan is not None or result.status not in ("infeasible", "no_plan"):
         return result
-    from placegap.instances.structure.explain import why_no_room  # brings numba
+    from placegap.instances.problem.explain import why_no_room  # brings numba
 
     why = why_no_room(instance, result.semantics)
     said = (

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     PLAN_CLASSES,
     LoadSemantics,
@@ -15,7 +16,6 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Start, Task

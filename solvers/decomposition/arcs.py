@@ -19,9 +19,9 @@ from placegap.formulations.shared.windows import windows
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.sections import Section
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.sections import Section
 
 PROOFS = ("path", "section lp", "cp-sat")
 """What proves a bound, the weakest first."""

@@ -26,11 +26,17 @@ from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS, Make
 from placegap.formulations.shared.time_scale import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.sections import (
+    Interval,
+    Section,
+    choose_chain,
+    cuts,
+    intervals,
+    memory_is_slack,
+    sections_between,
+)
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate
-from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
-from placegap.instances.structure.intervals import Interval, choose_chain, intervals
-from placegap.instances.structure.sections import Section, sections_between
 from placegap.solvers.core.back_ends.cp_sat import SOLVER, Answer, Settings, run_cp_sat
 from placegap.solvers.core.back_ends.endings import say_rest
 from placegap.solvers.core.interrupts import stop_asked

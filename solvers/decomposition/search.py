@@ -17,13 +17,12 @@ from placegap.formulations.sections.paths import ways_through
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
+from placegap.instances.problem.plan import Plan, Transfer
+from placegap.instances.problem.sections import Interval, Section, SectionMaker
 from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
-from placegap.instances.structure.intervals import Interval
-from placegap.instances.structure.sections import Section, SectionMaker
 from placegap.solvers.bounds.memory_runs import MemoryRuns, memory_runs
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task

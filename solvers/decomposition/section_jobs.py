@@ -20,9 +20,9 @@ from placegap.formulations.shared import symmetry
 from placegap.formulations.shared.time_scale import granularity_ns, serial_horizon_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.referee.plan import Plan
+from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.cp_sat import Settings, run_cp_sat
 from placegap.solvers.core.back_ends.outcome import bound_ns

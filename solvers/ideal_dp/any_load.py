@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.blocks import Blocks, contract
 from placegap.solvers.ideal_dp.ideals.as_bits import ideals_as_bits
 
 StageLoad = Callable[[frozenset[str], str], float]

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.blocks import Blocks
+from placegap.instances.problem.blocks import Blocks
+from placegap.instances.problem.plan import Plan
 from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts, as_one_kind
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.progress import Told, unheard

@@ -17,9 +17,8 @@ from collections.abc import Callable
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem.blocks import Blocks, IdleRule
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.structure.blocks import Blocks
-from placegap.instances.structure.idle_blocks import IdleRule
 from placegap.solvers.chains.problem import (
     ChainProblem,
     build_problem,

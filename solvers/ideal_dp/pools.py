@@ -19,7 +19,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S
-from placegap.instances.problem.paths import widest_paths
+from placegap.instances.problem.links import widest_paths
 
 NO_SYNC, NO_PATH = (0, 1), (1, 0)
 """Nothing to sum up; and no links to sum up parameters over."""

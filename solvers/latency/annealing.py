@@ -13,8 +13,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to, draw
+from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.solvers.latency.calls import CallData, CallProblem, Scratch, call_latency, new_scratch
 
 COLD = 1e-5

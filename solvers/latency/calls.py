@@ -15,7 +15,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.referee.plan import Plan
+from placegap.instances.problem.plan import Plan
 
 
 class CallData(NamedTuple):

@@ -16,9 +16,9 @@ from placegap.formulations import latency_ip as model
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.best import Best
 from placegap.solvers.core.clock import Clock, LimitReached, now_s
 from placegap.solvers.core.interrupts import raise_if_stopped

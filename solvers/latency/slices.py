@@ -15,9 +15,9 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.cut_nets import CutNets, put_in
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.problem import (

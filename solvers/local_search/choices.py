@@ -8,8 +8,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import draw
+from placegap.instances.problem.kernels import draw, kernel
 from placegap.solvers.local_search.disjunctive import (
     LABEL,
     MOST_TOUCHED,

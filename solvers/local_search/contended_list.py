@@ -14,10 +14,9 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.kernels import copy_to, kernel
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.local_search.disjunctive import NONE, Machines, machines_of
 
 WEIGHTS = (0.3, 1.0, 3.0, 10.0)

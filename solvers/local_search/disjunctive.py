@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.instances.problem.semantics import Channels, Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of, num_channels
 

@@ -13,10 +13,10 @@ from itertools import repeat
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import Start, Task

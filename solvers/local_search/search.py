@@ -8,8 +8,8 @@ import numpy as np
 
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.plan import Plan, Transfer
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.local_search.choices import Rooms, ScheduleWindow
 from placegap.solvers.local_search.disjunctive import (

@@ -24,7 +24,7 @@ from placegap.formulations.archer.blocks import build_units
 from placegap.formulations.shared.time_scale import granularity_ns
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word
 from placegap.solvers.core.back_ends.endings import ENDINGS
 from placegap.solvers.core.back_ends.outcome import Ending, bound_ns

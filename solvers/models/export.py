@@ -13,12 +13,11 @@ from typing import Literal, get_args
 
 import pyomo.environ as pyo
 
+from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.additive_memory import relax_memory
+from placegap.instances.reading.errors import InputError, paused_collector
 from placegap.solvers.core.method import Formulation, Limits, Task
 from placegap.solvers.core.registry import METHODS, find_method, parse_params, why_not
 from placegap.solvers.core.starts import best_start, placers

@@ -12,8 +12,7 @@ from placegap.formulations.shared.time_scale import granularity_ns, serial_horiz
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
-from placegap.instances.transforms.pesto_contraction import MergeOrder
-from placegap.instances.transforms.pesto_merge import merge_ops
+from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 from placegap.solvers.core.method import ExactParams, Formulation, Method, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

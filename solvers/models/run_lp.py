@@ -9,7 +9,7 @@ import pyomo.environ as pyo
 
 from placegap.formulations.getf.lp import critical_path_ns
 from placegap.formulations.shared.time_scale import LARGEST_TIME, granularity_ns
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.bounds.cheap_bounds import PATH
 from placegap.solvers.core.back_ends.endings import ENDINGS
 from placegap.solvers.core.back_ends.highs import solve_model

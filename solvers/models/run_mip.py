@@ -9,9 +9,9 @@ from typing import Literal
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import exclude_overload
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.problem.plan import Plan
+from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word
 from placegap.solvers.core.back_ends.endings import say_ending, say_rest
 from placegap.solvers.core.back_ends.outcome import (

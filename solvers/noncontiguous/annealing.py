@@ -14,8 +14,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to, draw
+from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.problem import SplitProblem
 

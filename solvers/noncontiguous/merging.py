@@ -21,7 +21,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.nets import Nets
+from placegap.instances.problem.nets import Nets
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.problem import SplitProblem, assemble
 

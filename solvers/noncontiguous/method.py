@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from placegap.instances.problem.explain import explain_infeasible
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.explain import explain_infeasible
 from placegap.solvers.core import trust
 from placegap.solvers.core.interrupts import raise_if_stopped
 from placegap.solvers.core.method import Method, Params, Task

@@ -15,7 +15,7 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.nets import Nets, build_nets
+from placegap.instances.problem.nets import Nets, build_nets
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ from typing import ParamSpec, TypeVar
 from pydantic import Field
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core import trust
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.interrupts import raise_if_stopped

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics, memory_rule
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Plan
 from placegap.instances.transforms.merge import shrink_plan
 from placegap.instances.transforms.table import Coarsening, coarsen, expand
 from placegap.solvers.core.clock import now_s

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from placegap.instances.corpus.corpus import known_of
-from placegap.instances.files.document import read_json
-from placegap.instances.files.plan_file import StatedPlan, StoredBound, is_plan, load_stated_plan
+from placegap.instances.io.document import read_json
+from placegap.instances.io.plan_file import StatedPlan, StoredBound, is_plan, load_stated_plan
 from placegap.instances.problem.instance import BestKnown, Instance
+from placegap.instances.problem.modules import with_content
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     PLAN_CLASSES,
     PlanClass,
@@ -24,8 +26,6 @@ from placegap.instances.problem.semantics import (
     with_plans,
 )
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.modules import with_content
 from placegap.solvers.core.result import STORED, Outcome, Result, carry_bound, finish
 from placegap.solvers.core.trust import PROOF, describe_basis
 

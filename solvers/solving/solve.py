@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics, memory_rule
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.servers import check_semantics
+from placegap.instances.referee.loads import check_semantics
 from placegap.solvers.core.back_ends import SolverName, require
 from placegap.solvers.core.clock import compiled_s, now_s
 from placegap.solvers.core.control import Control, OnBound, OnPlan, stopped_quietly

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pydantic import Field
 
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers import METHODS, Method, Outcome, Task
 from placegap.solvers.core.method import Params
 from placegap.solvers.core.progress import tell

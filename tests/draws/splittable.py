@@ -8,7 +8,7 @@ from draws.tiny import tiny_instance
 from references.brute_force import scattered_instance
 
 from placegap.instances import Instance, example
-from placegap.instances.op_splitting.rule import AXES
+from placegap.instances.transforms.split_rule import AXES
 
 
 def splittable_diamond() -> Instance:

@@ -174,7 +174,7 @@ def furnish(folder: Path) -> None:
     for op in example().graph.ops:
         rows += [f"{op.name},gpu,{batch},{2 * batch},{10 * batch}" for batch in (1, 2, 4)]
     (folder / "small-batches.csv").write_text("\n".join(rows) + "\n")
-    checker = ROOT / "instances/files/certificate_checker.py"
+    checker = ROOT / "instances/io/certificate_checker.py"
     for file in (checker, checker.with_name("certificate_ideals.py")):
         shutil.copy(file, folder)
     (folder / "config.json").write_text(

@@ -21,11 +21,11 @@ from placegap.experiments.running.pipeline_run.comparison import (
     run_and_compare,
 )
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.modules import layer_of, with_granularity
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.modules import layer_of, with_granularity
+from placegap.instances.torch_models.options import TraceOptions
 
 PASSES = 50
 ITERATIONS = 20
@@ -121,7 +121,7 @@ def comparisons(
 ) -> Iterator[PipelineComparison]:
     """Measure the ops of a model once, and run it with each of its cuts."""
     from placegap.experiments.running.pipeline_run.link import machine_cluster
-    from placegap.instances.importers.torch_profile.profile import profile_model, times_csv
+    from placegap.instances.torch_models.profile import profile_model, times_csv
 
     config, times, cluster = (
         folder / f"{model.name}{ending}" for ending in (".json", ".csv", ".yaml")

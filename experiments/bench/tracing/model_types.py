@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from placegap.instances.importers.torch_export.model import read_traced_model
-from placegap.instances.importers.torch_export.options import UNCOUNTED, TraceOptions
-from placegap.instances.importers.torch_export.tracing import import_torch
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.model import read_traced_model
+from placegap.instances.torch_models.options import UNCOUNTED, TraceOptions
+from placegap.instances.torch_models.tracing import import_torch
 
 OF_TEXT = (
     # decoders

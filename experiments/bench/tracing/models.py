@@ -25,7 +25,7 @@ TRAINED = ("gpt2", "bert-base", "vit-base", "resnet50", "swin-tiny", "t5-small",
 CODE = """
 from placegap.experiments.bench.process import peak_bytes
 from placegap.experiments.running.sources import find_model
-from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.torch_models.options import TraceOptions
 graph = find_model({!r}, tracing=TraceOptions(train={!r})).graph
 flops = sum(op.flops or 0 for op in graph.ops) / 1e9
 parameters = graph.provenance.parameters["parameters"] / 1e6

@@ -12,14 +12,13 @@ from placegap.experiments.cli.options import JsonOption, with_tracing
 from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner
-from placegap.instances.files.document import write_text
-from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
-from placegap.instances.importers.torch_profile.device_type import DeviceType
+from placegap.instances.io.document import write_text
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import DeviceType, TraceOptions, is_traced
 
 if TYPE_CHECKING:
-    from placegap.instances.importers.torch_profile.profile import Profile
+    from placegap.instances.torch_models.profile import Profile
 
 
 @with_tracing
@@ -78,7 +77,7 @@ def profile_command(
     if not is_traced(model):
         raise InputError("only models that are traced can be measured (hf:, py:)", model)
     check_outputs(out, cluster_out)
-    from placegap.instances.importers.torch_profile.profile import profile_model, times_csv
+    from placegap.instances.torch_models.profile import profile_model, times_csv
 
     with spinner(f"measuring {model}"):
         profile = profile_model(model, tracing, device, kind, runs=runs, threads=threads, best=best)
@@ -121,7 +120,7 @@ def profile_object(profile: Profile) -> dict[str, object]:
 
 def print_profile(profile: Profile) -> None:
     """A table of the kinds of ops, the totals, and where the roofline's rates come from."""
-    from placegap.instances.importers.torch_profile.profile import by_kind
+    from placegap.instances.torch_models.profile import by_kind
 
     rows = [
         (kind, str(count), format_ns(taken), format_ns(modelled), _ratio(taken, modelled))

@@ -20,9 +20,8 @@ from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner, warn
-from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
-from placegap.instances.importers.torch_profile.device_type import DeviceType
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import DeviceType, TraceOptions, is_traced
 
 if TYPE_CHECKING:
     from placegap.experiments.running.pipeline_run.comparison import PipelineComparison
@@ -66,7 +65,7 @@ def run_command(
     if iterations > MOST_ITERATIONS or not 0 < time_limit < float("inf"):
         raise InputError(f"--iterations is at most {MOST_ITERATIONS}, --time-limit positive")
     from placegap.experiments.running.sources import Source
-    from placegap.instances.files.plan_file import load_stated_plan
+    from placegap.instances.io.plan_file import load_stated_plan
 
     instance = read_instance(Source(model, cluster, tracing=tracing, times=times))
     stated = load_stated_plan(instance, plan_file)

@@ -31,15 +31,15 @@ from placegap.experiments.show.live_line import live_line
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, search_log
-from placegap.instances.importers.torch_export.options import TraceOptions, is_traced
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.modules import Granularity, with_granularity
 from placegap.instances.problem.semantics import LoadSemantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.structure.modules import Granularity, with_granularity
+from placegap.instances.torch_models.options import TraceOptions, is_traced
 
 if TYPE_CHECKING:
     from placegap.experiments.running.placing import Attempt
-    from placegap.instances.files.certificate_file import Certificate
+    from placegap.instances.io.certificate_file import Certificate
     from placegap.solvers import Result
     from placegap.solvers.solving.second_opinion import Opinion
 

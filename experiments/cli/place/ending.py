@@ -20,8 +20,8 @@ from placegap.solvers.core.result import fault_words
 
 if TYPE_CHECKING:
     from placegap.experiments.running.exporting import ModulePrice
-    from placegap.instances.files.certificate_file import Certificate
-    from placegap.instances.referee.plan import Plan
+    from placegap.instances.io.certificate_file import Certificate
+    from placegap.instances.problem.plan import Plan
     from placegap.solvers import Result
     from placegap.solvers.solving.second_opinion import Opinion
 
@@ -79,8 +79,8 @@ def report(
 
 def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> None:
     """The plan, and the finer instance that it is one of, if it is."""
-    from placegap.instances.files.document import Document, save_document
-    from placegap.instances.files.plan_file import save_plan
+    from placegap.instances.io.document import Document, save_document
+    from placegap.instances.io.plan_file import save_plan
     from placegap.solvers.solving.known_bounds import bound_to_store
 
     save_plan(
@@ -109,7 +109,7 @@ def finer_file(plan: Path) -> Path:
 
 def _explain(instance: Instance, result: Result) -> None:
     """Why there is no plan: what the method says, and a line for each thing about memory."""
-    from placegap.instances.structure.explain import why_no_room
+    from placegap.instances.problem.explain import why_no_room
 
     why = why_no_room(instance, result.semantics)
     said = result.message.removesuffix("; ".join(why)).removesuffix("; ")

@@ -18,7 +18,7 @@ def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics
     """What the method of an attempt gets to see."""
     if attempt.coarsen is None:
         return instance, attempt.semantics
-    from placegap.instances.structure.additive_memory import relax_memory
+    from placegap.instances.problem.additive_memory import relax_memory
     from placegap.instances.transforms.table import coarsen
 
     instance, semantics = relax_memory(instance, attempt.semantics)

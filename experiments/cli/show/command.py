@@ -26,14 +26,14 @@ from placegap.experiments.cli.show.model_summary import (
     print_summary,
 )
 from placegap.experiments.show.rendering import output, spinner, warn
-from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import TraceOptions
 
 if TYPE_CHECKING:
     from placegap.experiments.running.proving import Proof
     from placegap.experiments.running.sources import Source
     from placegap.experiments.show.plan.anatomy import Anatomy
-    from placegap.instances.files.plan_file import PlanFile
+    from placegap.instances.io.plan_file import PlanFile
 
 BROKEN_RULES = 1
 
@@ -154,7 +154,7 @@ def _proof(method: str | None, param: list[str] | None, time_limit_s: float) -> 
 
 def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
     from placegap.experiments.running.sources import check_rates, find_cluster, find_model
-    from placegap.instances.files.document import Document
+    from placegap.instances.io.document import Document
 
     with spinner(f"reading {source.model}"):
         chosen = None if source.cluster is None else find_cluster(source.cluster)
@@ -198,7 +198,7 @@ def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
             write_figure(draw_plan(found), gantt)
     if html is not None:
         from placegap.experiments.show.plan.page import plan_page
-        from placegap.instances.files.document import write_text
+        from placegap.instances.io.document import write_text
 
         with spinner(f"writing {html}"):
             write_text(plan_page(found), html)

@@ -18,8 +18,8 @@ from placegap.experiments.cli.options import (
 )
 from placegap.experiments.cli.show.command import BROKEN_RULES, ModelOption
 from placegap.experiments.show.rendering import output
-from placegap.instances.importers.torch_export.options import TraceOptions
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import TraceOptions
 
 
 @with_tracing
@@ -42,7 +42,7 @@ def compare_command(
     from placegap.experiments.cli.show.plans import instance_of, judged, read_plan
     from placegap.experiments.running.sources import Source
     from placegap.experiments.show.plan.comparison import comparison_object, print_comparison
-    from placegap.instances.files.document import read_json
+    from placegap.instances.io.document import read_json
 
     source = None
     if model is not None:

@@ -10,8 +10,8 @@ from placegap.experiments.show.rendering import output, plain_table
 from placegap.instances.problem.integers import format_bytes
 
 if TYPE_CHECKING:
-    from placegap.instances.files.document import Document
-    from placegap.instances.files.plan_file import PlanFile
+    from placegap.instances.io.document import Document
+    from placegap.instances.io.plan_file import PlanFile
 
 
 def document_summary(document: Document) -> dict[str, Any]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from placegap.experiments.running.proving import Proof
     from placegap.experiments.running.sources import Source
     from placegap.experiments.show.plan.anatomy import Anatomy
-    from placegap.instances.files.plan_file import PlanFile, StatedPlan
+    from placegap.instances.io.plan_file import PlanFile, StatedPlan
     from placegap.instances.problem.instance import Instance
 
 
@@ -27,8 +27,8 @@ def read_plan(file: str) -> PlanFile | None:
     """
     from pydantic import ValidationError
 
-    from placegap.instances.files.document import read_json
-    from placegap.instances.files.plan_file import PlanFile, is_plan
+    from placegap.instances.io.document import read_json
+    from placegap.instances.io.plan_file import PlanFile, is_plan
     from placegap.instances.reading.errors import from_validation_error
 
     if not file.endswith(".json") and not file.endswith(".json.gz"):
@@ -90,8 +90,8 @@ def judged(
     What one file says no plan is below counts for the others, too.
     """
     from placegap.experiments.show.plan.anatomy import Anatomy, take_apart
-    from placegap.instances.importers.torch_export.options import is_traced
     from placegap.instances.referee.evaluate import evaluate
+    from placegap.instances.torch_models.options import is_traced
     from placegap.solvers.solving.known_bounds import (
         KnownBound,
         believed,
@@ -146,8 +146,8 @@ def judged(
 
 
 def _stated(instance: Instance, file: str) -> StatedPlan:
-    from placegap.instances.files.plan_file import load_stated_plan
-    from placegap.instances.files.verification import verify
+    from placegap.instances.io.plan_file import load_stated_plan
+    from placegap.instances.io.verification import verify
 
     stated = load_stated_plan(instance, file)
     if stated.times is None:

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from placegap.instances.corpus.corpus import load_corpus, read_best_known
-from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.solving.solve import solve
 

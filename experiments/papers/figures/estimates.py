@@ -14,10 +14,9 @@ from functools import lru_cache
 import numpy as np
 
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.corpus.workloads.registry import find_workload
+from placegap.instances.corpus.workloads import find_workload
+from placegap.instances.io.measurements import EXACT, Deviations, deviations, fit_lines
 from placegap.instances.problem.array_types import Floats
-from placegap.instances.standard_evaluation.deviations import EXACT, Deviations, deviations
-from placegap.instances.standard_evaluation.line_fits import fit_lines
 
 PARTS = (16, 8, 4)
 """The batch is divided by these for the measurements."""

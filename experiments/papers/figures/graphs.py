@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from placegap.experiments.papers.figures.estimates import deviation_figure
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.op_splitting.rule import SplitRule, choose_cuts
 from placegap.instances.problem.instance import Instance
-from placegap.instances.structure.mean_costs import communication_ratio, flow_of
+from placegap.instances.problem.mean_costs import communication_ratio, flow_of
+from placegap.instances.transforms.split_rule import SplitRule, choose_cuts
 from placegap.instances.transforms.table import coarsen
 
 

@@ -8,15 +8,14 @@ from statistics import median
 
 from placegap.experiments.running.pipeline_run.job import PipelineJob, ProcessReport
 from placegap.experiments.running.pipeline_run.process_group import run_together
-from placegap.instances.files.exporters.stage_lists import split_points
-from placegap.instances.importers.torch_export.options import TraceOptions
-from placegap.instances.importers.torch_profile.device_type import DeviceType
+from placegap.instances.io.export_stages import split_points
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.pipeline.iteration import Iteration, simulate_iteration
-from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.iteration import Iteration, simulate_iteration
 from placegap.instances.referee.simulate import PlanError
+from placegap.instances.torch_models.options import DeviceType, TraceOptions
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placegap.instances.importers.torch_export.options import TraceOptions
-from placegap.instances.importers.torch_profile.device_type import DeviceType
 from placegap.instances.problem.semantics import PipelineIteration
+from placegap.instances.torch_models.options import DeviceType, TraceOptions
 
 WARM_UPS = 2
 """Iterations that are not counted: connections are made, memory is claimed."""

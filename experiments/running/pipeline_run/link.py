@@ -10,8 +10,8 @@ from torch import distributed
 
 from placegap.experiments.running.pipeline_run.process_group import ProcessesFailed, run_together
 from placegap.experiments.running.pipeline_run.stage_process import join_group
-from placegap.instances.importers.torch_profile.device_type import DeviceType
 from placegap.instances.problem.integers import NS_PER_S
+from placegap.instances.torch_models.options import DeviceType
 
 SMALL_BYTES, LARGE_BYTES = 1 << 12, 1 << 22
 WARM_UPS, RUNS = 3, 21

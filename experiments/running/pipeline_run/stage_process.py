@@ -33,9 +33,9 @@ from placegap.experiments.running.pipeline_run.job import (
     StageWork,
 )
 from placegap.experiments.running.pipeline_run.process_group import loopback
-from placegap.instances.importers.torch_export.model import build_real_model
-from placegap.instances.importers.torch_export.tracing import Traceable
-from placegap.instances.importers.torch_profile.op_times import NS_PER_MS, random_like
+from placegap.instances.torch_models.model import build_real_model
+from placegap.instances.torch_models.op_times import NS_PER_MS, random_like
+from placegap.instances.torch_models.tracing import Traceable
 
 PATIENCE = timedelta(hours=1)
 """The parent ends processes that wait for too long; this must not come first."""
@@ -178,8 +178,8 @@ def _use_generated_code(module: nn.Module) -> None:
 
 
 def _with_loss(model: Traceable) -> Traceable:
-    from placegap.instances.importers.torch_training.joint_program import set_training_modes
-    from placegap.instances.importers.torch_training.model import labels_of
+    from placegap.instances.torch_models.joint_program import set_training_modes
+    from placegap.instances.torch_models.training_model import labels_of
 
     set_training_modes(model.module)
     return Traceable(LossOf(model.module, labels_of(model)), model.args, model.kwargs)

@@ -9,11 +9,11 @@ from placegap.experiments.show.plan.critical_path import PathPart, critical_path
 from placegap.experiments.show.plan.crossings import Crossing, bytes_moved, crossings
 from placegap.experiments.show.plan.single_moves import Tried, single_moves
 from placegap.experiments.show.plan.timeline import Timeline, busy_ns, timeline
-from placegap.instances.files.exporters.memory_levels import Levels, memory_levels
+from placegap.instances.io.export_trace import Levels, memory_levels
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import LoadSemantics, Semantics
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Evaluation, Plan
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.solving.known_bounds import KnownBound
 

@@ -17,9 +17,9 @@ from placegap.experiments.show.plan.words import bound_sentence
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics
 from placegap.instances.reading.errors import shorten
-from placegap.instances.referee.plan import Plan
 
 MOST_GROUPS = 10
 """Lines of ops that moved."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Literal, NamedTuple
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Evaluation, Plan, Schedule
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     LoadSemantics,
@@ -19,9 +20,8 @@ from placegap.instances.problem.semantics import (
     Semantics,
 )
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
-from placegap.instances.referee.pipeline.device_orders import Event
-from placegap.instances.referee.pipeline.iteration import simulate_iteration
-from placegap.instances.referee.plan import Evaluation, Plan, Schedule
+from placegap.instances.referee.iteration import simulate_iteration
+from placegap.instances.referee.stages import Event
 
 Reason = Literal["start", "data", "turn"]
 

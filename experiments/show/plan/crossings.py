@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.gradient_exchange import exchanged_edges
+from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan, PipelineIteration, Semantics
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.servers import border_costs
+from placegap.instances.referee.loads import border_costs
 
 
 class Crossing(NamedTuple):

@@ -32,11 +32,11 @@ from placegap.experiments.show.plan.words import (
     move_sentence,
     path_sentences,
 )
-from placegap.instances.files.exporters.memory_levels import Levels
+from placegap.instances.io.export_trace import Levels
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
+from placegap.instances.problem.modules import layer_of
 from placegap.instances.problem.semantics import PipelineIteration, memory_rule
-from placegap.instances.structure.modules import layer_of
 
 MOST_BARS = 30_000
 """More bars are drawn as blocks."""

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.modules import layer_of
+from placegap.instances.problem.plan import Evaluation, Plan, Schedule
 from placegap.instances.problem.semantics import LatencySubgraphs, PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Evaluation, Plan, Schedule
-from placegap.instances.structure.modules import layer_of
 
 MOST_WORK = 600_000
 """Ops and edges that the referee may look at, over all moves: a few seconds."""

@@ -18,6 +18,8 @@ import numpy as np
 from placegap.experiments.show.plan.crossings import Crossing
 from placegap.instances.problem.instance import Graph, Instance
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.modules import layer_of
+from placegap.instances.problem.plan import Evaluation, Plan, Schedule
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     LoadSemantics,
@@ -26,9 +28,7 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     Semantics,
 )
-from placegap.instances.referee.pipeline.iteration import simulate_iteration
-from placegap.instances.referee.plan import Evaluation, Plan, Schedule
-from placegap.instances.structure.modules import layer_of
+from placegap.instances.referee.iteration import simulate_iteration
 
 NO_OP = -1
 

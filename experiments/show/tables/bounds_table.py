@@ -18,8 +18,8 @@ from placegap.experiments.show.figures import format_gap
 from placegap.experiments.show.rendering import output
 from placegap.instances.corpus.corpus import corpus_names, known_of, load_corpus
 from placegap.instances.corpus.generate import generate
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.files.document import Document
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.document import Document
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers import solve

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Sequence
 
 from placegap.experiments.show.tables.balanced_map import balanced_map
 from placegap.experiments.show.tables.named_rows import print_named_rows
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.importers.torch_export.model import build_model, read_traced_model
-from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.modules import with_granularity
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.modules import with_granularity
+from placegap.instances.torch_models.model import build_model, read_traced_model
+from placegap.instances.torch_models.options import TraceOptions
 from placegap.solvers import Result, solve
 
 V100, H100 = "celeritas-4xV100-pcie", "8xH100-nvlink"

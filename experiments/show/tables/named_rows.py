@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, instead_of
 
 
 def print_named_rows(

@@ -21,6 +21,8 @@ from placegap.instances.corpus.corpus import (
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import BestKnown, Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.mean_costs import communication_ratio, flow_of
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     PLAN_CLASSES,
     Makespan,
@@ -30,8 +32,6 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.memory import held_bytes
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.mean_costs import communication_ratio, flow_of
 from placegap.solvers import solve
 
 EVEN_SPLIT = "m-topo"

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
-from placegap.instances.corpus.workloads.draft import SHAPE, SIDE, Input
-from placegap.instances.corpus.workloads.forward import Lowered, size_of
-from placegap.instances.corpus.workloads.gradients import (
+from placegap.instances.corpus.forward import INDEX_BYTES, Lowered, size_of
+from placegap.instances.corpus.lowering import (
     FIXED,
     NO_TIME,
     OF_FORWARD,
@@ -16,8 +15,16 @@ from placegap.instances.corpus.workloads.gradients import (
     GradientRule,
     rule_of,
 )
-from placegap.instances.corpus.workloads.summaries import INDEX_BYTES
-from placegap.instances.corpus.workloads.tape import FLOAT_BYTES, Tape, TapeOp, Tensor, Weight
+from placegap.instances.corpus.tape import (
+    FLOAT_BYTES,
+    SHAPE,
+    SIDE,
+    Input,
+    Tape,
+    TapeOp,
+    Tensor,
+    Weight,
+)
 
 
 def add_backward(lowered: Lowered) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from placegap.instances.problem.instance import Edge, Graph, Op, Provenance
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 
 SIDE, SHAPE = -1, -2
 """Parts of an op that are no equal ones: a small further output, and the shape of its output."""

@@ -6,10 +6,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import prod
 
-from placegap.instances.corpus.workloads.draft import SIDE, Draft, Input
-from placegap.instances.corpus.workloads.summaries import INDEX_BYTES, add_activity
-from placegap.instances.corpus.workloads.tape import FLOAT_BYTES, Tape, TapeOp, Tensor, Weight
-from placegap.instances.corpus.workloads.variables import add_penalty, add_variable
+from placegap.instances.corpus.forward import INDEX_BYTES, add_activity, add_penalty, add_variable
+from placegap.instances.corpus.tape import (
+    FLOAT_BYTES,
+    SIDE,
+    Draft,
+    Input,
+    Tape,
+    TapeOp,
+    Tensor,
+    Weight,
+)
 
 WATCHED = frozenset({"Relu", "MaxPool", "AvgPool", "BiasAdd", "Conv2D"})
 """Kinds whose outputs TF-Slim's scripts watch: its layers' end points."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from placegap.instances.corpus.workloads.dialect import Dialect
+from placegap.instances.corpus.tape import Dialect
 
 
 class GradientRule(NamedTuple):

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from placegap.instances.corpus.workloads.backward import add_backward
-from placegap.instances.corpus.workloads.forward import Lowered, lower_forward, size_of
-from placegap.instances.corpus.workloads.summaries import INDEX_BYTES, add_gradient_activity
-from placegap.instances.corpus.workloads.tape import Tape
-from placegap.instances.corpus.workloads.variables import add_clipping, add_groups, add_update
+from placegap.instances.corpus.forward import (
+    INDEX_BYTES,
+    Lowered,
+    add_clipping,
+    add_gradient_activity,
+    add_groups,
+    add_update,
+    lower_forward,
+    size_of,
+)
+from placegap.instances.corpus.lowering import add_backward
+from placegap.instances.corpus.tape import Tape
 from placegap.instances.problem.instance import Graph, Provenance
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 
 STEERED_BY = {
     "GradientDescent": ("learning_rate",),
@@ -26,8 +33,8 @@ def lower(tape: Tape, name: str, provenance: Provenance) -> Graph:
 
     Examples
     --------
-    >>> from placegap.instances.corpus.workloads.dialect import MODULES_TRAINING
-    >>> from placegap.instances.corpus.workloads.layers import dense, placeholder
+    >>> from placegap.instances.corpus.tape import MODULES_TRAINING
+    >>> from placegap.instances.corpus.layers import dense, placeholder
     >>> tape = Tape(MODULES_TRAINING)
     >>> out = dense(tape, placeholder(tape, (2, 3)), 4)
     >>> [op.name for op in lower(tape, "two", Provenance()).ops]

@@ -11,35 +11,36 @@ from functools import cache, partial
 from itertools import chain
 from typing import Any
 
-from placegap.instances.corpus.workloads.dialect import (
+from placegap.instances.corpus.convolutional import (
+    holography,
+    inception_v3,
+    nasnet_large,
+    pnasnet_mobile,
+    resnet,
+    vgg16,
+)
+from placegap.instances.corpus.lowering import lower
+from placegap.instances.corpus.tape import (
     MODULES,
     MODULES_TRAINING,
     ONNX,
     ONNX_ADAM,
     ONNX_SGD,
     Dialect,
+    Tape,
 )
-from placegap.instances.corpus.workloads.lowering import lower
-from placegap.instances.corpus.workloads.networks.evoformer import evoformer
-from placegap.instances.corpus.workloads.networks.holography import holography
-from placegap.instances.corpus.workloads.networks.inception import inception_v3
-from placegap.instances.corpus.workloads.networks.nasnet import nasnet_large, pnasnet_mobile
-from placegap.instances.corpus.workloads.networks.resnet import resnet
-from placegap.instances.corpus.workloads.networks.swin import swin
-from placegap.instances.corpus.workloads.networks.transformers import (
+from placegap.instances.corpus.transformers import (
     bert,
     bert_layers,
+    evoformer,
     gpt3,
+    swin,
     transformer,
 )
-from placegap.instances.corpus.workloads.networks.translation import gnmt, nmt
-from placegap.instances.corpus.workloads.networks.vgg import vgg16
-from placegap.instances.corpus.workloads.tape import Tape
-from placegap.instances.files.document import Document
+from placegap.instances.corpus.translation import gnmt, nmt
+from placegap.instances.io.document import Document
 from placegap.instances.problem.instance import Provenance
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.reading.errors import InputError, instead_of, paused_collector
 
 LARGEST_SIZE = 65_536
 """Of a batch or a number of steps: a limit against slips."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.instances.corpus.workloads.draft import Draft
+from placegap.instances.corpus.tape import Draft
 
 INDEX_BYTES = 8
 """A small tensor on shapes: an axis, a size."""

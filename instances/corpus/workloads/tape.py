@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
-from placegap.instances.corpus.workloads.dialect import Dialect
+from placegap.instances.corpus.tape import Dialect
 
 FLOAT_BYTES = 4
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from placegap.instances.corpus.workloads.dialect import Dialect
-from placegap.instances.corpus.workloads.draft import Draft
-from placegap.instances.corpus.workloads.summaries import INDEX_BYTES, add_histogram
-from placegap.instances.corpus.workloads.tape import FLOAT_BYTES, Weight
+from placegap.instances.corpus.forward import INDEX_BYTES, add_histogram
+from placegap.instances.corpus.tape import FLOAT_BYTES, Dialect, Draft, Weight
 
 RANDOM_VALUE = ("shape", "min", "max", "RandomUniform", "sub", "mul")
 """The ops of a random first value before the last; a constant one has one op."""

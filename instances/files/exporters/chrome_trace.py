@@ -15,12 +15,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from placegap.instances.files.exporters.memory_levels import (
+from placegap.instances.io.export_trace import (
     Levels,
     levels_in_flight,
     memory_levels,
 )
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Schedule
 from placegap.instances.problem.semantics import (
     LoadSemantics,
     Makespan,
@@ -30,8 +31,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.pipeline.iteration import simulate_iteration
-from placegap.instances.referee.plan import Plan, Schedule
+from placegap.instances.referee.iteration import simulate_iteration
 from placegap.instances.referee.simulate import simulate
 
 OPS, SENDS = 0, 1

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 
-from placegap.instances.costing.catalogue import is_cpu
-from placegap.instances.files.exporters.placed_modules import layer_devices
+from placegap.instances.io.costing import is_cpu
+from placegap.instances.io.export_modules import layer_devices
 from placegap.instances.problem.instance import WITHOUT_OPS, Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.referee.plan import Plan
 
 
 def device_map(instance: Instance, plan: Plan) -> dict[str, int | str]:

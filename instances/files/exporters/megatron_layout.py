@@ -7,11 +7,11 @@ stages are in the order in which a microbatch passes them: all of the first virt
 
 from __future__ import annotations
 
-from placegap.instances.files.exporters.placed_modules import layer_stages
-from placegap.instances.files.exporters.stage_lists import counts_with_ends
+from placegap.instances.io.export_modules import layer_stages
+from placegap.instances.io.export_stages import counts_with_ends
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.referee.plan import Plan
 
 
 def write_megatron(instance: Instance, plan: Plan, semantics: Semantics) -> str:

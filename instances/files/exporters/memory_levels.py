@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Schedule
 from placegap.instances.problem.semantics import PipelineIteration, Semantics, memory_rule
+from placegap.instances.referee.iteration import (
+    Iteration,
+    alone_bytes,
+    kept_bytes,
+    simulate_iteration,
+    stash_bytes,
+)
 from placegap.instances.referee.memory import held_bytes, live_spans
-from placegap.instances.referee.pipeline.in_flight import alone_bytes, kept_bytes, stash_bytes
-from placegap.instances.referee.pipeline.iteration import Iteration, simulate_iteration
-from placegap.instances.referee.plan import Plan, Schedule
 
 Levels = list[tuple[int, int]]
 """When a level begins, in ns or in steps, and its bytes; the first begins at 0."""

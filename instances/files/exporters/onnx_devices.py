@@ -14,10 +14,10 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics, PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.pipeline.stages import plan_stages
-from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.stages import plan_stages
 
 CONFIGURATION = "placegap"
 """What the configuration is called."""

@@ -6,10 +6,10 @@ import csv
 from io import StringIO
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.pipeline.stages import plan_stages
-from placegap.instances.referee.plan import Plan
+from placegap.instances.referee.stages import plan_stages
 
 COLUMNS = (
     "name",

@@ -8,12 +8,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.modules import layer_of, numbered_layers
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.pipeline.stages import plan_stages
-from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.simulate import PlanError
-from placegap.instances.structure.modules import layer_of, numbered_layers
+from placegap.instances.referee.stages import plan_stages
 
 
 def layer_devices(instance: Instance, plan: Plan) -> dict[str, int]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 
-from placegap.instances.files.exporters.placed_modules import layer_list, layer_stages, run_order
+from placegap.instances.io.export_modules import layer_list, layer_stages, run_order
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.modules import layer_ends, layer_of
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.modules import layer_ends, layer_of
 
 TORCHTITAN = {"embed_tokens": "tok_embeddings", "norm": "norm", "lm_head": "output"}
 """Modules of a Llama by their names in transformers, and in torchtitan; layers are `layers.3`."""

@@ -6,26 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placegap.instances.costing.catalogue import is_cpu
-from placegap.instances.files.exporters.chrome_trace import write_chrome_trace
-from placegap.instances.files.exporters.device_map import write_device_map
-from placegap.instances.files.exporters.megatron_layout import write_megatron
-from placegap.instances.files.exporters.onnx_devices import annotate
-from placegap.instances.files.exporters.op_table import write_op_table
-from placegap.instances.files.exporters.placed_modules import layer_list
-from placegap.instances.files.exporters.split_file import write_split
-from placegap.instances.files.exporters.stage_lists import (
+from placegap.instances.io.costing import is_cpu
+from placegap.instances.io.export_modules import layer_list, write_device_map, write_op_table
+from placegap.instances.io.export_onnx import annotate
+from placegap.instances.io.export_stages import (
     refuse_several_stages,
+    write_megatron,
     write_pipelining,
+    write_split,
     write_torchtitan,
     write_vllm,
 )
+from placegap.instances.io.export_trace import write_chrome_trace
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.modules import layer_of
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
-from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.near_names import instead_of
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.modules import layer_of
+from placegap.instances.reading.errors import InputError, instead_of
 
 
 @dataclass(frozen=True)

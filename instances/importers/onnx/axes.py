@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.instances.importers.onnx.flops import Node, Shape
+from placegap.instances.io.onnx_flops import Node, Shape
 
 CONVOLUTIONS = frozenset({"Conv", "ConvInteger"})
 PRODUCTS = frozenset({"Gemm", "MatMul", "MatMulInteger"})

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import log2, prod
 from typing import Any
 
-from placegap.instances.importers.onnx.op_kinds import (
+from placegap.instances.io.onnx_flops import (
     ELEMENTWISE,
     MOVES,
     PER_OUTPUT,

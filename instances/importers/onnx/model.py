@@ -31,13 +31,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from placegap.instances.files.document import Document
-from placegap.instances.importers.onnx.axes import count_axes
-from placegap.instances.importers.onnx.flops import Node, Shape, count_flops, has_rule
-from placegap.instances.importers.onnx.model_file import load_onnx
-from placegap.instances.importers.onnx.node_scopes import module_of
-from placegap.instances.importers.onnx.op_kinds import READS_WHAT_IT_WRITES, VIEWS
-from placegap.instances.importers.onnx.shapes import Tensors, Value, infer_tensors, node_label
+from placegap.instances.io.document import Document
+from placegap.instances.io.onnx_flops import (
+    READS_WHAT_IT_WRITES,
+    VIEWS,
+    Node,
+    Shape,
+    count_flops,
+    has_rule,
+)
+from placegap.instances.io.onnx_model import count_axes, load_onnx, module_of
+from placegap.instances.io.onnx_shapes import Tensors, Value, infer_tensors, node_label
 from placegap.instances.problem.instance import Graph
 from placegap.instances.reading.errors import InputError, from_validation_error
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from placegap.instances.reading.errors import InputError, MissingExtra
-from placegap.instances.reading.input_files import check_regular
-from placegap.instances.reading.input_limits import MAX_ONNX_BYTES, MAX_ONNX_NODES
+from placegap.instances.reading.input_files import MAX_ONNX_BYTES, MAX_ONNX_NODES, check_regular
 
 GRAPH_FIELD = 7
 """Of the model message."""

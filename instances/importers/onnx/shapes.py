@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from placegap.instances.importers.onnx.flops import Shape
-from placegap.instances.importers.onnx.shape_arithmetic import SMALL, evaluate_node, shape_values
+from placegap.instances.io.onnx_flops import Shape
+from placegap.instances.io.onnx_shapes import SMALL, evaluate_node, shape_values
 
 SUB_BYTE_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from placegap.instances.importers.torch_export.tracing import Traceable
+from placegap.instances.torch_models.tracing import Traceable
 
 HEAD_CHANNELS = 32
 OUTER_CHANNELS = 32

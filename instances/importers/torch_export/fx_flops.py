@@ -11,7 +11,7 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from placegap.instances.importers.torch_export.fx_nodes import kind_of_node, sizes_of, tensors_in
+from placegap.instances.torch_models.fx_nodes import kind_of_node, sizes_of, tensors_in
 
 ATTENTION = frozenset(
     {

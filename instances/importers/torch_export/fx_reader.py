@@ -22,13 +22,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from placegap.instances.importers.torch_export.fx_flops import (
+from placegap.instances.torch_models.fx_nodes import (
     READS_WHAT_IT_WRITES,
-    count_node_flops,
-    reads_matrix_unknown,
-)
-from placegap.instances.importers.torch_export.fx_nodes import (
     bytes_of,
+    count_node_flops,
     dtype_name,
     is_check,
     is_drawn,
@@ -36,6 +33,7 @@ from placegap.instances.importers.torch_export.fx_nodes import (
     is_view,
     kind_of_node,
     num_tensors_before,
+    reads_matrix_unknown,
     tensors_in,
 )
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from placegap.instances.importers.torch_export.fx_flops import ATTENTION
-from placegap.instances.importers.torch_export.fx_nodes import (
+from placegap.instances.torch_models.fx_nodes import (
+    ATTENTION,
     bytes_of,
     is_view,
     kind_of_node,
     tensors_in,
 )
-from placegap.instances.importers.torch_export.fx_reader import FxProgram
+from placegap.instances.torch_models.fx_reader import FxProgram
 
 REPEATS = frozenset({"expand", "clone", "repeat", "repeat_interleave", "index_select"})
 """Ops that hand the heads of keys and values to several heads of queries."""

@@ -12,19 +12,26 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from placegap.instances.files.document import Document
-from placegap.instances.importers.torch_export.fx_reader import FxProgram, live_nodes, read_fx_graph
-from placegap.instances.importers.torch_export.kv_cache import add_kv_cache
-from placegap.instances.importers.torch_export.options import (
+from placegap.instances.io.document import Document
+from placegap.instances.problem.instance import WITHOUT_OPS, Graph
+from placegap.instances.problem.semantics import MaxLoad
+from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.torch_models.fx_reader import FxProgram, live_nodes, read_fx_graph
+from placegap.instances.torch_models.model import (
+    config_model,
+    function_model,
+    preset_model,
+)
+from placegap.instances.torch_models.options import (
     ASSUMED,
     UNCOUNTED,
     UNREAD,
     TraceOptions,
 )
-from placegap.instances.importers.torch_export.presets import find_preset
-from placegap.instances.importers.torch_export.python_function import function_model
-from placegap.instances.importers.torch_export.tracing import (
+from placegap.instances.torch_models.presets import find_preset
+from placegap.instances.torch_models.tracing import (
     Traceable,
+    add_kv_cache,
     built,
     import_torch,
     modules_without_ops,
@@ -34,13 +41,6 @@ from placegap.instances.importers.torch_export.tracing import (
     unread_in_words,
     weights_in_words,
 )
-from placegap.instances.importers.torch_export.transformers_model import (
-    config_model,
-    preset_model,
-)
-from placegap.instances.problem.instance import WITHOUT_OPS, Graph
-from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.reading.errors import InputError, from_validation_error
 
 FOLDED = ("nodes that read only weights and constants folded into constants",)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-from placegap.instances.importers.torch_export.fx_reader import Tied
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.fx_reader import Tied
 
 UNCOUNTED = "reads_weights_without_flop_rule"
 """Parameter of the provenance that names ops whose FLOPs count as 0, though they read weights."""

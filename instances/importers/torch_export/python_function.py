@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from placegap.instances.importers.torch_export.tracing import Traceable, one_line
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.tracing import Traceable, one_line
 
 SHAPES = "(module, args), (module, kwargs) or (module, args, kwargs)"
 

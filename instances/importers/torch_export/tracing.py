@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from placegap.instances.importers.torch_export.fx_reader import Held, HeldKind
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError, MissingExtra
-from placegap.instances.reading.input_limits import MAX_TORCH_MODULES
+from placegap.instances.reading.input_files import MAX_TORCH_MODULES
+from placegap.instances.torch_models.fx_reader import Held, HeldKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

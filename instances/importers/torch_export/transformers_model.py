@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from placegap.instances.files.document import read_json
-from placegap.instances.importers.torch_export.options import Dtype, TraceOptions
-from placegap.instances.importers.torch_export.presets import Preset
-from placegap.instances.importers.torch_export.tracing import Traceable
+from placegap.instances.io.document import read_json
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import Dtype, TraceOptions
+from placegap.instances.torch_models.presets import Preset
+from placegap.instances.torch_models.tracing import Traceable
 
 USUAL_DTYPE = "float32"
 """Where neither the user nor the configuration says."""
@@ -37,7 +37,7 @@ def preset_model(preset: Preset, options: TraceOptions) -> Traceable:
     import torch
 
     if preset.model_class == "evoformer":
-        from placegap.instances.importers.torch_export.evoformer import evoformer_model
+        from placegap.instances.torch_models.evoformer import evoformer_model
 
         residues = options.seq or preset.seq or USUAL_SEQ
         dtype = getattr(torch, options.dtype or USUAL_DTYPE)

@@ -9,15 +9,14 @@ from typing import Any
 
 import torch
 
-from placegap.instances.costing.catalogue import DeviceSpec
-from placegap.instances.importers.torch_export.options import Dtype
-from placegap.instances.importers.torch_profile.device_type import DeviceType
-from placegap.instances.importers.torch_profile.op_times import (
+from placegap.instances.io.costing import DeviceSpec
+from placegap.instances.problem.integers import NS_PER_S
+from placegap.instances.torch_models.op_times import (
     RUNS,
     WARM_UPS,
     timed,
 )
-from placegap.instances.problem.integers import NS_PER_S
+from placegap.instances.torch_models.options import DeviceType, Dtype
 
 SIDE = {"cpu": 1024, "cuda": 8192}
 """Rows of the square matrices that are multiplied."""

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from placegap.instances.importers.torch_export.fx_nodes import is_check, tensors_in
-from placegap.instances.importers.torch_export.fx_reader import FxProgram, Held
-from placegap.instances.importers.torch_profile.device_type import DeviceType
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.fx_nodes import is_check, tensors_in
+from placegap.instances.torch_models.fx_reader import FxProgram, Held
+from placegap.instances.torch_models.options import DeviceType
 
 WARM_UPS = 2
 RUNS = 7

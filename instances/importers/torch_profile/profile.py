@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from placegap.instances.costing.catalogue import DeviceSpec, catalogue
-from placegap.instances.costing.roofline import roofline_ns
-from placegap.instances.importers.torch_export.fx_reader import FxProgram, read_fx_graph
-from placegap.instances.importers.torch_export.model import build_model
-from placegap.instances.importers.torch_export.options import Dtype, TraceOptions
-from placegap.instances.importers.torch_export.tracing import traced
-from placegap.instances.importers.torch_profile.device_type import DeviceType
+from placegap.instances.io.costing import DeviceSpec, catalogue, roofline_ns
 from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.fx_reader import FxProgram, read_fx_graph
+from placegap.instances.torch_models.model import build_model
+from placegap.instances.torch_models.options import DeviceType, Dtype, TraceOptions
+from placegap.instances.torch_models.tracing import traced
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,8 @@ def profile_model(
         raise InputError("updates of weights are not measured; add --optimizer none", name)
     gradients: frozenset[str] = frozenset()
     if options.train:
-        from placegap.instances.importers.torch_training.model import trace_step
-        from placegap.instances.importers.torch_training.training_graph import held_in
+        from placegap.instances.torch_models.training_graph import held_in
+        from placegap.instances.torch_models.training_model import trace_step
 
         step = trace_step(name, options)
         graph, held, program = step.program.graph_module.graph, held_in(step.program), step.ops
@@ -113,8 +111,7 @@ def profile_model(
             program = read_fx_graph(graph, held)
         except ValueError as error:
             raise InputError(str(error), name) from None
-    from placegap.instances.importers.torch_profile.calibration import calibrate
-    from placegap.instances.importers.torch_profile.op_times import RUNS, measure_ops, use_threads
+    from placegap.instances.torch_models.op_times import RUNS, calibrate, measure_ops, use_threads
 
     if threads is not None:
         use_threads(threads)

@@ -33,7 +33,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
-from placegap.instances.importers.torch_export.fx_reader import module_path_of
+from placegap.instances.torch_models.fx_reader import module_path_of
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from placegap.instances.files.document import Document
-from placegap.instances.importers.torch_export.fx_reader import FxProgram
-from placegap.instances.importers.torch_export.model import as_document, build_model
-from placegap.instances.importers.torch_export.options import ASSUMED, UNREAD, TraceOptions
-from placegap.instances.importers.torch_export.tracing import (
+from placegap.instances.io.document import Document
+from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.fx_reader import FxProgram
+from placegap.instances.torch_models.model import as_document, build_model
+from placegap.instances.torch_models.options import ASSUMED, UNREAD, TraceOptions
+from placegap.instances.torch_models.tracing import (
     Traceable,
     modules_without_ops,
     no_split_label,
@@ -20,10 +21,9 @@ from placegap.instances.importers.torch_export.tracing import (
     unread_in_words,
     weights_in_words,
 )
-from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
-    from placegap.instances.importers.torch_training.joint_program import JointProgram
+    from placegap.instances.torch_models.joint_program import JointProgram
 
 LABELS = "labels"
 """Input of transformers' models that makes them return a loss."""
@@ -103,8 +103,8 @@ def trace_step(name: str, options: TraceOptions) -> TracedStep:
         As `read_training_model`.
     """
     model = build_model(name, options)
-    from placegap.instances.importers.torch_training.joint_program import joint_program
-    from placegap.instances.importers.torch_training.training_graph import read_training_graph
+    from placegap.instances.torch_models.joint_program import joint_program
+    from placegap.instances.torch_models.training_graph import read_training_graph
 
     parameters, weights = parameter_count(model.module), weights_in_words(model)
     holding = modules_without_ops(model.module, ())

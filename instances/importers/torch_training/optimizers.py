@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placegap.instances.importers.torch_export.options import Optimizer
 from placegap.instances.problem.integers import ceil_div
+from placegap.instances.torch_models.options import Optimizer
 
 NUM_STATES: Mapping[Optimizer, int] = {
     "sgd": 0,

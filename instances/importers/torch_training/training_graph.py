@@ -22,16 +22,16 @@ from typing import Any
 
 from torch import fx
 
-from placegap.instances.importers.torch_export.fx_nodes import is_drawn, is_getitem, is_view
-from placegap.instances.importers.torch_export.fx_reader import (
+from placegap.instances.torch_models.fx_nodes import is_drawn, is_getitem, is_view
+from placegap.instances.torch_models.fx_reader import (
     FxProgram,
     Held,
     Tied,
     read_fx_graph,
 )
-from placegap.instances.importers.torch_export.options import Optimizer
-from placegap.instances.importers.torch_training.joint_program import JointProgram, is_backward
-from placegap.instances.importers.torch_training.optimizers import (
+from placegap.instances.torch_models.joint_program import JointProgram, is_backward
+from placegap.instances.torch_models.options import Optimizer
+from placegap.instances.torch_models.training_model import (
     optimizer_bytes,
     update_bytes,
 )

@@ -21,13 +21,12 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.gradient_exchange import exchanged_edges
+from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Violation
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.memory import Holdings, Spans, fullest, state_of
-from placegap.instances.referee.pipeline.device_orders import device_orders, held_beside
-from placegap.instances.referee.pipeline.stages import PlanStages
-from placegap.instances.referee.plan import Plan, Violation
+from placegap.instances.referee.stages import PlanStages, device_orders, held_beside
 
 
 def stash_bytes(instance: Instance, stages: PlanStages) -> Ints:
@@ -42,7 +41,7 @@ def stash_bytes(instance: Instance, stages: PlanStages) -> Ints:
     >>> graph = Graph(name="g", ops=ops, edges=(Edge(producer="a", consumer="b", bytes=4),))
     >>> one = Cluster(name="c", devices=(Device(name="d", kind="gpu"),))
     >>> instance = Instance(name="i", graph=graph, cluster=one)
-    >>> from placegap.instances.referee.pipeline.stages import plan_stages
+    >>> from placegap.instances.referee.stages import plan_stages
     >>> stash_bytes(instance, plan_stages(instance, Plan.on([0, 0]), PipelineIteration()))
     array([4])
     """
@@ -76,7 +75,7 @@ def kept_bytes(instance: Instance, stages: PlanStages) -> Ints:
     >>> one = Cluster(name="c", devices=(Device(name="d", kind="gpu"),))
     >>> graph = Graph(name="g", ops=ops, edges=edges)
     >>> instance = Instance(name="i", graph=graph, cluster=one)
-    >>> from placegap.instances.referee.pipeline.stages import plan_stages
+    >>> from placegap.instances.referee.stages import plan_stages
     >>> kept_bytes(instance, plan_stages(instance, Plan.on([0] * 3), PipelineIteration()))
     array([6])
     """
@@ -135,7 +134,7 @@ def working_bytes(instance: Instance, stages: PlanStages, semantics: PipelineIte
     The second stage holds the 20 bytes that its first op reads and the 10 that it writes:
 
     >>> from placegap.instances import example
-    >>> from placegap.instances.referee.pipeline.stages import plan_stages
+    >>> from placegap.instances.referee.stages import plan_stages
     >>> rules = PipelineIteration(memory="peak")
     >>> working_bytes(example(), plan_stages(example(), Plan.on([0, 0, 1, 1]), rules), rules)
     array([21, 30])

@@ -29,15 +29,14 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.gradient_exchange import exchanged_edges
+from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.reading.errors import InputError
-from placegap.instances.reading.input_limits import MAX_EVENTS
-from placegap.instances.referee.pipeline.device_orders import Event, device_orders
-from placegap.instances.referee.pipeline.stages import PlanStages, plan_stages
-from placegap.instances.referee.plan import Plan
+from placegap.instances.reading.input_files import MAX_EVENTS
+from placegap.instances.referee.stages import Event, PlanStages, device_orders, plan_stages
 
 
 class EventSpan(NamedTuple):

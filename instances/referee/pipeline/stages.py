@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.gradient_exchange import exchanged_edges
+from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.referee.plan import Plan
 from placegap.instances.referee.simulate import PlanError
 
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from placegap.instances.problem.plan import Plan, Violation
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.referee.plan import Plan, Violation
-from placegap.instances.referee.recheck.facts import Facts
-from placegap.instances.referee.recheck.makespan import OrderError
-from placegap.instances.referee.recheck.memory import most_at_once, state_held, steps
+from placegap.instances.recheck.facts import Facts
+from placegap.instances.recheck.iteration import most_at_once, state_held, steps
+from placegap.instances.recheck.values import OrderError
 
 Node = tuple[int, ...]
 """(step, microbatch), or (step, microbatch, later step): an event, or what it sends there.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.recheck.facts import Facts
-from placegap.instances.referee.recheck.makespan import OrderError
+from placegap.instances.recheck.facts import Facts
+from placegap.instances.recheck.values import OrderError
 
 Unit = tuple[int, ...]
 """(device, call) of an accelerator, or (host, -1, op): what starts and ends as a whole."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from placegap.instances.problem.plan import Plan, Violation
 from placegap.instances.problem.semantics import (
     LoadSemantics,
     MaxLoad,
     MaxLoadFwdBwd,
     has_two_levels,
 )
-from placegap.instances.referee.plan import Plan, Violation
-from placegap.instances.referee.recheck.facts import Facts
+from placegap.instances.recheck.facts import Facts
 
 Stages = dict[tuple[int, ...], list[int]]
 

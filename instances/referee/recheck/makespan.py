@@ -12,9 +12,9 @@ import heapq
 from collections.abc import Sequence
 from itertools import pairwise
 
+from placegap.instances.problem.plan import Plan, Times, Transfer
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.plan import Plan, Times, Transfer
-from placegap.instances.referee.recheck.facts import Facts
+from placegap.instances.recheck.facts import Facts
 
 
 class OrderError(ValueError):

@@ -12,9 +12,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
+from placegap.instances.problem.plan import Plan, Times, Violation
 from placegap.instances.problem.semantics import Makespan, Semantics
-from placegap.instances.referee.plan import Plan, Times, Violation
-from placegap.instances.referee.recheck.facts import Facts
+from placegap.instances.recheck.facts import Facts
 
 Span = tuple[int, int]
 

@@ -9,6 +9,7 @@ on random plans; ``placegap verify`` asks both.
 from __future__ import annotations
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Evaluation, Plan, Violation
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     LoadSemantics,
@@ -20,14 +21,17 @@ from placegap.instances.problem.semantics import (
     has_two_levels,
 )
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Evaluation, Plan, Violation
-from placegap.instances.referee.recheck.facts import Facts
-from placegap.instances.referee.recheck.iteration import in_flight_rule, iteration_ns
-from placegap.instances.referee.recheck.latency import latency_value
-from placegap.instances.referee.recheck.loads import max_load_fwd_bwd_ns, max_load_ns, replica_rules
-from placegap.instances.referee.recheck.makespan import OrderError, planned_times
-from placegap.instances.referee.recheck.memory import peak_rule
-from placegap.instances.referee.recheck.rules import broken_rules, foreign_fields, wrong_shape
+from placegap.instances.recheck.facts import Facts
+from placegap.instances.recheck.iteration import in_flight_rule, iteration_ns, peak_rule
+from placegap.instances.recheck.recheck import broken_rules, foreign_fields, wrong_shape
+from placegap.instances.recheck.values import (
+    OrderError,
+    latency_value,
+    max_load_fwd_bwd_ns,
+    max_load_ns,
+    planned_times,
+    replica_rules,
+)
 
 
 def recheck(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from placegap.instances.problem.plan import Plan, Violation
 from placegap.instances.problem.semantics import (
     Semantics,
     has_replicas,
@@ -11,8 +12,7 @@ from placegap.instances.problem.semantics import (
     memory_rule,
     plan_class,
 )
-from placegap.instances.referee.plan import Plan, Violation
-from placegap.instances.referee.recheck.facts import Facts, cycle_free
+from placegap.instances.recheck.facts import Facts, cycle_free
 
 
 def wrong_shape(facts: Facts, plan: Plan, semantics: Semantics) -> Violation | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan, Times, Transfer, Violation
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.plan import Plan, Times, Transfer, Violation
-from placegap.instances.referee.recheck.facts import Facts
-from placegap.instances.referee.recheck.makespan import channels_held, transfers_of
+from placegap.instances.recheck.facts import Facts
+from placegap.instances.recheck.values import channels_held, transfers_of
 
 Span = tuple[int, int]
 

@@ -18,9 +18,9 @@ from ortools.sat.python import cp_model
 from placegap.formulations.makespan_cp.variables import Expression
 from placegap.formulations.shared.cp_families import RowTooLarge, refuse_large_rows
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.back_ends.endings import say_ending, say_rest
 from placegap.solvers.core.back_ends.outcome import Ending
 from placegap.solvers.core.clock import now_s

@@ -13,7 +13,7 @@ import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 
 from placegap.instances.problem.array_types import Floats
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.outcome import (
     THREADS,
     Ending,

@@ -10,8 +10,7 @@ import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 from pyomo.opt import TerminationCondition
 
-from placegap.instances.reading.collector import paused_collector
-from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.errors import InputError, paused_collector
 from placegap.solvers.core.back_ends.outcome import THREADS, Ending, MipOutcome
 from placegap.solvers.core.back_ends.standard_form import StandardForm, compile_model
 from placegap.solvers.core.clock import now_s

@@ -17,7 +17,7 @@ import pyomo.environ as pyo
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
 from placegap.instances.problem.array_types import Flags, Floats
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 
 
 @dataclass(frozen=True)

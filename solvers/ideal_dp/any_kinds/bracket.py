@@ -8,9 +8,9 @@ from functools import partial
 from itertools import islice
 
 from placegap.instances.problem.array_types import Flags
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.cut_places import places_to_cut
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs, ChainCosts, chain_costs

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import Blocks, IdleRule, contract
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.referee.servers import (
+from placegap.instances.referee.loads import (
     border_costs,
     server_costs,
     server_numbers,
     why_not_two_levels,
 )
-from placegap.instances.structure.blocks import Blocks, contract
-from placegap.instances.structure.idle_blocks import IdleRule
 from placegap.solvers.chains.cut_nets import CutNets
 from placegap.solvers.chains.problem import LARGEST_LOAD, ChainProblem, assemble, kind_costs
 from placegap.solvers.ideal_dp.pools import Pool, build_pool, merge_alike, widths

@@ -23,12 +23,11 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags
+from placegap.instances.problem.blocks import Blocks, IdleRule
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.blocks import Blocks
-from placegap.instances.structure.idle_blocks import IdleRule
 from placegap.solvers.core.clock import LimitReached, now_s
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import teller

@@ -16,15 +16,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory
 from placegap.instances.problem.array_types import Flags
+from placegap.instances.problem.blocks import Blocks, IdleRule, contract
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.additive_memory import ceiling_bytes, relax_memory
-from placegap.instances.structure.blocks import Blocks, contract
-from placegap.instances.structure.idle_blocks import IdleRule
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome

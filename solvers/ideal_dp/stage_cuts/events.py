@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.referee.pipeline.device_orders import device_orders
+from placegap.instances.referee.stages import device_orders
 
 Times = NDArray[Any]
 """Integers, or floating-point numbers."""

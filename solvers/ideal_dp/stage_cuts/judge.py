@@ -9,9 +9,9 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem, devices_alike, links_alike
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from pydantic import Field
 
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.nets import gradient_tie, stage_blocks
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.referee.pipeline.device_orders import device_orders, held_beside
-from placegap.instances.referee.pipeline.iteration import check_iteration
-from placegap.instances.structure.stage_blocks import gradient_tie, stage_blocks
+from placegap.instances.referee.iteration import check_iteration
+from placegap.instances.referee.stages import device_orders, held_beside
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Method, Task
 from placegap.solvers.core.progress import tell

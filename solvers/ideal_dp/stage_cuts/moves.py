@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, iteration_kernel
 from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
 

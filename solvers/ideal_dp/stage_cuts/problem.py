@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.gradient_exchange import exchanged_edges
+from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.solvers.latency.masks import beyond, has, ideals
 
 FEW = 1_000

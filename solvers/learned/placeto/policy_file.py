@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from placegap.instances.files.document import read_json
-from placegap.instances.reading.errors import InputError, from_validation_error
-from placegap.instances.reading.near_names import instead_of
+from placegap.instances.io.document import read_json
+from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.solvers.learned.placeto.network import PlacetoPolicy
 from placegap.solvers.learned.placeto.nodes import STATIC_FEATURES
 

@@ -17,11 +17,10 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to, draw
+from placegap.instances.problem.kernels import copy_to, draw, kernel
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.sections import Interval, intervals
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.intervals import Interval, intervals
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.local_search.annealing.schedule import (
     ScheduleArrays,

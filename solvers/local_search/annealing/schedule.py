@@ -15,9 +15,9 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan, Transfer
+from placegap.instances.referee.channels import plan_from_times
 from placegap.solvers.local_search.disjunctive import NONE, channel_table
 
 

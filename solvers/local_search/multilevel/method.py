@@ -12,12 +12,12 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Plan
-from placegap.instances.transforms.heavy_edge import merge_heavy_edges
 from placegap.instances.transforms.merge import Merge, expand_plan
+from placegap.instances.transforms.pesto_merge import merge_heavy_edges
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
 from placegap.solvers.core.progress import tell

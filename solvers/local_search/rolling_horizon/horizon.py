@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import draw
+from placegap.instances.problem.kernels import draw, kernel
 from placegap.solvers.local_search.choices import neighbour
 from placegap.solvers.local_search.disjunctive import NONE, Machines
 

@@ -8,13 +8,13 @@ from math import inf
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.plan import Plan, Schedule
 from placegap.instances.problem.semantics import Makespan, memory_rule
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan, Schedule
-from placegap.instances.structure.additive_memory import relax_memory
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
 from placegap.solvers.core.progress import tell

@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to, draw
+from placegap.instances.problem.kernels import copy_to, draw, kernel
+from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.problem.semantics import Makespan, memory_rule
-from placegap.instances.structure.additive_memory import relax_memory
-from placegap.instances.structure.group_order import group_order, place_of_ops
 from placegap.solvers.local_search.annealing.insertion import Booked, insert_all
 from placegap.solvers.local_search.annealing.schedule import (
     ScheduleArrays,

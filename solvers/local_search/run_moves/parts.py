@@ -14,8 +14,8 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.structure.group_order import place_of_ops
-from placegap.instances.structure.mean_costs import flow_of
+from placegap.instances.problem.mean_costs import flow_of
+from placegap.instances.problem.modules import place_of_ops
 
 SHARE = 8
 """Of all work: no part has more than one such share, unless a single group does."""

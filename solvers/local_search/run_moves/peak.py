@@ -12,8 +12,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to
+from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.local_search.disjunctive import DURATION, START, Machines, Orders, carrier
 

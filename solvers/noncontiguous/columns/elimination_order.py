@@ -11,9 +11,8 @@ import heapq
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import sizes_of
-from placegap.instances.structure.nets import Nets
+from placegap.instances.problem.kernels import kernel, sizes_of
+from placegap.instances.problem.nets import Nets
 from placegap.solvers.core.clock import Clock
 
 STARTS, MOST_STEPS = 24, 40_000

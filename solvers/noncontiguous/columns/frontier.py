@@ -13,7 +13,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import freeze
-from placegap.instances.structure.nets import Nets
+from placegap.instances.problem.nets import Nets
 from placegap.solvers.core.clock import Clock
 
 OUT, IN, PAID = 0, 1, 2

@@ -22,7 +22,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.nets import Nets
+from placegap.instances.problem.nets import Nets
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.columns.elimination_order import elimination_orders
 from placegap.solvers.noncontiguous.columns.frontier import Frontier, build_frontier

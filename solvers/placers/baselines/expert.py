@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from placegap.instances.files.document import read_json
-from placegap.instances.files.plan_file import is_plan, load_plan
-from placegap.instances.importers.dnn_partitioning_split import read_split
+from placegap.instances.io.dnn_partitioning import read_split
+from placegap.instances.io.document import read_json
+from placegap.instances.io.plan_file import is_plan, load_plan
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES, has_two_levels, plan_class
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.servers import server_numbers
-from placegap.instances.structure.blocks import contract
+from placegap.instances.referee.loads import server_numbers
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

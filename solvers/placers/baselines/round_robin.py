@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Objective, plan_class
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

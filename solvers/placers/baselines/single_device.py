@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

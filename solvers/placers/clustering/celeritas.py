@@ -9,7 +9,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.weighted_dag import cpd_topo
+from placegap.instances.problem.weighted_dag import cpd_topo
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import sizes_of
-from placegap.instances.structure.mean_costs import Flow
-from placegap.instances.structure.weighted_dag import predecessors
+from placegap.instances.problem.kernels import kernel, sizes_of
+from placegap.instances.problem.mean_costs import Flow
+from placegap.instances.problem.weighted_dag import predecessors
 from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE
 
 

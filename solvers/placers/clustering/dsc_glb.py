@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.structure.mean_costs import flow_of
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

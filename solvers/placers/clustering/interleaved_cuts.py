@@ -7,19 +7,19 @@ from itertools import islice
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Floats, Ints
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import LARGEST_SUM, NO_LIMIT, UNSUPPORTED
-from placegap.instances.problem.semantics import Makespan, memory_rule
-from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.additive_memory import (
+from placegap.instances.problem.additive_memory import (
     ceiling_bytes,
     relax_memory,
     with_resident,
 )
-from placegap.instances.structure.group_order import group_order, place_of_ops
-from placegap.instances.structure.mean_costs import flow_of
+from placegap.instances.problem.array_types import Flags, Floats, Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import LARGEST_SUM, NO_LIMIT, UNSUPPORTED
+from placegap.instances.problem.mean_costs import flow_of
+from placegap.instances.problem.modules import group_order, place_of_ops
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import Makespan, memory_rule
+from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

@@ -10,10 +10,10 @@ from pydantic import Field
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.mean_costs import Flow, contracted, flow_of
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.mean_costs import Flow, contracted, flow_of
-from placegap.instances.structure.weighted_dag import cpd_topo, dfs_topo
+from placegap.instances.problem.weighted_dag import cpd_topo, dfs_topo
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, fusion_segments
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register

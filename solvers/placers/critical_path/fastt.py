@@ -8,13 +8,12 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from placegap.instances.op_splitting.rule import SplitRule, cut_unit
-from placegap.instances.op_splitting.shares import Cut
-from placegap.instances.op_splitting.split import WHOLE, OpSplit, split_ops
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.transforms.op_splitting import WHOLE, Cut, OpSplit, split_ops
+from placegap.instances.transforms.split_rule import SplitRule, cut_unit
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register

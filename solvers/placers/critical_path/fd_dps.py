@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from placegap.instances.op_splitting.rule import (
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.transforms.op_splitting import Axis, split_ops
+from placegap.instances.transforms.split_rule import (
     AXES,
     KINDS,
     MAX_PARAMETERS,
@@ -17,9 +19,6 @@ from placegap.instances.op_splitting.rule import (
     SplitRule,
     choose_cuts,
 )
-from placegap.instances.op_splitting.shares import Axis
-from placegap.instances.op_splitting.split import split_ops
-from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placegap.instances.op_splitting.split import OpSplit
+from placegap.instances.transforms.op_splitting import OpSplit
 from placegap.solvers.core.result import Outcome
 
 
@@ -14,8 +14,8 @@ def outcome_of_split(split: OpSplit, outcome: Outcome) -> Outcome:
     Examples
     --------
     >>> from placegap.instances import Plan, example
-    >>> from placegap.instances.op_splitting.split import split_ops
-    >>> from placegap.instances.op_splitting.shares import Cut
+    >>> from placegap.instances.transforms.op_splitting import split_ops
+    >>> from placegap.instances.transforms.op_splitting import Cut
     >>> split = split_ops(example(), {1: Cut("batch", 2)})
     >>> outcome_of_split(split, Outcome(Plan.on([0] * 6))).message
     'the plan of another instance, fd-dps-figure-3-split: 1 op split into 2 parts'

@@ -15,8 +15,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to, sizes_of
+from placegap.instances.problem.kernels import copy_to, kernel, sizes_of
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome

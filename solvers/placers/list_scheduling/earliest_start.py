@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import copy_to, sizes_of
+from placegap.instances.problem.kernels import copy_to, kernel, sizes_of
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,
     Admission,

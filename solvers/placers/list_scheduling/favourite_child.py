@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plain_loops import sizes_of
+from placegap.instances.problem.kernels import kernel, sizes_of
 from placegap.solvers.placers.list_scheduling.earliest_start import (
     NOT_LATER,
     arrival_ns,

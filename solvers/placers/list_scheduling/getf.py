@@ -12,7 +12,7 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.back_ends.endings import ENDINGS
 from placegap.solvers.core.method import Method, Params, Task

@@ -16,7 +16,7 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.referee.plan import Plan
+from placegap.instances.problem.plan import Plan
 from placegap.solvers.core.result import Outcome
 
 NOWHERE = -1

@@ -12,7 +12,7 @@ from placegap.formulations import m_sct as lp
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.reading.collector import paused_collector
+from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Method, Params, Task

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.blocks import Blocks
-from placegap.instances.structure.nets import Nets
+from placegap.instances.problem.nets import Nets
 from placegap.solvers.placers.pipelines.loads_under_moves import (
     State,
     arcs_of,

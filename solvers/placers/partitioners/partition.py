@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.nets import Nets, build_nets
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics, plan_class
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.blocks import Blocks
-from placegap.instances.structure.nets import Nets, build_nets
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.partitioners.part_mending import mend

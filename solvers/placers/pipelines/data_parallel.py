@@ -7,13 +7,13 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from placegap.instances.op_splitting.replicas import replicate, stated_batch
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.replication import equal_devices
+from placegap.instances.referee.loads import equal_devices
+from placegap.instances.transforms.op_splitting import replicate, stated_batch
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

@@ -6,9 +6,9 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.nets import gradient_tie, stage_blocks
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.stage_blocks import gradient_tie, stage_blocks
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES, plan_class
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.blocks import Blocks, contract
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

@@ -6,9 +6,9 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Edge, Instance
+from placegap.instances.problem.nets import stage_arcs, stage_blocks
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad, PipelineIteration
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.stage_blocks import stage_arcs, stage_blocks
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import find_method, register, why_not
 from placegap.solvers.core.result import Outcome

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.structure.blocks import Blocks
-from placegap.instances.structure.nets import Nets
+from placegap.instances.problem.nets import Nets
 
 
 class UnitNets(NamedTuple):

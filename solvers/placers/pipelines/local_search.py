@@ -6,11 +6,11 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.nets import build_nets
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.blocks import Blocks
-from placegap.instances.structure.nets import build_nets
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register

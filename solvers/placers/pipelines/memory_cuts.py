@@ -10,10 +10,10 @@ from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.modules import group_order, place_of_ops
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.group_order import group_order, place_of_ops
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem.blocks import Blocks, block_sums, contract, roomy_devices
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import has_two_levels, plan_class
-from placegap.instances.structure.blocks import Blocks, block_sums, contract
-from placegap.instances.structure.idle_blocks import roomy_devices
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
 

@@ -10,10 +10,10 @@ from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.paths import widest_paths
+from placegap.instances.problem.links import widest_paths
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.referee.plan import Plan
-from placegap.instances.referee.replication import equal_devices, narrowest_bandwidth
+from placegap.instances.referee.loads import equal_devices, narrowest_bandwidth
 from placegap.solvers.chains.cut_nets import CutNets, put_in
 from placegap.solvers.chains.cut_places import places_to_cut, prefix_cuts
 from placegap.solvers.chains.problem import (

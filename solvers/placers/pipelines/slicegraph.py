@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.random_orders import order_of_keys
 from placegap.solvers.chains.slice_any_devices import Slicer

@@ -7,8 +7,8 @@ from itertools import islice
 from pydantic import Field
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
 from placegap.solvers.chains.slice_any_devices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached

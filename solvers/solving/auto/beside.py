@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.bounds.portfolio import improving_bounds
 from placegap.solvers.core.clock import Clock, compiled_s, while_compiling
 from placegap.solvers.core.interrupts import STOP, end_orderly, interruptible, stop_asked

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import memory_rule
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method

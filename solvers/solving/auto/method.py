@@ -21,9 +21,9 @@ from dataclasses import replace
 
 from pydantic import Field
 
+from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.explain import explain_infeasible
 from placegap.instances.problem.semantics import OBJECTIVES, LoadSemantics, Makespan
-from placegap.instances.structure.additive_memory import relax_memory
-from placegap.instances.structure.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     LoadSemantics,
@@ -20,7 +21,6 @@ from placegap.instances.problem.semantics import (
     Semantics,
     with_plans,
 )
-from placegap.instances.structure.bottlenecks import memory_is_slack
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import METHODS, parse_params, why_not

@@ -13,9 +13,9 @@ from doubles.bad_files import good_document, write_bad_files
 
 from placegap.experiments.cli import main
 from placegap.instances import Makespan, Plan, example
-from placegap.instances.costing.catalogue import catalogue
-from placegap.instances.files.document import Document, load_document, save_document
-from placegap.instances.files.plan_file import save_plan
+from placegap.instances.io.costing import catalogue
+from placegap.instances.io.document import Document, load_document, save_document
+from placegap.instances.io.plan_file import save_plan
 
 Capture = pytest.CaptureFixture[str]
 MAKESPAN = Makespan()

@@ -10,8 +10,7 @@ from draws.splittable import splittable_diamond
 
 from placegap.experiments.cli import main
 from placegap.instances import Document, load_document, save_document
-from placegap.instances.op_splitting.shares import Cut
-from placegap.instances.op_splitting.split import split_ops
+from placegap.instances.transforms.op_splitting import Cut, split_ops
 
 Capture = pytest.CaptureFixture[str]
 HALVES = ["--param", "min_share=0.4"]

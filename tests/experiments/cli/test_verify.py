@@ -27,9 +27,9 @@ from placegap.instances import (
 )
 from placegap.instances.corpus.corpus import known_of, read_best_known
 from placegap.instances.files import verification
-from placegap.instances.files.certificate_file import save_certificate
-from placegap.instances.files.document import Document, save_document
-from placegap.instances.files.plan_file import save_plan
+from placegap.instances.io.certificate_file import save_certificate
+from placegap.instances.io.document import Document, save_document
+from placegap.instances.io.plan_file import save_plan
 from placegap.instances.problem.semantics import LoadSemantics
 from placegap.solvers import solve
 from placegap.solvers.bounds.certificates import certify

@@ -20,7 +20,7 @@ from placegap.experiments.studies.plan import Run
 from placegap.experiments.studies.progress import Progress
 from placegap.experiments.studies.run import run_study
 from placegap.instances import InputError
-from placegap.instances.files.document import load_document, save_document
+from placegap.instances.io.document import load_document, save_document
 
 
 def test_every_ending_is_a_line_of_the_log(

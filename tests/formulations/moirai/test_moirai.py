@@ -34,9 +34,9 @@ from placegap.instances import (
     evaluate,
     example,
 )
+from placegap.instances.problem.plan import Transfer
 from placegap.instances.problem.semantics import Channels
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
-from placegap.instances.referee.plan import Transfer
 from placegap.solvers import Limits, solve
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.back_ends.outcome import bound_ns

@@ -13,8 +13,7 @@ from placegap.formulations.sections import lp as section_lp
 from placegap.formulations.sections.paths import bare_lengths, path_bounds
 from placegap.instances import Device, Instance, Makespan, Op, Semantics, example
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.structure.bottlenecks import cuts
-from placegap.instances.structure.sections import Section, SectionMaker, sections_between
+from placegap.instances.problem.sections import Section, SectionMaker, cuts, sections_between
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 

@@ -45,10 +45,10 @@ from placegap.instances import (
     Semantics,
     evaluate,
 )
-from placegap.instances.costing.roofline import cost_graph
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Transfer
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.costing import cost_graph
+from placegap.instances.problem.plan import Transfer
+from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers import Limits, Task
 from placegap.solvers.brute_force import method as brute_force

@@ -29,9 +29,9 @@ from placegap.instances.corpus.corpus import (
     read_best_known,
     record_best,
 )
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning
-from placegap.instances.reading.data_files import data_path
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.dnn_partitioning import read_dnn_partitioning
+from placegap.instances.reading.input_files import data_path
 
 INPUTS = Path(__file__).parents[4] / "shared" / "instances" / "dnn-partitioning"
 PUBLISHED = sorted(INPUTS.glob("*-inputs/*Graphs/*.json"))

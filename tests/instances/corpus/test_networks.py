@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import InputError, MaxLoad
-from placegap.instances.corpus.build import build_networks
+from placegap.instances.corpus.build import build_networks, network_recipes
 from placegap.instances.corpus.build import main as build
 from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
@@ -16,10 +16,9 @@ from placegap.instances.corpus.corpus import (
     corpus_path,
     load_corpus,
 )
-from placegap.instances.corpus.networks import network_recipes
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.importers.torch_export.options import is_traced
-from placegap.instances.reading.data_files import data_path
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.reading.input_files import data_path
+from placegap.instances.torch_models.options import is_traced
 
 RECIPES = network_recipes()
 GENERATED = [name for name, recipe in RECIPES.items() if not is_traced(recipe.model)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import InputError
-from placegap.instances.costing.catalogue import catalogue, device_spec, read_catalogue
+from placegap.instances.io.costing import catalogue, device_spec, read_catalogue
 
 GOOD = """\
 X:

@@ -8,9 +8,8 @@ from math import ceil
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, InputError, Op, Provenance
-from placegap.instances.costing.catalogue import device_spec
-from placegap.instances.costing.roofline import cost_graph, roofline_ns
-from placegap.instances.files.document import Document
+from placegap.instances.io.costing import cost_graph, device_spec, roofline_ns
+from placegap.instances.io.document import Document
 
 
 def cluster(*kinds: str) -> Cluster:

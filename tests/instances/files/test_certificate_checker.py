@@ -19,8 +19,8 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
 from placegap.instances.files import certificate_checker
-from placegap.instances.files.certificate_checker import Rejected, check, digest, main
-from placegap.instances.files.certificate_file import plain_document
+from placegap.instances.io.certificate_checker import Rejected, check, digest, main
+from placegap.instances.io.certificate_file import plain_document
 
 Content = dict[str, Any]
 RULES = {"objective": "makespan", "transfers": "per_edge", "channels": "port", "memory": "sum"}

@@ -15,8 +15,8 @@ from references.brute_force import oracle
 
 from placegap.instances import Instance, MaxLoad, example
 from placegap.instances.files import certificate_checker, certificate_ideals
-from placegap.instances.files.certificate_checker import Rejected
-from placegap.instances.files.certificate_file import (
+from placegap.instances.io.certificate_checker import Rejected
+from placegap.instances.io.certificate_file import (
     Certificate,
     IdealsProof,
     certificate_content,

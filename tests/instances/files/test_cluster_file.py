@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, InputError
-from placegap.instances.files.cluster_file import cluster_names, load_cluster
-from placegap.instances.problem.paths import widest_paths
+from placegap.instances.io.cluster_file import cluster_names, load_cluster
+from placegap.instances.problem.links import widest_paths
 
 TWO = """\
 name: two

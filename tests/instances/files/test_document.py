@@ -14,7 +14,7 @@ from draws.every_field import rich_graph
 from draws.tiny import tiny_instance
 
 from placegap.instances import BestKnown, Cluster, Device, InputError, Makespan, MaxLoad, example
-from placegap.instances.files.document import (
+from placegap.instances.io.document import (
     Document,
     load_document,
     parse_document,
@@ -96,7 +96,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rest(tmp_path: Path) -> None:
 PROGRAM = """
 import sys
 from placegap.experiments.bench.process import peak_bytes
-from placegap.instances.files.document import load_document
+from placegap.instances.io.document import load_document
 instance = load_document(sys.argv[1]).instance()
 print(instance.num_ops, len(instance.graph.edges), peak_bytes() / 2**30)
 """

@@ -8,7 +8,7 @@ from draws.every_field import rich_graph
 from draws.tiny import tiny_instance
 
 from placegap.instances import Edge, InputError, Op
-from placegap.instances.files.networkx_graph import from_networkx, to_networkx
+from placegap.instances.io.document import from_networkx, to_networkx
 
 
 def test_the_round_trip_is_exact() -> None:

@@ -18,11 +18,11 @@ from placegap.instances import (
     example,
     simulate,
 )
-from placegap.instances.files.document import read_json, write_json
-from placegap.instances.files.plan_file import is_plan, load_plan, save_plan
+from placegap.instances.io.document import read_json, write_json
+from placegap.instances.io.plan_file import is_plan, load_plan, save_plan
 from placegap.instances.problem.instance import Instance
-from placegap.instances.referee.orders import plan_from_times
-from placegap.instances.referee.plan import Transfer
+from placegap.instances.problem.plan import Transfer
+from placegap.instances.referee.channels import plan_from_times
 
 CHANNELS = ("free", "link", "port", "half_duplex")
 

@@ -12,11 +12,11 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import Makespan, Plan, example
 from placegap.instances.corpus.generate import FAMILIES, generate
-from placegap.instances.files.document import Document, read_json, save_document, write_json
-from placegap.instances.files.plan_file import save_plan
-from placegap.instances.files.schema import SCHEMAS, json_schema, schema_path
-from placegap.instances.importers.reader import read_model
-from placegap.instances.reading.data_files import data_path
+from placegap.instances.io.document import Document, read_json, save_document, write_json
+from placegap.instances.io.plan_file import save_plan
+from placegap.instances.io.reader import read_model
+from placegap.instances.io.schema import SCHEMAS, json_schema, schema_path
+from placegap.instances.reading.input_files import data_path
 
 
 def validator(name: str) -> jsonschema.Draft202012Validator:

@@ -26,9 +26,9 @@ from placegap.instances import (
     Transfer,
     example,
 )
-from placegap.instances.files.plan_file import StatedPlan, load_stated_plan, save_plan
-from placegap.instances.files.verification import verify
-from placegap.instances.referee.plan import Times
+from placegap.instances.io.plan_file import StatedPlan, load_stated_plan, save_plan
+from placegap.instances.io.verification import verify
+from placegap.instances.problem.plan import Times
 
 PORT = Makespan()
 LINK = Makespan(channels="link")

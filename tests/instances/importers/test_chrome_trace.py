@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from placegap.instances import Cluster, Device, Graph, InputError, Op
-from placegap.instances.importers.chrome_trace import trace_times
-from placegap.instances.importers.measured_times import read_times, with_times
+from placegap.instances.io.measured_times import read_times, trace_times, with_times
 
 
 def event(name: str, dur_us: Any, category: str = "user_annotation") -> dict[str, Any]:

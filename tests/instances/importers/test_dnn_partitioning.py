@@ -12,9 +12,8 @@ from doubles.bad_files import good_dnn
 from draws.tiny import SHARED, needs_dnn_partitioning
 
 from placegap.instances import InputError, MaxLoad, Plan, evaluate
-from placegap.instances.files.document import Document, load_document, save_document, write_json
-from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning
-from placegap.instances.importers.dnn_partitioning_split import read_split
+from placegap.instances.io.dnn_partitioning import read_dnn_partitioning, read_split
+from placegap.instances.io.document import Document, load_document, save_document, write_json
 
 INPUTS = SHARED / "instances" / "dnn-partitioning"
 

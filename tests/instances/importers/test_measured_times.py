@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, Device, Graph, InputError, Op
-from placegap.instances.importers.measured_times import read_times, with_times
+from placegap.instances.io.measured_times import read_times, with_times
 
 HEAD = "name,device_kind,time_ns\n"
 
@@ -43,7 +43,7 @@ def test_a_median_between_two_times_is_rounded_half_to_even(tmp_path: Path) -> N
 
 
 def test_measured_times_stand_in_place_of_stated_and_of_modelled_ones(tmp_path: Path) -> None:
-    from placegap.instances.files.document import Document
+    from placegap.instances.io.document import Document
 
     times = read_times(written(tmp_path, HEAD + "a,T4,5\na,P4,6\nb,P4,7\n"))
     both = cluster("T4", "P4")

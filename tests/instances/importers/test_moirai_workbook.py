@@ -11,8 +11,8 @@ from doubles.bad_files import good_rows, workbook
 from draws.tiny import SHARED, needs_moirai
 
 from placegap.instances import Edge, Graph, InputError, Makespan, Plan, evaluate
-from placegap.instances.files.document import Document
-from placegap.instances.importers.moirai_workbook import read_moirai_workbook
+from placegap.instances.io.document import Document
+from placegap.instances.io.moirai_workbook import read_moirai_workbook
 
 MS = 1_000_000
 

@@ -10,7 +10,7 @@ import pytest
 from doubles.bad_files import good_dnn, good_document, good_rows, workbook
 
 from placegap.instances import InputError
-from placegap.instances.importers.reader import read_model
+from placegap.instances.io.reader import read_model
 
 
 @pytest.mark.parametrize(

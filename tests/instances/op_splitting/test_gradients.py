@@ -18,13 +18,12 @@ from placegap.instances import (
     evaluate,
     load_corpus,
 )
-from placegap.instances.corpus.training import mirror_training
+from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.op_splitting import split as split_module
-from placegap.instances.op_splitting.gradients import gradient_bytes, is_update
-from placegap.instances.op_splitting.rule import SplitRule, choose_cuts, split_heavy_ops
-from placegap.instances.op_splitting.shares import Cut
-from placegap.instances.op_splitting.split import split_ops
-from placegap.instances.referee.recheck.recheck import recheck
+from placegap.instances.recheck.recheck import recheck
+from placegap.instances.transforms.op_splitting import Cut, split_ops
+from placegap.instances.transforms.split_gradients import gradient_bytes, is_update
+from placegap.instances.transforms.split_rule import SplitRule, choose_cuts, split_heavy_ops
 
 FREE = Makespan(channels="free")
 

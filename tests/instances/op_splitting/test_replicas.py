@@ -19,10 +19,10 @@ from placegap.instances import (
     load_cluster,
     load_corpus,
 )
-from placegap.instances.corpus.training import mirror_training
-from placegap.instances.costing.roofline import cost_graph
+from placegap.instances.corpus.generate import mirror_training
+from placegap.instances.io.costing import cost_graph
 from placegap.instances.op_splitting import replicas as replicas_module
-from placegap.instances.op_splitting.replicas import replicate, stated_batch
+from placegap.instances.transforms.op_splitting import replicate, stated_batch
 
 FREE = Makespan(channels="free")
 

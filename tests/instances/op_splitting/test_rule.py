@@ -26,11 +26,10 @@ from placegap.instances import (
     simulate,
 )
 from placegap.instances.corpus.generate import generate
-from placegap.instances.files.document import Document
+from placegap.instances.io.document import Document
 from placegap.instances.op_splitting import split as split_parts
-from placegap.instances.op_splitting.rule import AXES, SplitRule, choose_cuts, split_heavy_ops
-from placegap.instances.op_splitting.shares import Axis, Cut
-from placegap.instances.op_splitting.split import GATHER, WHOLE, OpSplit, split_ops
+from placegap.instances.transforms.op_splitting import GATHER, WHOLE, Axis, Cut, OpSplit, split_ops
+from placegap.instances.transforms.split_rule import AXES, SplitRule, choose_cuts, split_heavy_ops
 
 FREE = Makespan(channels="free")
 MS = 1_000_000

@@ -42,7 +42,7 @@ def returns_numbers(node: ast.FunctionDef) -> bool:
 
 
 USE = (
-    "import numpy as np; from placegap.instances.problem.plain_loops import sizes_of;"
+    "import numpy as np; from placegap.instances.problem.kernels import sizes_of;"
     " print(sizes_of(np.array([0, 2, 5])).tolist())"
 )
 USE_TWICE = f"{USE}; import subprocess, sys; subprocess.run([sys.executable, '-c', {USE!r}])"

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, Device, InputError, Instance, Link, load_corpus
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.problem.links import Group, Links
-from placegap.instances.problem.paths import widest_paths
-from placegap.instances.referee.recheck.facts import Facts
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.problem.links import Group, Links, widest_paths
+from placegap.instances.recheck.facts import Facts
 
 
 def drawn(seed: int) -> tuple[Cluster, Cluster]:

@@ -8,8 +8,8 @@ import networkx as nx
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
-from placegap.instances.problem.paths import widest_paths
-from placegap.instances.problem.transfer_times import link_time_ns
+from placegap.instances.problem.arrays import link_time_ns
+from placegap.instances.problem.links import widest_paths
 
 
 def cluster(links: list[tuple[str, str, int, int]], hosts: str = "", names: str = "abc") -> Cluster:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placegap.instances import Edge, Graph, Op
 from placegap.instances.corpus.corpus import load_corpus
-from placegap.instances.problem.weight_gradients import mark_weight_gradients
+from placegap.instances.problem.gradients import mark_weight_gradients
 
 
 def marked(graph: Graph) -> set[str]:

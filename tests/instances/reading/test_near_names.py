@@ -18,10 +18,9 @@ from placegap.instances import (
     load_plan,
     save_plan,
 )
-from placegap.instances.costing.catalogue import device_spec
+from placegap.instances.io.costing import device_spec
 from placegap.instances.problem.semantics import parse_semantics
-from placegap.instances.reading.errors import from_validation_error
-from placegap.instances.reading.near_names import instead_of, near_names
+from placegap.instances.reading.errors import from_validation_error, instead_of, near_names
 from placegap.instances.transforms.table import find_transform
 
 

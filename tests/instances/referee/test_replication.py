@@ -17,7 +17,7 @@ from placegap.instances import (
     Plan,
     evaluate,
 )
-from placegap.instances.referee.replication import equal_devices, sync_ns
+from placegap.instances.referee.loads import equal_devices, sync_ns
 
 PLAIN = MaxLoad()
 REPLICAS = MaxLoad(replicas=True)

@@ -18,7 +18,7 @@ from placegap.instances import (
     Plan,
     evaluate,
 )
-from placegap.instances.referee.servers import border_costs, server_costs
+from placegap.instances.referee.loads import border_costs, server_costs
 
 LEVELS = MaxLoad(levels=2)
 

@@ -26,7 +26,7 @@ from placegap.instances import (
     simulate,
 )
 from placegap.instances.referee.channels import channels_of
-from placegap.instances.referee.check import check_schedule
+from placegap.instances.referee.evaluate import check_schedule
 
 LABEL = {"ids": lambda semantics: semantics.label.replace(" ", "-")}
 PORT = Makespan()

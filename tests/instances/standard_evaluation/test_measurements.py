@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import InputError
-from placegap.instances.standard_evaluation.measurements import read_links, read_ops, read_tensors
+from placegap.instances.io.measurements import read_links, read_ops, read_tensors
 
 HEAD = "op,device,batch,time_ns,memory_bytes\n"
 

@@ -10,11 +10,8 @@ import pytest
 from scipy import stats
 
 from placegap.instances import Document, InputError, example
-from placegap.instances.standard_evaluation.deviations import deviations
-from placegap.instances.standard_evaluation.line_fits import fit_lines
-from placegap.instances.standard_evaluation.link_fits import fit_links, with_links
-from placegap.instances.standard_evaluation.measurements import Table
-from placegap.instances.standard_evaluation.standard_evaluation import Estimate, standard_evaluation
+from placegap.instances.io.measurements import Table, deviations, fit_lines, fit_links, with_links
+from placegap.instances.io.standard_evaluation import Estimate, standard_evaluation
 
 DIAMOND = Document.of(example())
 CLUSTER = example().cluster

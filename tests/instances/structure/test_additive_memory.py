@@ -24,7 +24,7 @@ from placegap.instances import (
     Semantics,
     evaluate,
 )
-from placegap.instances.structure.additive_memory import (
+from placegap.instances.problem.additive_memory import (
     ceiling_bytes,
     floor_bytes,
     relax_memory,

@@ -10,8 +10,8 @@ import pytest
 from draws.chains import chain_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Plan, check
+from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.blocks import Blocks, contract
 
 CHAIN = MaxLoad(plans="chain")
 

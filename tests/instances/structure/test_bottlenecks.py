@@ -11,9 +11,15 @@ from draws.tiny import tiny_instance
 from features.makespan import anywhere, instance
 
 from placegap.instances import Instance
-from placegap.instances.structure.bottlenecks import bottlenecks, cuts, memory_is_slack
-from placegap.instances.structure.intervals import choose_chain, intervals
-from placegap.instances.structure.sections import SectionMaker, sections_between
+from placegap.instances.problem.sections import (
+    SectionMaker,
+    bottlenecks,
+    choose_chain,
+    cuts,
+    intervals,
+    memory_is_slack,
+    sections_between,
+)
 
 
 def draws() -> list[Instance]:

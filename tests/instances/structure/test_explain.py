@@ -22,7 +22,7 @@ from placegap.instances import (
     Semantics,
     check,
 )
-from placegap.instances.structure.explain import explain_infeasible, why_no_room
+from placegap.instances.problem.explain import explain_infeasible, why_no_room
 
 
 def build(ops: list[Op], memory: dict[str, tuple[str, int | None]]) -> Instance:

@@ -7,8 +7,7 @@ from itertools import pairwise
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
-from placegap.instances.structure.blocks import Blocks, contract
-from placegap.instances.structure.idle_blocks import Bytes, IdleRule, roomy_devices
+from placegap.instances.problem.blocks import Blocks, Bytes, IdleRule, contract, roomy_devices
 
 
 def row(*ops: Op, memory: tuple[int | None, ...], kinds: str = "") -> Instance:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placegap.instances import Cluster, Device, Graph, Instance, Op, example
-from placegap.instances.structure.memory_pressure import memory_pressure
+from placegap.instances.problem.memory_pressure import memory_pressure
 
 
 def instance_on(*devices: Device) -> Instance:

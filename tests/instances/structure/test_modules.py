@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, Op
-from placegap.instances.structure.modules import layer_of, leaf_module_of, with_granularity
+from placegap.instances.problem.modules import layer_of, leaf_module_of, with_granularity
 
 
 def chain(*modules: str | None) -> Instance:

@@ -9,9 +9,9 @@ from draws.chains import chain_instance
 from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+from placegap.instances.problem.blocks import contract
+from placegap.instances.problem.nets import Nets, build_nets
 from placegap.instances.referee.loads import device_loads
-from placegap.instances.structure.blocks import contract
-from placegap.instances.structure.nets import Nets, build_nets
 
 
 def instance(edges: list[tuple[str, str, int]]) -> Instance:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from draws.pipelines import layer_row, shared_weight_row
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
-from placegap.instances.structure.stage_blocks import gradient_tie, stage_blocks
+from placegap.instances.problem.nets import gradient_tie, stage_blocks
 
 
 def instance(edges: list[tuple[str, str]], groups: dict[str, str]) -> Instance:

@@ -10,14 +10,14 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, evaluate
 from placegap.instances.corpus.generate import generate
-from placegap.instances.referee.plan import Plan
-from placegap.instances.structure.mean_costs import (
+from placegap.instances.problem.mean_costs import (
     Flow,
     communication_ratio,
     contracted,
     flow_of,
 )
-from placegap.instances.structure.weighted_dag import (
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.weighted_dag import (
     cpd_topo,
     critical_paths,
     dfs_topo,

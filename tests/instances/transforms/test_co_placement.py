@@ -7,7 +7,7 @@ import pytest
 from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op, generate
-from placegap.instances.transforms.co_placement import co_place
+from placegap.instances.transforms.colocation import co_place
 
 
 def net(pairs: str, memory: int | None = None, **ops: dict[str, object]) -> Instance:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placegap.instances import Cluster, Device, Graph, Instance, Op
-from placegap.instances.transforms.device_memory import with_device_memory
+from placegap.instances.problem.memory_pressure import with_device_memory
 
 
 def sized(*sizes: int) -> Instance:

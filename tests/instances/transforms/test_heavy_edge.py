@@ -9,9 +9,9 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import Graph, Instance, generate
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.structure.mean_costs import flow_of
-from placegap.instances.transforms.heavy_edge import MEMORY_PARTS, SLACK, merge_heavy_edges
+from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.merge import Merge
+from placegap.instances.transforms.pesto_merge import MEMORY_PARTS, SLACK, merge_heavy_edges
 
 
 def check_limits(merge: Merge, parts: int) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op
-from placegap.instances.corpus.training import mirror_training
-from placegap.instances.op_splitting.shares import Axis, Cut
-from placegap.instances.op_splitting.split import split_ops
+from placegap.instances.corpus.generate import mirror_training
+from placegap.instances.transforms.op_splitting import Axis, Cut, split_ops
 from placegap.instances.transforms.table import TRANSFORMS, coarsen
 
 PARAMS: dict[str, dict[str, object]] = {"pesto-merge": {"ops": 2}, "celeritas-fusion": {"reach": 3}}

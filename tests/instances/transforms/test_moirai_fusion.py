@@ -20,8 +20,7 @@ from placegap.instances import (
     load_corpus,
     read_model,
 )
-from placegap.instances.transforms.moirai_fusion import fuse_by_rules
-from placegap.instances.transforms.moirai_fusion_rules import FusionRules
+from placegap.instances.transforms.moirai_fusion import FusionRules, fuse_by_rules
 
 TABLE_I = FusionRules(rules=(("conv", "bn"), ("conv", "bn", "relu"), ("conv", "bn", "add", "relu")))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import InputError
-from placegap.instances.transforms.moirai_fusion_rules import default_rules, read_rules
+from placegap.instances.transforms.moirai_fusion import default_rules, read_rules
 
 
 def write(folder: Path, text: str) -> Path:

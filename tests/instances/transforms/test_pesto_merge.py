@@ -31,8 +31,7 @@ from placegap.instances import (
 )
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.transforms.merge import Merge, expand_plan
-from placegap.instances.transforms.pesto_contraction import MergeOrder
-from placegap.instances.transforms.pesto_merge import merge_ops
+from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 
 ORDERS: tuple[MergeOrder, ...] = get_args(MergeOrder)
 both_orders = pytest.mark.parametrize("order", ORDERS)

@@ -24,7 +24,7 @@ from placegap.instances import (
     example,
     save_plan,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.io.reader import read_model
 from placegap.solvers import solve
 from placegap.solvers.placers.baselines import expert as _expert  # noqa: F401
 from placegap.solvers.placers.pipelines import data_parallel as _data_parallel  # noqa: F401 - it registers itself

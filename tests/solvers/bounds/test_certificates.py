@@ -24,8 +24,8 @@ from references.brute_force import (
 from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, Semantics, example
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files import certificate_ideals
-from placegap.instances.files.certificate_checker import Rejected, check
-from placegap.instances.files.certificate_file import (
+from placegap.instances.io.certificate_checker import Rejected, check
+from placegap.instances.io.certificate_file import (
     Certificate,
     certificate_content,
     check_content,

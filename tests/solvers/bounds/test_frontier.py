@@ -28,7 +28,7 @@ from placegap.instances import (
     evaluate,
     load_corpus,
 )
-from placegap.instances.structure.additive_memory import relax_memory
+from placegap.instances.problem.additive_memory import relax_memory
 from placegap.solvers import solve
 from placegap.solvers.bounds import frontier_paths as frontier
 from placegap.solvers.bounds.frontier_paths import frontier_bound, least_below, steps_of

@@ -15,9 +15,9 @@ from draws.training_steps import (
 from references.brute_force import MAKESPAN_SEMANTICS
 
 from placegap.instances import Edge, Graph, Instance, Makespan, Op, load_corpus
+from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.instance import Cluster, Device, Link
-from placegap.instances.structure.additive_memory import relax_memory
-from placegap.instances.structure.intervals import Interval, choose_chain, intervals
+from placegap.instances.problem.sections import Interval, choose_chain, intervals
 from placegap.solvers import Task, solve
 from placegap.solvers.bounds import layer_labels as labels
 from placegap.solvers.bounds import layer_options as options

@@ -18,9 +18,9 @@ from references.brute_force import (
 )
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op, Plan
-from placegap.instances.importers.reader import read_model
+from placegap.instances.io.reader import read_model
+from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.structure.nets import build_nets
 from placegap.solvers import METHODS, Task, solve
 from placegap.solvers.chains.problem import why_not_two_kinds
 from placegap.solvers.chains.random_orders import order_of_keys

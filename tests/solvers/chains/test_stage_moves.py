@@ -6,8 +6,8 @@ import numpy as np
 from draws.chains import chain_instance
 
 from placegap.instances import MaxLoad
+from placegap.instances.problem.plan import Plan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.chains.problem import build_problem
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.bracket import in_a_row

@@ -26,7 +26,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.problem.example import tight_example
-from placegap.instances.structure.intervals import choose_chain, intervals
+from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers import solve
 from placegap.solvers.decomposition.arcs import ArcTable, interval_chain, lower_table
 from placegap.solvers.decomposition.chain_sides import SideWork

@@ -29,9 +29,8 @@ from placegap.instances import (
     load_cluster,
     load_corpus,
 )
-from placegap.instances.importers.reader import read_model
-from placegap.instances.structure.bottlenecks import cuts, memory_is_slack
-from placegap.instances.structure.sections import sections_between
+from placegap.instances.io.reader import read_model
+from placegap.instances.problem.sections import cuts, memory_is_slack, sections_between
 from placegap.solvers import Result, SolverDisagreement, solve
 from placegap.solvers.core import worker_process
 from placegap.solvers.core.back_ends.cp_sat import Answer

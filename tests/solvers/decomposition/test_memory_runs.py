@@ -24,9 +24,13 @@ from placegap.instances import (
     load_corpus,
 )
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.structure.bottlenecks import cuts
-from placegap.instances.structure.intervals import choose_chain, intervals
-from placegap.instances.structure.sections import SectionMaker, sections_between
+from placegap.instances.problem.sections import (
+    SectionMaker,
+    choose_chain,
+    cuts,
+    intervals,
+    sections_between,
+)
 from placegap.solvers import solve
 from placegap.solvers.bounds.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import work_windows

@@ -24,7 +24,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.io.reader import read_model
 from placegap.solvers import Result, solve
 from placegap.solvers.chains.stage_bounds import raise_bound
 from placegap.solvers.ideal_dp.two_kinds import bracket as ideal_bracket

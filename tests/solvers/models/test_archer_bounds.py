@@ -20,7 +20,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.io.reader import read_model
 from placegap.solvers import Result, solve
 from placegap.solvers.models import archer_bounds
 from placegap.solvers.models.archer_combinatorial import heaviest_unit, spread_work

@@ -22,7 +22,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.io.reader import read_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, Outcome, Result, Task, solve
 from placegap.solvers.core.clock import LimitReached

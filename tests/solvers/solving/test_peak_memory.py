@@ -31,7 +31,7 @@ from placegap.instances import (
     evaluate,
     recheck,
 )
-from placegap.instances.structure.additive_memory import ceiling_bytes, relax_memory
+from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory
 from placegap.solvers import METHODS, Limits, Outcome, Task, solve
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.progress import News

@@ -27,7 +27,7 @@ from placegap.instances import (
     generate,
     load_cluster,
 )
-from placegap.instances.files.document import Document
+from placegap.instances.io.document import Document
 from placegap.instances.problem.semantics import PipelineIteration, has_two_levels
 from placegap.solvers import METHODS, Limits, Outcome, Task, solve
 from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound

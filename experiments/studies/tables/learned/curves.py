@@ -9,7 +9,7 @@ from pathlib import Path
 
 from placegap.experiments.show.drawing import new_figure, styles, write_figure
 from placegap.experiments.studies.tables.learned.runs import LearnedRun
-from placegap.instances.files.document import write_text
+from placegap.instances.io.document import write_text
 
 COLUMNS = ("graph", "cluster", "search", "seed", "evaluated", "mean_ns", "best_ns")
 

@@ -9,9 +9,9 @@ from statistics import fmean
 import numpy as np
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.plan import Plan
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.learned.evaluations import CurvePoint, Evaluations

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from placegap.experiments.studies.tables.learned.rivals import run_search
 from placegap.instances.corpus.corpus import best_known, load_corpus
 from placegap.instances.corpus.generate import generate
-from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-from placegap.instances.corpus.workloads.layers import add, placeholder
-from placegap.instances.corpus.workloads.tape import Dims, Tape, Tensor, Weight
+from placegap.instances.corpus.layers import add, placeholder
+from placegap.instances.corpus.tape import Dims, Tape, Tensor, Weight
 
 HEAD = 32
 """Width of one head of attention, in all of the block's attentions."""
@@ -32,7 +32,7 @@ def evoformer(
     --------
     The published stack: 48 blocks of 256 and 128 channels, 8 and 4 heads.
 
-    >>> from placegap.instances.corpus.workloads.dialect import MODULES
+    >>> from placegap.instances.corpus.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> evoformer(tape, 128)
     >>> sum(weight.size for op in tape.ops for weight in op.weights)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from placegap.instances.corpus.workloads.layers import (
+from placegap.instances.corpus.layers import (
     activation,
     add,
     batch_norm,
     conv,
     placeholder,
 )
-from placegap.instances.corpus.workloads.tape import Tape
+from placegap.instances.corpus.tape import Tape
 
 LAYERS, FILTERS, SIDE = 30, 24, 384
 """Convolutions, their filters, and the side of a training image (MIT-CGH-4K has 384 x 384)."""
@@ -20,7 +20,7 @@ def holography(tape: Tape, batch: int) -> None:
 
     Examples
     --------
-    >>> from placegap.instances.corpus.workloads.dialect import MODULES
+    >>> from placegap.instances.corpus.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> holography(tape, 1)
     >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)

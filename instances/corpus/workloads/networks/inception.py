@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from placegap.instances.corpus.workloads.layers import (
+from placegap.instances.corpus.layers import (
     activation,
     add,
     batch_norm,
@@ -19,7 +19,7 @@ from placegap.instances.corpus.workloads.layers import (
     scale,
     view,
 )
-from placegap.instances.corpus.workloads.tape import Tape, Tensor
+from placegap.instances.corpus.tape import Tape, Tensor
 
 Kernel = int | tuple[int, int]
 Branch = Sequence[tuple[int, Kernel]]
@@ -31,7 +31,7 @@ def inception_v3(tape: Tape, batch: int, classes: int = 1000) -> None:
 
     Examples
     --------
-    >>> from placegap.instances.corpus.workloads.dialect import MODULES
+    >>> from placegap.instances.corpus.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> inception_v3(tape, 1)
     >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)

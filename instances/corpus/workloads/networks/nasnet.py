@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placegap.instances.corpus.workloads.layers import (
+from placegap.instances.corpus.layers import (
     activation,
     add,
     batch_norm,
@@ -24,7 +24,7 @@ from placegap.instances.corpus.workloads.layers import (
     scale,
     view,
 )
-from placegap.instances.corpus.workloads.tape import Tape, Tensor
+from placegap.instances.corpus.tape import Tape, Tensor
 
 Pair = tuple[int, str, int, str]
 """Which state an operation reads, the operation, and the same for its partner; they are added."""
@@ -92,7 +92,7 @@ def nasnet_large(tape: Tape, batch: int, classes: int = 1000) -> None:
 
     Examples
     --------
-    >>> from placegap.instances.corpus.workloads.dialect import MODULES
+    >>> from placegap.instances.corpus.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> nasnet_large(tape, 1)
     >>> round(sum(weight.size for op in tape.ops for weight in op.weights) / 1e6, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.instances.corpus.workloads.layers import (
+from placegap.instances.corpus.layers import (
     activation,
     add,
     batch_norm,
@@ -14,7 +14,7 @@ from placegap.instances.corpus.workloads.layers import (
     pool,
     view,
 )
-from placegap.instances.corpus.workloads.tape import Tape, Tensor
+from placegap.instances.corpus.tape import Tape, Tensor
 
 BLOCKS = {50: (3, 4, 6, 3), 200: (3, 24, 36, 3)}
 """Blocks of each stage, by the number of layers."""
@@ -25,7 +25,7 @@ def resnet(tape: Tape, batch: int, layers: int = 50, classes: int = 1000) -> Non
 
     Examples
     --------
-    >>> from placegap.instances.corpus.workloads.dialect import MODULES
+    >>> from placegap.instances.corpus.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> resnet(tape, 1)
     >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.instances.corpus.workloads.layers import (
+from placegap.instances.corpus.layers import (
     activation,
     add,
     concat,
@@ -13,7 +13,7 @@ from placegap.instances.corpus.workloads.layers import (
     placeholder,
     softmax,
 )
-from placegap.instances.corpus.workloads.tape import Tape, Tensor, Weight
+from placegap.instances.corpus.tape import Tape, Tensor, Weight
 
 WINDOW, PATCH = 7, 4
 """Sides of a window, in patches, and of a patch, in pixels."""

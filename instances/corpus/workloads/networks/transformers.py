@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.instances.corpus.workloads.layers import (
+from placegap.instances.corpus.layers import (
     activation,
     add,
     concat,
@@ -19,7 +19,7 @@ from placegap.instances.corpus.workloads.layers import (
     transpose,
     view,
 )
-from placegap.instances.corpus.workloads.tape import Tape, Tensor, Weight
+from placegap.instances.corpus.tape import Tape, Tensor, Weight
 
 WORDS = 32_000
 """Pieces of words that the translating transformer knows."""
@@ -201,7 +201,7 @@ def bert_layers(tape: Tape, batch: int, layers: int = 24, hidden: int = 1024) ->
 
     Examples
     --------
-    >>> from placegap.instances.corpus.workloads.dialect import MODULES
+    >>> from placegap.instances.corpus.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> bert_layers(tape, 8)
     >>> len(tape.ops)

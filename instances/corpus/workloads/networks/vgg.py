@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.instances.corpus.workloads.layers import (
+from placegap.instances.corpus.layers import (
     activation,
     conv,
     dropout,
@@ -11,7 +11,7 @@ from placegap.instances.corpus.workloads.layers import (
     pool,
     view,
 )
-from placegap.instances.corpus.workloads.tape import Tape
+from placegap.instances.corpus.tape import Tape
 
 STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
 """Convolutions of each stage, and their channels."""
@@ -22,7 +22,7 @@ def vgg16(tape: Tape, batch: int, classes: int = 1000) -> None:
 
     Examples
     --------
-    >>> from placegap.instances.corpus.workloads.dialect import MODULES
+    >>> from placegap.instances.corpus.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> vgg16(tape, 1)
     >>> sum(weight.size for op in tape.ops for weight in op.weights)

@@ -15,8 +15,8 @@ import placegap.experiments.cli.measured.run as run_module
 from placegap.experiments.cli import main
 from placegap.experiments.running.sources import Source, find_model, load_source
 from placegap.instances import Instance, PipelineIteration, Plan, example
-from placegap.instances.files.plan_file import save_plan
-from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.io.plan_file import save_plan
+from placegap.instances.torch_models.options import TraceOptions
 
 Capture = pytest.CaptureFixture[str]
 

@@ -14,8 +14,8 @@ from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
-from placegap.instances.files.document import Document, save_document
-from placegap.instances.files.exporters.onnx_device_rules import device_faults
+from placegap.instances.io.document import Document, save_document
+from placegap.instances.io.export_onnx import device_faults
 from placegap.instances.problem.instance import WITHOUT_OPS, Cluster, Device, Edge, Graph, Link, Op
 
 Capture = pytest.CaptureFixture[str]

@@ -7,7 +7,7 @@ import pytest
 from placegap.experiments.running.pipeline_run.comparison import compared, pipeline_job
 from placegap.experiments.running.pipeline_run.job import ProcessReport, StageWork
 from placegap.instances import InputError, Instance, MaxLoad, PipelineIteration, Plan, example
-from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.torch_models.options import TraceOptions
 
 TWO = PipelineIteration(schedule="gpipe", microbatches=2)
 

@@ -29,8 +29,8 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.corpus.generate import generate
-from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.files.document import Document
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.document import Document
 from placegap.instances.problem.semantics import Makespan, PipelineIteration, Semantics
 
 BAD = '</script><script>alert(1)</script><img src=x onerror="alert(2)"> {{js}} $x_1$ \u2028 &lt;'

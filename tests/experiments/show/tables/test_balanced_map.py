@@ -11,8 +11,8 @@ import pytest
 from placegap.experiments.show.tables.balanced_map import balanced_map
 from placegap.experiments.show.tables.device_map_table import V100, balanced_value_ns
 from placegap.instances import load_cluster
-from placegap.instances.importers.torch_export.model import build_model, read_traced_model
-from placegap.instances.importers.torch_export.options import TraceOptions
+from placegap.instances.torch_models.model import build_model, read_traced_model
+from placegap.instances.torch_models.options import TraceOptions
 
 pytestmark = pytest.mark.torch
 

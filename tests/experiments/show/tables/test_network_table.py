@@ -11,8 +11,8 @@ from placegap.experiments.show.tables.network_table import (
     own_semantics,
     width_of,
 )
+from placegap.instances.corpus.build import network_recipes
 from placegap.instances.corpus.corpus import NETWORK_FAMILY, corpus_names, known_of, load_corpus
-from placegap.instances.corpus.networks import network_recipes
 from placegap.instances.problem.instance import Edge, Graph, Op
 
 

@@ -21,7 +21,7 @@ from placegap.experiments.studies.tables.certified_shares import (
 )
 from placegap.experiments.studies.tables.closing_table import certified_column
 from placegap.instances import InputError, Instance, Semantics, example
-from placegap.instances.files.certificate_file import Certificate, IdealsProof
+from placegap.instances.io.certificate_file import Certificate, IdealsProof
 
 RESULTS: Results = {
     ("chains", "easy", "dp"): plan(80, 80),

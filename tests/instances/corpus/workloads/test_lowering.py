@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placegap.instances import Edge, Graph
-from placegap.instances.corpus.workloads.dialect import (
-    MODULES,
-    MODULES_TRAINING,
-    ONNX_SGD,
-    Dialect,
-)
-from placegap.instances.corpus.workloads.layers import (
+from placegap.instances.corpus.layers import (
     activation,
     add,
     batch_norm,
@@ -21,8 +15,14 @@ from placegap.instances.corpus.workloads.layers import (
     placeholder,
     split,
 )
-from placegap.instances.corpus.workloads.lowering import lower
-from placegap.instances.corpus.workloads.tape import Tape
+from placegap.instances.corpus.lowering import lower
+from placegap.instances.corpus.tape import (
+    MODULES,
+    MODULES_TRAINING,
+    ONNX_SGD,
+    Dialect,
+    Tape,
+)
 from placegap.instances.problem.instance import Provenance
 
 SGD = Dialect("tensorflow", training=True, optimizer="GradientDescent")

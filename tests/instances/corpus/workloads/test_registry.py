@@ -11,15 +11,15 @@ from functools import lru_cache
 import pytest
 
 from placegap.instances import Graph, InputError, Makespan
-from placegap.instances.corpus.workloads.registry import (
+from placegap.instances.corpus.workloads import (
     Workload,
     build_workload,
     count_parameters,
     find_workload,
     workloads,
 )
-from placegap.instances.files.cluster_file import cluster_names, load_cluster
-from placegap.instances.files.document import Document
+from placegap.instances.io.cluster_file import cluster_names, load_cluster
+from placegap.instances.io.document import Document
 from placegap.solvers import solve
 
 LARGE = 20_000
@@ -88,7 +88,7 @@ def test_a_workload_reads_back_as_it_was_written(name: str) -> None:
 
 def test_the_hash_seed_of_python_does_not_matter() -> None:
     program = (
-        "from placegap.instances.corpus.workloads.registry import build_workload;"
+        "from placegap.instances.corpus.workloads import build_workload;"
         "print(*(build_workload(name).model_dump_json() for name in"
         " ('celeritas:holography', 'fd-dps:vgg-16', 'tarnawski:bert-3-training')))"
     )

@@ -29,10 +29,10 @@ from placegap.instances import (
     load_corpus,
     read_split,
 )
-from placegap.instances.files.exporters.megatron_layout import layout
-from placegap.instances.files.exporters.table import EXPORTERS, export_plan
+from placegap.instances.io.export_stages import layout
+from placegap.instances.io.export_table import EXPORTERS, export_plan
 from placegap.instances.problem.instance import WITHOUT_OPS
-from placegap.instances.structure.modules import layer_of, with_granularity
+from placegap.instances.problem.modules import layer_of, with_granularity
 
 CHAIN = MaxLoad(plans="chain")
 LLAMA_STAGES = [range(-1, 5), range(5, 20), range(20, 31), range(31, 33)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from placegap.instances.files.exporters.onnx_device_rules import device_faults
+from placegap.instances.io.export_onnx import device_faults
 
 helper = pytest.importorskip("onnx.helper", reason="needs the onnx extra")
 

@@ -17,9 +17,8 @@ from placegap.instances import (
     Semantics,
     load_cluster,
 )
-from placegap.instances.files.exporters.onnx_device_rules import device_faults
-from placegap.instances.files.exporters.onnx_devices import annotate
-from placegap.instances.importers.onnx.model import inlined_model, read_onnx
+from placegap.instances.io.export_onnx import annotate, device_faults
+from placegap.instances.io.onnx_model import inlined_model, read_onnx
 from placegap.solvers import solve
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from placegap.instances import Instance, MaxLoad, Plan, load_cluster
-from placegap.instances.files.exporters.placed_modules import layer_devices
-from placegap.instances.files.exporters.table import export_plan
-from placegap.instances.importers.torch_export.model import build_model, read_traced_model
-from placegap.instances.importers.torch_export.options import TraceOptions
-from placegap.instances.importers.torch_export.transformers_model import config_model
-from placegap.instances.structure.modules import with_granularity
+from placegap.instances.io.export_modules import layer_devices
+from placegap.instances.io.export_table import export_plan
+from placegap.instances.problem.modules import with_granularity
+from placegap.instances.torch_models.model import build_model, config_model, read_traced_model
+from placegap.instances.torch_models.options import TraceOptions
 
 pytestmark = pytest.mark.torch
 
@@ -140,8 +139,8 @@ def test_onnxruntime_runs_the_copy_with_the_outputs_of_the_model(tmp_path: Path)
     helper = pytest.importorskip("onnx.helper", reason="needs onnx")
     import numpy as np
 
-    from placegap.instances.files.exporters.onnx_devices import annotate
-    from placegap.instances.importers.onnx.model import inlined_model, read_onnx
+    from placegap.instances.io.export_onnx import annotate
+    from placegap.instances.io.onnx_model import inlined_model, read_onnx
 
     shape = helper.make_tensor_value_info
     graph = helper.make_graph(

@@ -6,9 +6,8 @@ import pytest
 
 from placegap.instances import load_corpus
 from placegap.instances.corpus.build import onnx_light_folder
-from placegap.instances.importers.onnx.axes import count_axes
-from placegap.instances.importers.onnx.flops import Node
-from placegap.instances.importers.onnx.model import read_onnx
+from placegap.instances.io.onnx_flops import Node
+from placegap.instances.io.onnx_model import count_axes, read_onnx
 
 
 @pytest.mark.parametrize(

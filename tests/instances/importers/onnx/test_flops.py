@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances.importers.onnx.flops import Node, count_flops, has_rule
+from placegap.instances.io.onnx_flops import Node, count_flops, has_rule
 
 
 @pytest.mark.parametrize(

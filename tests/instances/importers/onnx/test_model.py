@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placegap.instances import Graph, InputError
-from placegap.instances.importers.onnx.model import read_onnx
+from placegap.instances.io.onnx_model import read_onnx
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
 helper = pytest.importorskip("onnx.helper")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from placegap.instances import Graph
-from placegap.instances.importers.torch_export.fx_reader import FxProgram, read_fx_graph
-from placegap.instances.importers.torch_export.tracing import Traceable, traced
+from placegap.instances.torch_models.fx_reader import FxProgram, read_fx_graph
+from placegap.instances.torch_models.tracing import Traceable, traced
 
 pytestmark = pytest.mark.torch
 

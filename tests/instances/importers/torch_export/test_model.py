@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from placegap.instances import Graph, InputError
-from placegap.instances.importers.torch_export.fx_reader import read_fx_graph
-from placegap.instances.importers.torch_export.model import build_model, read_traced_model
-from placegap.instances.importers.torch_export.options import TraceOptions
-from placegap.instances.importers.torch_export.tracing import parameter_count, traced
-from placegap.instances.importers.torch_training.model import read_training_model
+from placegap.instances.torch_models.fx_reader import read_fx_graph
+from placegap.instances.torch_models.model import build_model, read_traced_model
+from placegap.instances.torch_models.options import TraceOptions
+from placegap.instances.torch_models.tracing import parameter_count, traced
+from placegap.instances.torch_models.training_model import read_training_model
 
 pytestmark = pytest.mark.torch
 

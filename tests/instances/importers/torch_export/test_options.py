@@ -8,9 +8,9 @@ import pytest
 from doubles.hidden_extras import without_extras
 
 from placegap.instances import InputError
-from placegap.instances.importers.torch_export.model import build_model
-from placegap.instances.importers.torch_export.options import TraceOptions
-from placegap.instances.importers.torch_export.presets import presets
+from placegap.instances.torch_models.model import build_model
+from placegap.instances.torch_models.options import TraceOptions
+from placegap.instances.torch_models.presets import presets
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def traced_small() -> Any:
     import torch
     from torch import nn
 
-    from placegap.instances.importers.torch_export.tracing import Traceable, traced
+    from placegap.instances.torch_models.tracing import Traceable, traced
 
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -31,8 +31,8 @@ def traced_small() -> Any:
 
 
 def test_every_op_has_a_time_and_calls_that_are_no_ops_are_kept_apart() -> None:
-    from placegap.instances.importers.torch_export.fx_reader import read_fx_graph
-    from placegap.instances.importers.torch_profile.op_times import measure_ops
+    from placegap.instances.torch_models.fx_reader import read_fx_graph
+    from placegap.instances.torch_models.op_times import measure_ops
 
     graph, held = traced_small()
     program = read_fx_graph(graph, held)
@@ -46,8 +46,8 @@ def test_every_op_has_a_time_and_calls_that_are_no_ops_are_kept_apart() -> None:
 
 
 def test_adding_a_gradient_to_those_before_counts_with_the_op_that_makes_it() -> None:
-    from placegap.instances.importers.torch_export.fx_reader import read_fx_graph
-    from placegap.instances.importers.torch_profile.op_times import measure_ops
+    from placegap.instances.torch_models.fx_reader import read_fx_graph
+    from placegap.instances.torch_models.op_times import measure_ops
 
     graph, held = traced_small()
     program = read_fx_graph(graph, held)
@@ -61,8 +61,8 @@ def test_adding_a_gradient_to_those_before_counts_with_the_op_that_makes_it() ->
 def test_a_device_that_is_not_there_is_one_line() -> None:
     import torch
 
-    from placegap.instances.importers.torch_export.fx_reader import read_fx_graph
-    from placegap.instances.importers.torch_profile.op_times import measure_ops
+    from placegap.instances.torch_models.fx_reader import read_fx_graph
+    from placegap.instances.torch_models.op_times import measure_ops
 
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
@@ -72,7 +72,7 @@ def test_a_device_that_is_not_there_is_one_line() -> None:
 
 
 def test_rates_of_the_device_are_measured() -> None:
-    from placegap.instances.importers.torch_profile.calibration import calibrate
+    from placegap.instances.torch_models.op_times import calibrate
 
     spec = calibrate("cpu")
     assert spec.peak_flops_per_s > 10**8  # any core that runs torch

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, Device, InputError
-from placegap.instances.costing.catalogue import catalogue
-from placegap.instances.importers.measured_times import read_times, with_times
-from placegap.instances.importers.torch_export.options import TraceOptions
-from placegap.instances.importers.torch_profile.profile import (
+from placegap.instances.io.costing import catalogue
+from placegap.instances.io.measured_times import read_times, with_times
+from placegap.instances.torch_models.options import TraceOptions
+from placegap.instances.torch_models.profile import (
     OpTime,
     Profile,
     profile_model,
@@ -42,7 +42,7 @@ def test_updates_of_weights_are_refused() -> None:
 
 @pytest.mark.torch
 def test_times_of_a_profile_are_those_of_the_model_it_measured(tmp_path: Path) -> None:
-    from placegap.instances.importers.torch_export.model import read_traced_model
+    from placegap.instances.torch_models.model import read_traced_model
 
     config = tmp_path / "config.json"
     config.write_text(json.dumps(CONFIG))
@@ -63,7 +63,7 @@ def test_times_of_a_profile_are_those_of_the_model_it_measured(tmp_path: Path) -
 
 @pytest.mark.torch
 def test_forward_and_backward_are_measured_where_there_is_no_update(tmp_path: Path) -> None:
-    from placegap.instances.importers.torch_training.model import read_training_model
+    from placegap.instances.torch_models.training_model import read_training_model
 
     config = tmp_path / "config.json"
     config.write_text(json.dumps(CONFIG))

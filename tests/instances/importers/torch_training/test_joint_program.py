@@ -10,7 +10,7 @@ pytestmark = pytest.mark.torch
 
 
 def step_of(module: Any, *args: Any, **kwargs: Any) -> Any:
-    from placegap.instances.importers.torch_training.joint_program import joint_program
+    from placegap.instances.torch_models.joint_program import joint_program
 
     return joint_program(module, args, kwargs)
 
@@ -22,7 +22,7 @@ def calls(step: Any) -> dict[str, str]:
 
 
 def backward_names(step: Any) -> set[str]:
-    from placegap.instances.importers.torch_training.joint_program import is_backward
+    from placegap.instances.torch_models.joint_program import is_backward
 
     return {
         node.name

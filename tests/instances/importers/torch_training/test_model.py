@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from placegap.instances import InputError
-from placegap.instances.importers.torch_export.options import TraceOptions
-from placegap.instances.importers.torch_training.model import read_training_model
-from placegap.instances.importers.torch_training.optimizers import NUM_STATES
+from placegap.instances.torch_models.options import TraceOptions
+from placegap.instances.torch_models.training_model import NUM_STATES, read_training_model
 
 pytestmark = pytest.mark.torch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances.importers.torch_training.optimizers import optimizer_bytes, update_bytes
+from placegap.instances.torch_models.training_model import optimizer_bytes, update_bytes
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.torch
 
 
 def program_of(module: Any, *args: Any, **options: Any) -> Any:
-    from placegap.instances.importers.torch_training.joint_program import joint_program
-    from placegap.instances.importers.torch_training.training_graph import read_training_graph
+    from placegap.instances.torch_models.joint_program import joint_program
+    from placegap.instances.torch_models.training_graph import read_training_graph
 
     return read_training_graph(joint_program(module, args), **options)
 
@@ -69,7 +69,7 @@ def test_flops_of_backward_ops_are_counted() -> None:
 
 
 def test_stashed_activations_are_edges_from_forward_to_backward_ops() -> None:
-    from placegap.instances.importers.torch_training.training_graph import stashed_bytes
+    from placegap.instances.torch_models.training_graph import stashed_bytes
 
     program = program_of(*perceptron())
     # what relu writes, for its own gradient and that of the second matrix: once, 16 x 8 floats

@@ -27,8 +27,8 @@ from placegap.instances import (
     example,
     recheck,
 )
-from placegap.instances.referee.check import check_and_run
-from placegap.instances.referee.pipeline.iteration import simulate_iteration
+from placegap.instances.referee.evaluate import check_and_run
+from placegap.instances.referee.iteration import simulate_iteration
 from placegap.instances.referee.simulate import PlanError
 
 PLAN = Plan.on([0, 0, 1, 1])

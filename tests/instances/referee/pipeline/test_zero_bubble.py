@@ -19,8 +19,8 @@ from placegap.instances import (
     example,
     recheck,
 )
-from placegap.instances.referee.pipeline.device_orders import device_orders
-from placegap.instances.referee.pipeline.iteration import check_iteration, simulate_iteration
+from placegap.instances.referee.iteration import check_iteration, simulate_iteration
+from placegap.instances.referee.stages import device_orders
 
 RULES = PipelineIteration(schedule="zero_bubble", microbatches=8)
 FIGURE_3 = (

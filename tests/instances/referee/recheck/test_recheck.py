@@ -22,10 +22,10 @@ from placegap.instances import (
     load_corpus,
     recheck,
 )
-from placegap.instances.referee.plan import Times
-from placegap.instances.referee.recheck.facts import Facts
-from placegap.instances.referee.recheck.makespan import planned_times
-from placegap.instances.referee.recheck.memory import peak_bytes
+from placegap.instances.problem.plan import Times
+from placegap.instances.recheck.facts import Facts
+from placegap.instances.recheck.iteration import peak_bytes
+from placegap.instances.recheck.values import planned_times
 
 FOLDER = Path(__file__).parents[4] / "instances"
 PLANS_PER_INSTANCE = 10

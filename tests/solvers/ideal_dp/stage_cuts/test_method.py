@@ -32,7 +32,7 @@ from placegap.instances import (
     evaluate,
     explain_infeasible,
 )
-from placegap.instances.structure.stage_blocks import stage_blocks
+from placegap.instances.problem.nets import stage_blocks
 from placegap.solvers import METHODS, Task, solve
 from placegap.solvers.brute_force.iteration import MOST_PLANS, best_chain, count_chains
 from placegap.solvers.core.registry import why_not

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op, Semantics
-from placegap.instances.referee.plan import Plan
+from placegap.instances.problem.plan import Plan
 from placegap.solvers import Task
 from placegap.solvers.placers.baselines.m_topo import m_topo
 

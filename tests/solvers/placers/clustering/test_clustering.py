@@ -8,7 +8,7 @@ from draws.tiny import tiny_instance
 from references.placers import Facts, table_instance
 
 from placegap.instances import Instance
-from placegap.instances.structure.mean_costs import flow_of
+from placegap.instances.problem.mean_costs import flow_of
 from placegap.solvers.placers.clustering.clustering import (
     dominant_sequence_clusters,
     linear_clusters,

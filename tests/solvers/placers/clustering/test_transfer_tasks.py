@@ -7,12 +7,12 @@ from draws.tiny import tiny_instance
 from references.placers import Facts, pressed_instance, table_instance
 
 from placegap.instances import Edge, Instance, Makespan, evaluate, load_cluster, load_corpus
-from placegap.instances.corpus.training import mirror_training
-from placegap.instances.costing.roofline import cost_graph
+from placegap.instances.corpus.generate import mirror_training
+from placegap.instances.io.costing import cost_graph
+from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.problem.semantics import parse_semantics
-from placegap.instances.referee.recheck.recheck import recheck
-from placegap.instances.structure.mean_costs import flow_of
-from placegap.instances.structure.weighted_dag import cpd_topo
+from placegap.instances.problem.weighted_dag import cpd_topo
+from placegap.instances.recheck.recheck import recheck
 from placegap.solvers import Task, solve
 from placegap.solvers.placers.clustering.celeritas import CeleritasParams, celeritas
 

@@ -15,7 +15,7 @@ from references.placers import (
 )
 
 from placegap.instances import Instance, Makespan
-from placegap.instances.op_splitting.shares import Cut
+from placegap.instances.transforms.op_splitting import Cut
 from placegap.solvers import Task, solve
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits

@@ -22,8 +22,8 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.corpus.training import mirror_training
-from placegap.instances.referee.recheck.recheck import recheck
+from placegap.instances.corpus.generate import mirror_training
+from placegap.instances.recheck.recheck import recheck
 from placegap.solvers import Outcome, SolverDisagreement, solve
 from placegap.solvers.core.result import finish
 

@@ -10,7 +10,7 @@ from references.placers import pressed_instance, table_instance
 
 from placegap.instances import Makespan, evaluate
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.structure.mean_costs import flow_of
+from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.merge import Merge
 from placegap.instances.transforms.power_merge import merge_by_power
 from placegap.solvers import Task, solve

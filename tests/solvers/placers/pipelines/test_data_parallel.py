@@ -16,8 +16,8 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.corpus.training import mirror_training
-from placegap.instances.referee.recheck.recheck import recheck
+from placegap.instances.corpus.generate import mirror_training
+from placegap.instances.recheck.recheck import recheck
 from placegap.solvers import Result, solve
 
 FREE = Makespan(channels="free")

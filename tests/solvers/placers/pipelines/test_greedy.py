@@ -21,7 +21,7 @@ from placegap.instances import (
     Semantics,
     evaluate,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.io.reader import read_model
 from placegap.solvers import Task, solve
 from placegap.solvers.placers.pipelines.greedy import greedy
 

@@ -10,10 +10,10 @@ from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
 from references.brute_force import MAX_LOAD_SEMANTICS, max_load_draws, oracle
 
 from placegap.instances import Instance, MaxLoad, Plan, Semantics, evaluate, example
-from placegap.instances.importers.reader import read_model
+from placegap.instances.io.reader import read_model
+from placegap.instances.problem.blocks import contract
+from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import combine, device_loads
-from placegap.instances.structure.blocks import contract
-from placegap.instances.structure.nets import build_nets
 from placegap.solvers import Task, solve
 from placegap.solvers.placers.pipelines.loads_under_moves import (
     arcs_of,

@@ -8,8 +8,8 @@ import pytest
 
 from placegap.instances import Document, Instance, PipelineIteration
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
-from placegap.instances.problem.weight_gradients import mark_weight_gradients
-from placegap.instances.structure.stage_blocks import stage_blocks
+from placegap.instances.problem.gradients import mark_weight_gradients
+from placegap.instances.problem.nets import stage_blocks
 from placegap.solvers import Task, solve
 from placegap.solvers.core.registry import find_method, why_not
 
