@@ -25,11 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.getf.groups import possible_placements
-from placegap.formulations.getf.lp import Pairs
-from placegap.formulations.getf.milp import least_transfers
+from placegap.formulations.getf import Pairs, least_transfers
+from placegap.formulations.shared.devices import possible_placements
 from placegap.formulations.shared.families import Linear
-from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
+from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 

@@ -32,14 +32,15 @@ from typing import Literal
 import networkx as nx
 import pyomo.environ as pyo
 
-from placegap.formulations.archer import parts as archer_parts
-from placegap.formulations.archer.blocks import Units, build_units
-from placegap.formulations.archer.parts import (
+from placegap.formulations.archer import (
     Budget,
     ChainPart,
+    Units,
     build_parts,
+    build_units,
     share,
 )
+from placegap.formulations.archer import parts as archer_parts
 from placegap.formulations.shared.families import placement, set_placement
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pyomo.environ as pyo
 
-from placegap.formulations.archer.blocks import LeastCosts, Units
+from placegap.formulations.archer import LeastCosts, Units
 from placegap.formulations.shared.families import LARGEST_CAPACITY, Linear
-from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
+from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import LoadRule

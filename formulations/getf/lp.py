@@ -18,14 +18,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.getf.groups import (
+from placegap.formulations.shared.devices import (
     DeviceGroups,
     colocated_times,
     possible_placements,
     round_to_groups,
 )
 from placegap.formulations.shared.families import LARGEST_CAPACITY, Linear
-from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
+from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
@@ -83,7 +83,7 @@ def build_lp(instance: Instance, groups: DeviceGroups) -> pyo.ConcreteModel:
 
     Examples
     --------
-    >>> from placegap.formulations.getf.groups import device_groups
+    >>> from placegap.formulations.shared.devices import device_groups
     >>> from placegap.instances import example
     >>> model = build_lp(example(), device_groups(example()))
     >>> len(model.share), len(model.precedence)
@@ -110,7 +110,7 @@ def count_rows_lp(instance: Instance, groups: DeviceGroups) -> int:
 
     Examples
     --------
-    >>> from placegap.formulations.getf.groups import device_groups
+    >>> from placegap.formulations.shared.devices import device_groups
     >>> from placegap.instances import example
     >>> count_rows_lp(example(), device_groups(example()))
     22
@@ -168,7 +168,7 @@ def group_times(instance: Instance, groups: DeviceGroups) -> GroupTimes:
 
     Examples
     --------
-    >>> from placegap.formulations.getf.groups import device_groups
+    >>> from placegap.formulations.shared.devices import device_groups
     >>> from placegap.instances import example
     >>> group_times(example(), device_groups(example())).op_ns.tolist()
     [[5.0], [20.0], [10.0], [8.0]]

@@ -19,14 +19,14 @@ from __future__ import annotations
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.getf.groups import possible_placements
-from placegap.formulations.getf.lp import (
+from placegap.formulations.getf import (
     Pairs,
     horizon_ns,
     makespan_covers,
     precedence,
     time_variables,
 )
+from placegap.formulations.shared.devices import possible_placements
 from placegap.formulations.shared.families import (
     Linear,
     assign_once,
@@ -36,7 +36,7 @@ from placegap.formulations.shared.families import (
     placement,
     set_placement,
 )
-from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
+from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan

@@ -30,12 +30,12 @@ from typing import Literal
 
 import pyomo.environ as pyo
 
-from placegap.formulations.latency_ip import published, strengthened
+from placegap.formulations.latency_ip import plan_values, published, strengthened
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
-from placegap.formulations.latency_ip.published import index_sets, model_unit_ns
-from placegap.formulations.latency_ip.values import plan_values
-from placegap.formulations.latency_ip.windows_and_ranks import (
+from placegap.formulations.latency_ip.rows import (
     empty_edges,
+    index_sets,
+    model_unit_ns,
     serial_horizon_ns,
     where_needed,
 )
@@ -46,7 +46,7 @@ from placegap.formulations.shared.families import (
     placement,
     set_placement,
 )
-from placegap.formulations.shared.reach import op_reach
+from placegap.formulations.shared.pairs import op_reach
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs, Semantics

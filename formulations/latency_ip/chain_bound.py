@@ -18,8 +18,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.formulations.latency_ip.chain_cuts import INSIDE, OUTSIDE, CallCuts
-from placegap.formulations.shared.reach import op_reach
+from placegap.formulations.latency_ip.chain_bound import INSIDE, OUTSIDE, CallCuts
+from placegap.formulations.shared.pairs import op_reach
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance

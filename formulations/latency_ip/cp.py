@@ -20,15 +20,15 @@ from itertools import pairwise
 
 import numpy as np
 
+from placegap.formulations.latency_ip import plan_values
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
-from placegap.formulations.latency_ip.cp_variables import LatencyModel, new_model
-from placegap.formulations.latency_ip.values import plan_values
-from placegap.formulations.latency_ip.windows_and_ranks import (
+from placegap.formulations.latency_ip.cp import LatencyModel, new_model
+from placegap.formulations.latency_ip.rows import (
     empty_edges,
     equal_accelerators,
     serial_horizon_ns,
 )
-from placegap.formulations.makespan_cp.variables import Expression
+from placegap.formulations.makespan_cp import Expression
 from placegap.formulations.shared.cp_families import (
     LARGEST_TIME,
     Derived,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from ortools.sat.python import cp_model
 
-from placegap.formulations.latency_ip.published import CallSets, index_sets
-from placegap.formulations.makespan_cp.variables import Literal
+from placegap.formulations.latency_ip.rows import CallSets, index_sets
+from placegap.formulations.makespan_cp import Literal
 from placegap.formulations.shared.cp_families import LARGEST_TIME, Derived, largest_spread
-from placegap.formulations.shared.time_scale import granularity_ns
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.semantics import LatencySubgraphs

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.latency_ip.windows_and_ranks import (
+from placegap.formulations.latency_ip.rows import (
     CallWindows,
     call_windows,
     empty_edges,
     serial_horizon_ns,
 )
 from placegap.formulations.shared.families import Linear
-from placegap.formulations.shared.reach import edge_ends
-from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
+from placegap.formulations.shared.pairs import edge_ends
+from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LatencySubgraphs
 

@@ -7,8 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.latency_ip.published import CallSets
-from placegap.formulations.latency_ip.windows_and_ranks import equal_accelerators
+from placegap.formulations.latency_ip.rows import CallSets, equal_accelerators
 from placegap.formulations.shared.families import Linear
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from placegap.formulations.latency_ip.windows_and_ranks import equal_accelerators, where_needed
+from placegap.formulations.latency_ip.rows import equal_accelerators, where_needed
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan, Schedule
 from placegap.instances.problem.semantics import LatencySubgraphs

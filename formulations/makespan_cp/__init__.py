@@ -27,18 +27,16 @@ from collections.abc import Callable
 
 from ortools.sat.python import cp_model
 
-from placegap.formulations.makespan_cp.transfers import (
-    channel_no_overlap,
-    forbid_late_moves,
-    precedence_delayed,
-    precedence_local,
-    precedence_remote,
-)
-from placegap.formulations.makespan_cp.variables import (
+from placegap.formulations.makespan_cp import (
     Expression,
     MakespanModel,
     TransferVars,
+    channel_no_overlap,
+    forbid_late_moves,
     new_model,
+    precedence_delayed,
+    precedence_local,
+    precedence_remote,
 )
 from placegap.formulations.shared.cp_families import (
     Term,
@@ -47,7 +45,7 @@ from placegap.formulations.shared.cp_families import (
     hint_derived,
     memory_capacity,
 )
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan, Schedule, Transfer
 from placegap.instances.problem.semantics import Makespan

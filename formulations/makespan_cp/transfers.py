@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.makespan_cp.variables import (
+from placegap.formulations.makespan_cp import (
     Expression,
     Literal,
     MakespanModel,

@@ -8,8 +8,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from placegap.formulations.shared.cp_families import LARGEST_TIME, Derived, largest_spread
-from placegap.formulations.shared.time_scale import granularity_ns
-from placegap.formulations.shared.windows import Windows, moves_in_time, windows
+from placegap.formulations.shared.times import Windows, granularity_ns, moves_in_time, windows
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div

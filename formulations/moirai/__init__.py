@@ -14,11 +14,10 @@ import pyomo.environ as pyo
 
 from placegap.formulations.moirai import published as moirai_published
 from placegap.formulations.moirai import strengthened as moirai_strengthened
+from placegap.formulations.shared.devices import new_names
 from placegap.formulations.shared.families import placement, set_placement
-from placegap.formulations.shared.reach import edge_ends
-from placegap.formulations.shared.sequence import Key, sequence
-from placegap.formulations.shared.symmetry import new_names
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.pairs import Key, edge_ends, sequence
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics

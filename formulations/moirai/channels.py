@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.competing import Item, Pair, competing, either
+from placegap.formulations.moirai.strengthened import Item, Pair, competing, either
 from placegap.formulations.shared.families import Linear
-from placegap.formulations.shared.reach import flow_reach, unordered_pairs
-from placegap.formulations.shared.time_scale import ScaledTimes
+from placegap.formulations.shared.pairs import flow_reach, unordered_pairs
+from placegap.formulations.shared.times import ScaledTimes
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Channels
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of

@@ -30,17 +30,18 @@ from dataclasses import replace
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.moirai.channels import channel_no_overlap, channel_work
-from placegap.formulations.shared import symmetry as symmetries
-from placegap.formulations.shared.competing import (
+from placegap.formulations.moirai.strengthened import (
     Arcs,
     Item,
+    channel_no_overlap,
+    channel_work,
     competing,
     either,
     flow_items,
     op_items,
     possible_arcs,
 )
+from placegap.formulations.shared import symmetry as symmetries
 from placegap.formulations.shared.families import (
     Linear,
     assign_once,
@@ -48,14 +49,13 @@ from placegap.formulations.shared.families import (
     memory_capacity,
     place_ops,
 )
-from placegap.formulations.shared.reach import (
+from placegap.formulations.shared.pairs import (
     count_unordered_pairs,
     flow_reach,
     op_reach,
     unordered_pairs,
 )
-from placegap.formulations.shared.time_scale import ScaledTimes, scale_times
-from placegap.formulations.shared.windows import Windows, windows
+from placegap.formulations.shared.times import ScaledTimes, Windows, scale_times, windows
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Channels
 

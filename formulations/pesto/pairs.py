@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.formulations.shared.windows import Windows
+from placegap.formulations.shared.times import Windows
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 

@@ -30,7 +30,7 @@ from placegap.formulations.shared.families import (
     place_ops,
     possible_devices,
 )
-from placegap.formulations.shared.reach import (
+from placegap.formulations.shared.pairs import (
     Ends,
     count_unordered_pairs,
     edge_ends,
@@ -38,7 +38,7 @@ from placegap.formulations.shared.reach import (
     op_reach,
     unordered_pairs,
 )
-from placegap.formulations.shared.time_scale import ScaledTimes, scale_times
+from placegap.formulations.shared.times import ScaledTimes, scale_times
 from placegap.instances.problem.instance import Instance
 
 

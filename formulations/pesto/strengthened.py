@@ -21,9 +21,13 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.moirai.strengthened import critical_path, device_work
-from placegap.formulations.pesto.pairs import Pairs, Slots, compete, edge_slots, op_slots
-from placegap.formulations.pesto.published import (
+from placegap.formulations.pesto import (
+    Pairs,
+    Slots,
     add_durations,
+    compete,
+    edge_slots,
+    op_slots,
     precedence_transfers,
     time_variables,
 )
@@ -34,7 +38,7 @@ from placegap.formulations.shared.families import (
     memory_capacity,
     place_ops,
 )
-from placegap.formulations.shared.reach import (
+from placegap.formulations.shared.pairs import (
     Ends,
     count_unordered_pairs,
     edge_ends,
@@ -42,8 +46,7 @@ from placegap.formulations.shared.reach import (
     op_reach,
     unordered_pairs,
 )
-from placegap.formulations.shared.time_scale import ScaledTimes, scale_times
-from placegap.formulations.shared.windows import windows
+from placegap.formulations.shared.times import ScaledTimes, scale_times, windows
 from placegap.instances.problem.instance import Instance
 
 

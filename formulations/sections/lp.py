@@ -21,14 +21,15 @@ from collections.abc import Iterable
 import pyomo.environ as pyo
 
 from placegap.formulations.moirai.strengthened import (
+    Arcs,
     add_durations,
     critical_path,
+    possible_arcs,
     precedence_flows,
     route_flows,
     route_links,
     time_variables,
 )
-from placegap.formulations.shared.competing import Arcs, possible_arcs
 from placegap.formulations.shared.families import (
     Linear,
     assign_once,
@@ -36,8 +37,7 @@ from placegap.formulations.shared.families import (
     memory_capacity,
     place_ops,
 )
-from placegap.formulations.shared.time_scale import ScaledTimes, scale_times
-from placegap.formulations.shared.windows import Windows, windows
+from placegap.formulations.shared.times import ScaledTimes, Windows, scale_times, windows
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of

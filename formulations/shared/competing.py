@@ -13,7 +13,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import Linear
-from placegap.formulations.shared.windows import Windows
+from placegap.formulations.shared.times import Windows
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Channels
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of

@@ -25,6 +25,7 @@ from typing import Literal
 import numpy as np
 import pyomo.environ as pyo
 
+from placegap.formulations.shared.devices import MOST_EARLIER, symmetry_order
 from placegap.formulations.shared.families import (
     assign_once,
     colocate_ops,
@@ -32,28 +33,32 @@ from placegap.formulations.shared.families import (
     place_ops,
     possible_devices,
 )
-from placegap.formulations.shared.symmetry import MOST_EARLIER, symmetry_order
+from placegap.formulations.throughput_ip import extract, warm_start
 from placegap.formulations.throughput_ip.columns import (
     MOST_UNEVEN,
     ThroughputSets,
     device_columns,
     horizon_ns,
+    place_stages,
+    stage_assign_once,
+    stage_colocate_ops,
+    stage_disjoint,
+    stage_packed,
+    stage_used,
     throughput_data,
     uneven_class,
     value_step_ns,
 )
-from placegap.formulations.throughput_ip.contiguous import (
+from placegap.formulations.throughput_ip.rows import (
+    Inside,
     Stages,
     alike_pairs,
     chain_arcs,
     chain_regions,
     convex_regions,
-    forward_arcs,
-)
-from placegap.formulations.throughput_ip.loads import (
-    Inside,
     crossing_variables,
     exclude_too_long,
+    forward_arcs,
     load_add,
     load_overlap,
     load_shared,
@@ -64,15 +69,6 @@ from placegap.formulations.throughput_ip.loads import (
     share_variables,
     tensor_enters,
     tensor_leaves,
-)
-from placegap.formulations.throughput_ip.plans import extract, warm_start
-from placegap.formulations.throughput_ip.stages import (
-    place_stages,
-    stage_assign_once,
-    stage_colocate_ops,
-    stage_disjoint,
-    stage_packed,
-    stage_used,
 )
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import (

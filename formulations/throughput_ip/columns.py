@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
-from placegap.formulations.shared.time_scale import time_unit_ns
+from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED

@@ -17,7 +17,7 @@ import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import Linear
 from placegap.formulations.throughput_ip.columns import Columns
-from placegap.formulations.throughput_ip.loads import Inside
+from placegap.formulations.throughput_ip.rows import Inside
 from placegap.instances.problem.instance import Instance
 
 Arcs = list[tuple[int, int]]

@@ -7,21 +7,22 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from placegap.formulations.shared.devices import canonical
 from placegap.formulations.shared.families import placement, set_placement
-from placegap.formulations.shared.symmetry import canonical
 from placegap.formulations.throughput_ip.columns import (
     ThroughputSets,
     device_columns,
+    set_stages,
     throughput_data,
 )
-from placegap.formulations.throughput_ip.contiguous import (
+from placegap.formulations.throughput_ip.rows import (
     chain_arcs,
     chain_order,
+    parameter_bytes,
+    parts_of,
     set_positions,
     set_reach,
 )
-from placegap.formulations.throughput_ip.loads import parameter_bytes, parts_of
-from placegap.formulations.throughput_ip.stages import set_stages
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.plan import Plan

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from placegap.formulations.getf.groups import colocated_times
+from placegap.formulations.shared.devices import colocated_times
 from placegap.instances.io.certificate_checker import Able, Rejected, Terms
 from placegap.instances.io.certificate_file import (
     ArcRow,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.getf.groups import colocated_times, possible_placements
+from placegap.formulations.shared.devices import colocated_times, possible_placements
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance

@@ -24,10 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.device_pools import device_pools
+from placegap.formulations.shared.devices import device_pools, identical_devices
 from placegap.formulations.shared.families import possible_devices
-from placegap.formulations.shared.symmetry import identical_devices
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex, group_by
 from placegap.instances.problem.instance import Instance

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.symmetry import identical_devices
+from placegap.formulations.shared.devices import identical_devices
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY

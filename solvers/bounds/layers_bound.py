@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY

@@ -36,9 +36,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.device_pools import DevicePools, device_pools
+from placegap.formulations.shared.devices import DevicePools, device_pools, identical_devices
 from placegap.formulations.shared.families import possible_devices
-from placegap.formulations.shared.symmetry import identical_devices
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance

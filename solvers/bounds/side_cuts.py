@@ -31,7 +31,7 @@ import numpy as np
 from ortools.graph.python import max_flow
 from scipy.optimize import linprog
 
-from placegap.formulations.getf.groups import possible_placements
+from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div

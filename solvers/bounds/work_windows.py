@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.getf.groups import possible_placements
+from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance

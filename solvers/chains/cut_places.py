@@ -6,7 +6,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.cut_nets import CutNets, put_in
+from placegap.solvers.chains.problem import CutNets, put_in
 
 MOST_CUTS = 2000
 """Places where an order of more blocks may be cut: those of least communication, spread out."""

@@ -8,8 +8,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.cut_nets import CutNets, added_cut, put_in
-from placegap.solvers.chains.problem import ChainProblem
+from placegap.solvers.chains.problem import ChainProblem, CutNets, added_cut, put_in
 
 DEPTH_FIRST, BREADTH_FIRST, LEAST_CUT = 0, 1, 2
 NUM_RANDOM = 3

@@ -13,7 +13,7 @@ from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import build_nets
-from placegap.solvers.chains.cut_nets import CutNets
+from placegap.solvers.chains.problem import CutNets
 
 Indices = NDArray[np.int32]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.cut_nets import CutNets
+from placegap.solvers.chains.problem import CutNets
 
 
 class Touched(NamedTuple):

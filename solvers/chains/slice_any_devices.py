@@ -15,11 +15,9 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.solvers.chains.cut_nets import CutNets
-from placegap.solvers.chains.cut_places import places_to_cut
-from placegap.solvers.chains.problem import build_problem, why_not_two_kinds
-from placegap.solvers.chains.segment_costs import joining_costs, leave_behind, touched_nets
-from placegap.solvers.chains.slice_two_kinds import best_slices
+from placegap.solvers.chains.orders import places_to_cut
+from placegap.solvers.chains.problem import CutNets, build_problem, why_not_two_kinds
+from placegap.solvers.chains.slices import best_slices, joining_costs, leave_behind, touched_nets
 from placegap.solvers.core.method import Task
 
 SEQUENCES = 8

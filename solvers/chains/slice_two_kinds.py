@@ -13,10 +13,9 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.cut_nets import CutNets
-from placegap.solvers.chains.cut_places import places_to_cut
-from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, Indices
-from placegap.solvers.chains.segment_costs import joining_costs, leave_behind, touched_nets
+from placegap.solvers.chains.orders import places_to_cut
+from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, CutNets, Indices
+from placegap.solvers.chains.slices import joining_costs, leave_behind, touched_nets
 
 
 @dataclass(frozen=True)

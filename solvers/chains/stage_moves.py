@@ -15,7 +15,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.kernels import copy_to, kernel
-from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
+from placegap.solvers.chains.stage_lp import ChainCosts
 
 HEATS = (3e-3, 1e-3, 3e-4, 1e-2)
 """First temperatures, in squares of what a load has above the target, the target being 1; a search
@@ -109,7 +109,7 @@ def anneal(
     Three blocks of 3, 3 and 4 ns in a row with nets of 1 ns, two devices; {0, 1} and {2} take 7 and
     5 ns. It begins with {0} and {1, 2}, of 8 ns:
 
-    >>> from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs, chain_costs
+    >>> from placegap.solvers.chains.stage_lp import BlockArcs, chain_costs
     >>> amounts = np.array([[3, 3, 4]]), np.zeros((1, 3), np.int64), np.zeros(1, np.int64)
     >>> nets = np.array([[1, 1]]), np.array([0, 2, 4]), np.array([0, 1, 1, 2])
     >>> row = BlockArcs(np.array([0, 1]), np.array([1, 2]))

@@ -12,10 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from placegap.formulations.sections.paths import bare_lengths, path_bounds
+from placegap.formulations.shared.devices import Classes, identical_devices
 from placegap.formulations.shared.families import possible_devices
-from placegap.formulations.shared.symmetry import Classes, identical_devices
-from placegap.formulations.shared.windows import windows
+from placegap.formulations.shared.times import bare_lengths, path_bounds, windows
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from pydantic import Field
 
-from placegap.formulations.shared.symmetry import identical_devices
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.devices import identical_devices
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED

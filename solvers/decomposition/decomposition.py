@@ -21,9 +21,14 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from placegap.formulations.makespan_cp import build, read_plan, warm_start
-from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS, MakespanModel
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.makespan_cp import (
+    LARGEST_HORIZON_NS,
+    MakespanModel,
+    build,
+    read_plan,
+    warm_start,
+)
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.sections import (
@@ -38,7 +43,7 @@ from placegap.instances.problem.sections import (
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.cp_sat import SOLVER, Answer, Settings, run_cp_sat
-from placegap.solvers.core.back_ends.endings import say_rest
+from placegap.solvers.core.back_ends.outcome import say_rest
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register

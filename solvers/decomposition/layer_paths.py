@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.getf.groups import possible_placements
+from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance

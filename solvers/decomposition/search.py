@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.sections.paths import ways_through
+from placegap.formulations.shared.times import ways_through
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Literal
 
-from placegap.formulations.makespan_cp import build, read_plan, warm_start
-from placegap.formulations.makespan_cp.variables import MakespanModel
+from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
 from placegap.formulations.shared import symmetry
-from placegap.formulations.shared.time_scale import granularity_ns, serial_horizon_ns
+from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.plan import Plan
@@ -128,7 +127,7 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
 
     from placegap.formulations.sections import lp as section_lp
     from placegap.solvers.core.back_ends.highs import solve_model
-    from placegap.solvers.models.run_lp import LONGEST
+    from placegap.solvers.models.lp_bounds import LONGEST
 
     with paused_collector():
         model = section_lp.build(job.instance, job.semantics, horizon)

@@ -18,7 +18,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.plan import Plan
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.ideal_dp.ideals.as_bits import ideals_as_bits
+from placegap.solvers.chains.ideals import ideals_as_bits
 
 StageLoad = Callable[[frozenset[str], str], float]
 """Names of a stage's ops, and the kind of its device -> what it takes; infinity: not at all."""

@@ -12,12 +12,12 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.plan import Plan
-from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts, as_one_kind
+from placegap.solvers.chains.ideals import Ideals, joined
+from placegap.solvers.chains.layers import LayerSearch, Pipeline
+from placegap.solvers.chains.stage_lp import ChainCosts, as_one_kind
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.progress import Told, unheard
 from placegap.solvers.core.result import relative_gap
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals, joined
-from placegap.solvers.ideal_dp.layers import LayerSearch, Pipeline
 
 MOST_BYTES = 800_000_000
 """Memory for ideals, and for what a search keeps of each."""
@@ -209,9 +209,13 @@ class Bracket(ABC):
     def raise_bound(self) -> None:
         """Raise the bound by stage LPs, and try chains of the ideals that they suggest."""
         # loads Pyomo and HiGHS
-        from placegap.solvers.chains.stage_bounds.raise_bound import ORIGIN, raise_bound, rounds
-        from placegap.solvers.chains.stage_bounds.suggested import Suggested
-        from placegap.solvers.chains.stage_bounds.windows import few_states
+        from placegap.solvers.chains.raise_bound import (
+            ORIGIN,
+            Suggested,
+            few_states,
+            raise_bound,
+            rounds,
+        )
 
         costs = self.stage_costs() if self.proves else None
         if costs is None:

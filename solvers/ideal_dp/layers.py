@@ -16,15 +16,11 @@ from math import prod
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.solvers.chains.ideals import Ideals, all_blocks, blocks_of
+from placegap.solvers.chains.kinds_problem import Pool, Stage
 from placegap.solvers.chains.problem import ChainProblem, Indices
+from placegap.solvers.chains.transitions import View, build_sources, no_peak, relax, share
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals, all_blocks, blocks_of
-from placegap.solvers.ideal_dp.ideals.source_tree import build_sources
-from placegap.solvers.ideal_dp.ideals.stage_peak import no_peak
-from placegap.solvers.ideal_dp.ideals.views import View
-from placegap.solvers.ideal_dp.pools import Pool, Stage
-from placegap.solvers.ideal_dp.sharing import share
-from placegap.solvers.ideal_dp.transitions import relax
 
 BUDGET = 2_000_000
 """Nodes of trees between two looks at the clock."""

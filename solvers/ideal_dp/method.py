@@ -19,6 +19,10 @@ from pydantic import Field
 
 from placegap.instances.problem.blocks import Blocks, IdleRule
 from placegap.instances.problem.semantics import MaxLoad
+from placegap.solvers.chains.bracket import KindsBracket
+from placegap.solvers.chains.idle_steps import Misfit, Steps
+from placegap.solvers.chains.kinds_problem import KindsProblem, build_kinds, why_not_kinds
+from placegap.solvers.chains.peaks import settle
 from placegap.solvers.chains.problem import (
     ChainProblem,
     build_problem,
@@ -30,10 +34,6 @@ from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket
-from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem, build_kinds, why_not_kinds
-from placegap.solvers.ideal_dp.memory.idle_steps import Misfit, Steps
-from placegap.solvers.ideal_dp.memory.settle import settle
 from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
 
 

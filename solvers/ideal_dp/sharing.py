@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.ideal_dp.pools import Stage
+from placegap.solvers.chains.kinds_problem import Stage
 
 SLOPE_BITS = 30
 """Precision of the first guess at a stage's synchronisation."""

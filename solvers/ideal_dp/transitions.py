@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
+from placegap.solvers.chains.ideals import cut_between
 from placegap.solvers.chains.problem import Indices
-from placegap.solvers.ideal_dp.ideals.cut_between import cut_between
-from placegap.solvers.ideal_dp.ideals.source_tree import FAN_OUT_BITS, Sources
-from placegap.solvers.ideal_dp.ideals.stage_peak import StagePeak, peak_between
-from placegap.solvers.ideal_dp.ideals.views import View
-from placegap.solvers.ideal_dp.sharing import (
+from placegap.solvers.chains.transitions import (
+    FAN_OUT_BITS,
     Sharing,
+    Sources,
+    StagePeak,
+    View,
     least_shared_sync,
+    peak_between,
     shared_load,
 )
 

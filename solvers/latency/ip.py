@@ -10,9 +10,9 @@ from pydantic import Field
 from placegap.formulations import latency_ip
 from placegap.formulations.latency_ip import cp as latency_cp
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
-from placegap.formulations.latency_ip.cp_variables import LatencyModel
-from placegap.formulations.latency_ip.windows_and_ranks import LARGEST_HORIZON_NS, serial_horizon_ns
-from placegap.formulations.shared.time_scale import granularity_ns
+from placegap.formulations.latency_ip.cp import LatencyModel
+from placegap.formulations.latency_ip.rows import LARGEST_HORIZON_NS, serial_horizon_ns
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.reading.errors import InputError
@@ -24,8 +24,7 @@ from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.latency.slices import with_slices
-from placegap.solvers.models.run_mip import MipParams, run_mip
-from placegap.solvers.models.too_large import LONGEST_NS, why_too_many_rows
+from placegap.solvers.models.run_mip import LONGEST_NS, MipParams, run_mip, why_too_many_rows
 
 STARTS = ("single-device", "m-topo")
 """Methods whose plans the search starts from, of those that do the objective."""

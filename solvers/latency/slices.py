@@ -18,13 +18,14 @@ from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.chains.cut_nets import CutNets, put_in
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.problem import (
     ACCELERATOR,
     HOST,
     ChainProblem,
+    CutNets,
     build_problem,
+    put_in,
     why_not_two_kinds,
 )
 from placegap.solvers.core.clock import now_s

@@ -20,21 +20,19 @@ from typing import Literal
 import pyomo.environ as pyo
 
 from placegap.formulations import archer
-from placegap.formulations.archer.blocks import build_units
-from placegap.formulations.shared.time_scale import granularity_ns
+from placegap.formulations.archer import build_units
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word
-from placegap.solvers.core.back_ends.endings import ENDINGS
-from placegap.solvers.core.back_ends.outcome import Ending, bound_ns
+from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Method, P, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.models.archer_combinatorial import combinatorial_bound
-from placegap.solvers.models.archer_exact import why_not
+from placegap.solvers.models.archer import combinatorial_bound, why_not
 from placegap.solvers.models.run_mip import MipParams
 
 COMBINATORIAL = "archer combinatorial"

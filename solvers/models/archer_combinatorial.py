@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from placegap.formulations.archer.blocks import Units
+from placegap.formulations.archer import Units
 from placegap.instances.problem.integers import UNSUPPORTED, ceil_div
 from placegap.instances.problem.semantics import LoadRule
 
@@ -29,7 +29,7 @@ def combinatorial_bound(units: Units, load: LoadRule) -> int:
     The diamond on two devices: 43 ns in halves are 22. The third op, of 10 ns, has its neighbours
     of 5 and 8 ns beside it or pays 20 and 10 for their tensors: 23.
 
-    >>> from placegap.formulations.archer.blocks import build_units
+    >>> from placegap.formulations.archer import build_units
     >>> from placegap.instances import example
     >>> combinatorial_bound(build_units(example()), "add")
     23

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from placegap.formulations import archer
-from placegap.formulations.shared.time_scale import granularity_ns
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.solvers.chains.problem import why_not_two_kinds
 from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.run_mip import MipParams, run_mip
-from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
+from placegap.solvers.models.run_mip import MipParams, run_mip, why_too_long, why_too_many_rows
 
 STARTS = ("ideal-dp",)
 """Methods beside the placers whose plans the model starts from."""

@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from placegap.formulations.makespan_cp import build, read_plan, warm_start
-from placegap.formulations.makespan_cp.variables import LARGEST_HORIZON_NS, MakespanModel
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.makespan_cp import (
+    LARGEST_HORIZON_NS,
+    MakespanModel,
+    build,
+    read_plan,
+    warm_start,
+)
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from placegap.formulations.getf.groups import Grouping, device_groups, related_speeds
-from placegap.formulations.getf.lp import build_lp, count_rows_lp, horizon_ns
+from placegap.formulations.getf import build_lp, count_rows_lp, horizon_ns
+from placegap.formulations.shared.devices import Grouping, device_groups, related_speeds
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.run_lp import run_lp_bound
-from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
+from placegap.solvers.models.lp_bounds import run_lp_bound
+from placegap.solvers.models.run_mip import why_too_long, why_too_many_rows
 
 
 class GetfLpParams(Params):

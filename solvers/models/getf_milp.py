@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from placegap.formulations.getf import critical_path_ns
 from placegap.formulations.getf import milp as getf
-from placegap.formulations.getf.lp import critical_path_ns
-from placegap.formulations.shared.time_scale import granularity_ns
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Formulation, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.run_lp import with_path
-from placegap.solvers.models.run_mip import MipParams, run_mip
-from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
+from placegap.solvers.models.lp_bounds import with_path
+from placegap.solvers.models.run_mip import MipParams, run_mip, why_too_long, why_too_many_rows
 
 ORIGIN = "getf-milp (no device-dependent communication)"
 

@@ -9,8 +9,8 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.run_lp import run_lp_bound
-from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
+from placegap.solvers.models.lp_bounds import run_lp_bound
+from placegap.solvers.models.run_mip import why_too_long, why_too_many_rows
 
 
 def applies(task: Task[Makespan], params: Params) -> str | None:

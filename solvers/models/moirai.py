@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from placegap.formulations import moirai
-from placegap.formulations.shared.time_scale import granularity_ns, serial_horizon_ns
+from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import ExactParams, Formulation, Method, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.run_mip import MipParams, run_mip
-from placegap.solvers.models.too_large import MOST_EDGES, why_too_long, why_too_many_rows
+from placegap.solvers.models.run_mip import (
+    MOST_EDGES,
+    MipParams,
+    run_mip,
+    why_too_long,
+    why_too_many_rows,
+)
 
 
 class MoiraiParams(MipParams, ExactParams):

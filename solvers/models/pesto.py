@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from placegap.formulations import pesto
-from placegap.formulations.shared.time_scale import granularity_ns, serial_horizon_ns
+from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
@@ -17,8 +17,13 @@ from placegap.solvers.core.method import ExactParams, Formulation, Method, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import placers
-from placegap.solvers.models.run_mip import MipParams, run_mip
-from placegap.solvers.models.too_large import MOST_EDGES, why_too_long, why_too_many_rows
+from placegap.solvers.models.run_mip import (
+    MOST_EDGES,
+    MipParams,
+    run_mip,
+    why_too_long,
+    why_too_many_rows,
+)
 
 
 class PestoParams(MipParams, ExactParams):

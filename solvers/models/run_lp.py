@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pyomo.environ as pyo
 
-from placegap.formulations.getf.lp import critical_path_ns
-from placegap.formulations.shared.time_scale import LARGEST_TIME, granularity_ns
+from placegap.formulations.getf import critical_path_ns
+from placegap.formulations.shared.times import LARGEST_TIME, granularity_ns
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.bounds.cheap_bounds import PATH
-from placegap.solvers.core.back_ends.endings import ENDINGS
 from placegap.solvers.core.back_ends.highs import solve_model
-from placegap.solvers.core.back_ends.outcome import Ending, bound_ns
+from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF

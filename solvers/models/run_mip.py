@@ -13,12 +13,13 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word
-from placegap.solvers.core.back_ends.endings import say_ending, say_rest
 from placegap.solvers.core.back_ends.outcome import (
     Ending,
     MipOutcome,
     Watch,
     bound_ns,
+    say_ending,
+    say_rest,
 )
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Formulation, Limits, Params, Start, Task

@@ -12,8 +12,7 @@ from placegap.solvers.core.method import ExactParams, Formulation, Method, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.models.run_mip import MipParams, run_mip
-from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
+from placegap.solvers.models.run_mip import MipParams, run_mip, why_too_long, why_too_many_rows
 
 STARTS = ("ideal-dp",)
 """Methods beside the placers whose plans the model starts from."""

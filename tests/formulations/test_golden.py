@@ -16,7 +16,7 @@ import pytest
 from placegap.formulations import archer, latency_ip, m_sct, moirai, pesto, throughput_ip
 from placegap.formulations.getf import lp as getf_lp
 from placegap.formulations.getf import milp as getf
-from placegap.formulations.getf.groups import device_groups
+from placegap.formulations.shared.devices import device_groups
 from placegap.instances import (
     Cluster,
     Device,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.array_types import Floats, Ints
-from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs
+from placegap.solvers.chains.stage_lp import BlockArcs
 
 FREE = -1
 

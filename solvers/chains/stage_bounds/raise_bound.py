@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
-from placegap.solvers.chains.stage_bounds.stage_lp import Range, Reach
-from placegap.solvers.chains.stage_bounds.windows import DEEP, Windows, first_windows, narrow
+from placegap.solvers.chains.raise_bound import DEEP, Windows, first_windows, narrow
+from placegap.solvers.chains.stage_lp import ChainCosts, Range, Reach
 from placegap.solvers.core.clock import Clock
 
 ORIGIN = "stage LPs"
@@ -69,7 +68,7 @@ def raise_bound(
     Blocks of 4 and 6 ns with a tensor of 3 ns between them, on two devices: 6 + 3 is best.
 
     >>> import numpy as np
-    >>> from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs, chain_costs
+    >>> from placegap.solvers.chains.stage_lp import BlockArcs, chain_costs
     >>> amounts = np.array([[4, 6]]), np.zeros((1, 2), np.int64), np.zeros(1, np.int64)
     >>> nets = np.array([[3]]), np.array([0, 2]), np.array([0, 1])
     >>> row = BlockArcs(np.array([0]), np.array([1]))

@@ -24,8 +24,7 @@ import numpy as np
 from scipy import sparse
 
 from placegap.instances.problem.array_types import Floats, Ints
-from placegap.solvers.chains.stage_bounds.branches import FREE, Settled, close, joined_with
-from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
+from placegap.solvers.chains.stage_lp import FREE, ChainCosts, Settled, close, joined_with
 from placegap.solvers.core.back_ends.highs import solve_form
 from placegap.solvers.core.back_ends.standard_form import StandardForm
 

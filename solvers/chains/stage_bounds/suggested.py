@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags
-from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
-from placegap.solvers.chains.stage_bounds.stage_lp import Reach
+from placegap.solvers.chains.stage_lp import ChainCosts, Reach
 
 THRESHOLDS = (0.05, 0.35, 0.65, 0.95)
 """What an LP has of a block at least, for the block to be in the ideal."""

@@ -17,9 +17,15 @@ from math import prod
 
 import numpy as np
 
-from placegap.solvers.chains.stage_bounds.branches import Settled, halves, nothing_settled
-from placegap.solvers.chains.stage_bounds.chain_costs import ChainCosts
-from placegap.solvers.chains.stage_bounds.stage_lp import Range, Reach, reach
+from placegap.solvers.chains.stage_lp import (
+    ChainCosts,
+    Range,
+    Reach,
+    Settled,
+    halves,
+    nothing_settled,
+    reach,
+)
 from placegap.solvers.core.clock import Clock
 
 State = tuple[int, ...]

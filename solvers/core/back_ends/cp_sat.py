@@ -15,14 +15,13 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from ortools.sat.python import cp_model
 
-from placegap.formulations.makespan_cp.variables import Expression
+from placegap.formulations.makespan_cp import Expression
 from placegap.formulations.shared.cp_families import RowTooLarge, refuse_large_rows
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.back_ends.endings import say_ending, say_rest
-from placegap.solvers.core.back_ends.outcome import Ending
+from placegap.solvers.core.back_ends.outcome import Ending, say_ending, say_rest
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
 from placegap.solvers.core.method import Start, Task

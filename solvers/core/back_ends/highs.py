@@ -20,8 +20,12 @@ from placegap.solvers.core.back_ends.outcome import (
     MipOutcome,
     Watch,
 )
-from placegap.solvers.core.back_ends.safe_dual import proven_bound, proves_infeasible
-from placegap.solvers.core.back_ends.standard_form import StandardForm, compile_model
+from placegap.solvers.core.back_ends.standard_form import (
+    StandardForm,
+    compile_model,
+    proven_bound,
+    proves_infeasible,
+)
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.interrupts import run_stoppable
 from placegap.solvers.core.method import Limits

@@ -11,32 +11,31 @@ from placegap.instances.problem.array_types import Flags
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.chains.cut_places import places_to_cut
-from placegap.solvers.chains.orders import orders
-from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs, ChainCosts, chain_costs
-from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import Task
-from placegap.solvers.core.starts import best_start
-from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
-from placegap.solvers.ideal_dp.any_kinds.search import KindsSearch
-from placegap.solvers.ideal_dp.any_kinds.servers import ServerSearch
-from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
-from placegap.solvers.ideal_dp.any_kinds.windows import (
-    PriceBook,
-    keep_all_that_may_matter,
-    walk_below,
-    work_bound,
-)
-from placegap.solvers.ideal_dp.bracket import MOST_BYTES, MOST_LP_SHARE, PER_BUCKET, Bracket
-from placegap.solvers.ideal_dp.ideals.enumerate import enumerate_ideals
-from placegap.solvers.ideal_dp.ideals.ideals import (
+from placegap.solvers.chains.bracket import MOST_BYTES, MOST_LP_SHARE, PER_BUCKET, Bracket
+from placegap.solvers.chains.ideals import (
     Ideals,
     cuts_only,
+    enumerate_ideals,
     joined,
     of_flags,
     of_least_cut,
     prefixes,
 )
+from placegap.solvers.chains.kinds_problem import KindsProblem
+from placegap.solvers.chains.layers import KindsSearch
+from placegap.solvers.chains.orders import orders, places_to_cut
+from placegap.solvers.chains.servers import ServerSearch
+from placegap.solvers.chains.stage_lp import BlockArcs, ChainCosts, chain_costs
+from placegap.solvers.chains.windows import (
+    PriceBook,
+    keep_all_that_may_matter,
+    walk_below,
+    work_bound,
+)
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.starts import best_start
+from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
 
 NUM_ORDERS, MOST_CUTS = 6, 400
 """Orders that are cut first, and at how many places at most."""

@@ -10,17 +10,14 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
+from placegap.solvers.chains.ideals import Ideals
+from placegap.solvers.chains.kinds_problem import KindsProblem, Pool, Stage
+from placegap.solvers.chains.layers import offset_of, strides_of
 from placegap.solvers.chains.problem import LARGEST_LOAD, Indices
+from placegap.solvers.chains.transitions import Sharing, View, device_load, share, shared_load
+from placegap.solvers.chains.windows import PricedWindows, runs_on
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
 from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
-from placegap.solvers.ideal_dp.any_kinds.windows import PricedWindows, runs_on
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals
-from placegap.solvers.ideal_dp.ideals.views import View
-from placegap.solvers.ideal_dp.layers import offset_of, strides_of
-from placegap.solvers.ideal_dp.pools import Pool, Stage
-from placegap.solvers.ideal_dp.sharing import Sharing, share, shared_load
-from placegap.solvers.ideal_dp.transitions import device_load
 
 
 class IdealPairs(NamedTuple):

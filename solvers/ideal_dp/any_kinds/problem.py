@@ -19,9 +19,14 @@ from placegap.instances.referee.loads import (
     server_numbers,
     why_not_two_levels,
 )
-from placegap.solvers.chains.cut_nets import CutNets
-from placegap.solvers.chains.problem import LARGEST_LOAD, ChainProblem, assemble, kind_costs
-from placegap.solvers.ideal_dp.pools import Pool, build_pool, merge_alike, widths
+from placegap.solvers.chains.kinds_problem import Pool, build_pool, merge_alike, widths
+from placegap.solvers.chains.problem import (
+    LARGEST_LOAD,
+    ChainProblem,
+    CutNets,
+    assemble,
+    kind_costs,
+)
 
 LARGEST_SYNC = 2**49
 """With replicas loads and parameters stay below: see `ideal_dp.sharing.sync_ns`."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from placegap.instances.problem.array_types import Flags
+from placegap.solvers.chains.ideals import Ideals
+from placegap.solvers.chains.kinds_problem import KindsProblem
+from placegap.solvers.chains.layers import LayerSearch, Pipeline, strides_of
+from placegap.solvers.chains.transitions import View, build_view
+from placegap.solvers.chains.windows import PriceBook, PricedWindows
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
 from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
-from placegap.solvers.ideal_dp.any_kinds.windows import PriceBook, PricedWindows
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals
-from placegap.solvers.ideal_dp.ideals.views import View, build_view
-from placegap.solvers.ideal_dp.layers import LayerSearch, Pipeline, strides_of
 
 MOST_VALUES = 50_000_000
 """Values of layers that are still needed, 8 bytes each."""
@@ -41,8 +41,8 @@ class KindsSearch(LayerSearch):
 
         >>> import numpy as np
         >>> from placegap.instances import MaxLoad, example
-        >>> from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds
-        >>> from placegap.solvers.ideal_dp.ideals.ideals import prefixes, times_and_needs
+        >>> from placegap.solvers.chains.kinds_problem import build_kinds
+        >>> from placegap.solvers.chains.ideals import prefixes, times_and_needs
         >>> problem = build_kinds(example(), MaxLoad(plans="chain"))
         >>> order, stops = np.array([0, 2, 1, 3]), np.arange(5)
         >>> ideals = prefixes(problem.guide, times_and_needs(problem.guide), order, stops)

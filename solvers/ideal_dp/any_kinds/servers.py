@@ -20,15 +20,13 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
+from placegap.solvers.chains.ideals import Ideals, blocks_of, cut_between
+from placegap.solvers.chains.layers import KindsSearch, Layer, Pipeline, strides_of, take
 from placegap.solvers.chains.problem import Indices
+from placegap.solvers.chains.servers import IdealPairs, Inside
+from placegap.solvers.chains.windows import PriceBook
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.any_kinds.inside_server import IdealPairs, Inside
-from placegap.solvers.ideal_dp.any_kinds.search import KindsSearch
 from placegap.solvers.ideal_dp.any_kinds.set_sums import set_sums
-from placegap.solvers.ideal_dp.any_kinds.windows import PriceBook
-from placegap.solvers.ideal_dp.ideals.cut_between import cut_between
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals, blocks_of
-from placegap.solvers.ideal_dp.layers import Layer, Pipeline, strides_of, take
 
 PAIRS = 1_000_000
 """States (J, devices taken, I) that are kept at a time, 14 bytes each."""

@@ -6,8 +6,8 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
+from placegap.solvers.chains.ideals import bit_set
 from placegap.solvers.chains.problem import WORD
-from placegap.solvers.ideal_dp.ideals.ideals import bit_set
 
 
 def set_sums(sets: Ints, weight: Ints) -> Ints:

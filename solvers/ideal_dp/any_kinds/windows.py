@@ -23,11 +23,10 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.kernels import kernel
+from placegap.solvers.chains.ideals import Amounts, CurrentSet, IdealPath, Ideals, next_ideal, write
+from placegap.solvers.chains.kinds_problem import KindsProblem
 from placegap.solvers.chains.problem import LARGEST_LOAD
-from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem
 from placegap.solvers.ideal_dp.any_kinds.set_sums import has_any, set_sums
-from placegap.solvers.ideal_dp.ideals.enumerate import IdealPath, next_ideal
-from placegap.solvers.ideal_dp.ideals.ideals import Amounts, CurrentSet, Ideals, write
 
 LARGEST_PRICE = 4096
 STEPS = 150
@@ -158,7 +157,7 @@ def work_bound(problem: KindsProblem, prices: list[Prices]) -> int:
     prices 2 and 1 all is worth 86, and so are 3 T of the two.
 
     >>> from placegap.instances import Cluster, Device, Graph, Instance, MaxLoad, Op
-    >>> from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds
+    >>> from placegap.solvers.chains.kinds_problem import build_kinds
     >>> ops = tuple(Op(name=f"{t}", time_ns={"x": t, "y": 2 * t}) for t in (20, 12, 11))
     >>> devices = tuple(Device(name=kind, kind=kind) for kind in "xy")
     >>> instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=()),

@@ -14,9 +14,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.problem import ChainProblem
-from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.ideal_dp.ideals.ideals import (
+from placegap.solvers.chains.ideals import (
     Amounts,
     CurrentSet,
     Ideals,
@@ -24,6 +22,8 @@ from placegap.solvers.ideal_dp.ideals.ideals import (
     flip,
     room_for,
 )
+from placegap.solvers.chains.problem import ChainProblem
+from placegap.solvers.core.clock import Clock, LimitReached
 
 CHUNK = 50_000
 """Ideals between two looks at the clock."""
@@ -99,7 +99,7 @@ def enumerate_ideals(
     >>> from placegap.instances import example
     >>> from placegap.solvers.chains.problem import build_problem
     >>> from placegap.solvers.chains.work_bound import Relief
-    >>> from placegap.solvers.ideal_dp.ideals.ideals import times_and_needs
+    >>> from placegap.solvers.chains.ideals import times_and_needs
     >>> from placegap.solvers.ideal_dp.ideals.windows import build_windows, walk_in_windows
     >>> problem = build_problem(example())
     >>> walk = partial(walk_in_windows, build_windows(problem, Relief(problem), 100))

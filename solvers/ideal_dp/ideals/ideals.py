@@ -8,8 +8,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.cut_nets import CutNets
-from placegap.solvers.chains.problem import WORD, ChainProblem
+from placegap.solvers.chains.problem import WORD, ChainProblem, CutNets
 
 
 class Ideals(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import Indices
-from placegap.solvers.ideal_dp.ideals.views import View
+from placegap.solvers.chains.transitions import View
 
 FAN_OUT_BITS = 3
 """Each node stands for 2**3 nodes of the level below, in list order."""

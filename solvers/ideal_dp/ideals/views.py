@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
+from placegap.solvers.chains.ideals import Ideals
 from placegap.solvers.chains.problem import ChainProblem
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals
 
 
 class View(NamedTuple):

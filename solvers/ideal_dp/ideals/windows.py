@@ -16,10 +16,9 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
+from placegap.solvers.chains.ideals import Amounts, CurrentSet, IdealPath, Ideals, next_ideal, write
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, LARGEST_LOAD, ChainProblem
 from placegap.solvers.chains.work_bound import Relief
-from placegap.solvers.ideal_dp.ideals.enumerate import IdealPath, next_ideal
-from placegap.solvers.ideal_dp.ideals.ideals import Amounts, CurrentSet, Ideals, write
 
 NO_MULTIPLE = 2**30
 """More accelerators than any cluster has."""

@@ -28,12 +28,12 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.chains.bracket import Bracket
+from placegap.solvers.chains.idle_steps import roomy_within
 from placegap.solvers.core.clock import LimitReached, now_s
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.result import relative_gap
-from placegap.solvers.ideal_dp.bracket import Bracket
-from placegap.solvers.ideal_dp.memory.idle_memory import roomy_within
 
 B = TypeVar("B", bound=Bracket)
 

@@ -24,15 +24,15 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.chains.bracket import KindsBracket
+from placegap.solvers.chains.ideals import Ideals
+from placegap.solvers.chains.kinds_problem import build_kinds, why_not_kinds
+from placegap.solvers.chains.layers import KindsSearch
+from placegap.solvers.chains.transitions import for_ideals, stage_peak
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.ideal_dp.any_kinds.bracket import KindsBracket
-from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds, why_not_kinds
-from placegap.solvers.ideal_dp.any_kinds.search import KindsSearch
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals
-from placegap.solvers.ideal_dp.ideals.stage_peak import for_ideals, stage_peak
 
 MOST_IDEALS = 20_000
 """With more ideals than this that may matter the question stays open."""

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
-from placegap.solvers.ideal_dp.stage_cuts.search import PartSearch
+from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
 
 MOST_STEPS = 300
 """Of all searches together; what is still open then is left to moves."""

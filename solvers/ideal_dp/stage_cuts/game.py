@@ -15,13 +15,15 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import NEVER
-from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, iteration_time, longest_path
-from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
-from placegap.solvers.ideal_dp.stage_cuts.walks import (
+from placegap.solvers.pipeline.cuts import CutProblem
+from placegap.solvers.pipeline.event_times import (
     CutWalk,
+    EventTable,
     PairLayers,
     cheap_pairs,
     cheapest_walk,
+    iteration_time,
+    longest_path,
     times_of,
 )
 

@@ -13,7 +13,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem, devices_alike, links_alike
+from placegap.solvers.pipeline.cuts import CutProblem, devices_alike, links_alike
 
 MOST_ORDERS = 120
 """Orders of unlike devices that are tried for one chain."""

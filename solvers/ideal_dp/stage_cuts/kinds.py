@@ -12,7 +12,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem, build_cuts
+from placegap.solvers.pipeline.cuts import CutProblem, build_cuts
 
 MOST_PAIRS = 500_000
 """With more pairs of cuts and kinds, devices are taken for as fast as the fastest."""

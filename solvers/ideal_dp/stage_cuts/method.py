@@ -23,15 +23,14 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.ideal_dp.stage_cuts.balance import balanced
-from placegap.solvers.ideal_dp.stage_cuts.events import event_table
-from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
-from placegap.solvers.ideal_dp.stage_cuts.kinds import with_kinds
-from placegap.solvers.ideal_dp.stage_cuts.problem import (
+from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
+from placegap.solvers.pipeline.cuts import (
     CutProblem,
     build_cuts,
+    with_kinds,
 )
-from placegap.solvers.ideal_dp.stage_cuts.search import PartSearch
+from placegap.solvers.pipeline.event_times import event_table
+from placegap.solvers.pipeline.stage_cuts import balanced
 
 
 class StageCutsParams(ExactParams):

@@ -6,8 +6,8 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import copy_to, kernel
-from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, iteration_kernel
-from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
+from placegap.solvers.pipeline.cuts import CutProblem
+from placegap.solvers.pipeline.event_times import EventTable, iteration_kernel
 
 REACH = 256
 """How far one cut moves at most; two neighbouring cuts move a sixteenth of that each."""

@@ -19,7 +19,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.solvers.ideal_dp.ideals.as_bits import ideals_as_bits
+from placegap.solvers.chains.ideals import ideals_as_bits
 
 MOST_PLACES = 300
 """Where one order of the blocks is all that is tried, stages end at so many places."""

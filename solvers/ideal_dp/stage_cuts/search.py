@@ -12,16 +12,16 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.stage_cuts.events import EventTable, longest_path
-from placegap.solvers.ideal_dp.stage_cuts.game import Game, Mixture
-from placegap.solvers.ideal_dp.stage_cuts.judge import Judge
-from placegap.solvers.ideal_dp.stage_cuts.moves import improve
-from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
-from placegap.solvers.ideal_dp.stage_cuts.walks import (
+from placegap.solvers.pipeline.branch_and_bound import Game, Judge, Mixture
+from placegap.solvers.pipeline.cuts import CutProblem
+from placegap.solvers.pipeline.event_times import (
+    EventTable,
     PairLayers,
     cheap_pairs,
     cheapest_walk,
+    improve,
     layers_of,
+    longest_path,
     times_of,
 )
 

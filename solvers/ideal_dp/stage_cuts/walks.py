@@ -14,7 +14,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.ideal_dp.stage_cuts.problem import CutProblem
+from placegap.solvers.pipeline.cuts import CutProblem
 
 
 class PairLayers(NamedTuple):
@@ -52,7 +52,7 @@ def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutW
     Examples
     --------
     >>> from placegap.instances import PipelineIteration, example
-    >>> from placegap.solvers.ideal_dp.stage_cuts.problem import build_cuts
+    >>> from placegap.solvers.pipeline.cuts import build_cuts
     >>> problem = build_cuts(example(), PipelineIteration(sending="blocking"), np.arange(4), 100)
     >>> every = np.arange(len(problem.tail))
     >>> cheapest_walk(problem, layers_of([every]), np.array([2, 0])).cost

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
-from placegap.solvers.chains.slice_two_kinds import Slices
+from placegap.solvers.chains.slices import Slices
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.ideal_dp.ideals.windows import IdealWindows, build_windows, window

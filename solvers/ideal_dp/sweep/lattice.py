@@ -13,17 +13,20 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.problem import ACCELERATOR, HOST, WORD, ChainProblem, Indices
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.ideals.cut_between import bit_number
-from placegap.solvers.ideal_dp.ideals.enumerate import CHUNK, IdealPath, next_block, start_path
-from placegap.solvers.ideal_dp.ideals.ideals import (
+from placegap.solvers.chains.ideals import (
+    CHUNK,
     Amounts,
     CurrentSet,
+    IdealPath,
+    bit_number,
     empty_set,
     flip,
+    next_block,
+    start_path,
     times_and_needs,
 )
+from placegap.solvers.chains.problem import ACCELERATOR, HOST, WORD, ChainProblem, Indices
+from placegap.solvers.core.clock import Clock
 
 KEY_SEED = 7
 """Of the first keys; where two ideals share a key the next seed is taken."""

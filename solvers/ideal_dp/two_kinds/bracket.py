@@ -15,24 +15,25 @@ from itertools import islice
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.solvers.chains.orders import orders
-from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
-from placegap.solvers.chains.slice_two_kinds import Slices, best_slices
-from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs, ChainCosts, chain_costs
-from placegap.solvers.chains.work_bound import Relief, work_bound
-from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.ideal_dp.bracket import MOST_BYTES, MOST_LP_SHARE, PER_BUCKET, Bracket
-from placegap.solvers.ideal_dp.ideals.enumerate import MemoryFull, enumerate_ideals
-from placegap.solvers.ideal_dp.ideals.ideals import (
+from placegap.solvers.chains.bracket import MOST_BYTES, MOST_LP_SHARE, PER_BUCKET, Bracket
+from placegap.solvers.chains.ideals import (
     Ideals,
+    MemoryFull,
+    enumerate_ideals,
     joined,
     of_flags,
     of_least_cut,
     prefixes,
     times_and_needs,
 )
+from placegap.solvers.chains.layers import Pipeline, TooManyNodes
+from placegap.solvers.chains.orders import orders
+from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem
+from placegap.solvers.chains.slices import Slices, best_slices
+from placegap.solvers.chains.stage_lp import BlockArcs, ChainCosts, chain_costs
+from placegap.solvers.chains.work_bound import Relief, work_bound
+from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.ideal_dp.ideals.windows import build_windows, walk_in_windows
-from placegap.solvers.ideal_dp.layers import Pipeline, TooManyNodes
 from placegap.solvers.ideal_dp.sweep.decide import Sweep, why_no_sweep
 from placegap.solvers.ideal_dp.sweep.lattice import TooLarge, build_lattice, least_bytes
 from placegap.solvers.ideal_dp.sweep.net_steps import net_steps

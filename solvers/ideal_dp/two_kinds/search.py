@@ -6,14 +6,14 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
+from placegap.solvers.chains.ideals import Ideals
+from placegap.solvers.chains.kinds_problem import NO_SYNC, Pool, Stage
+from placegap.solvers.chains.layers import LayerSearch
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, Indices
+from placegap.solvers.chains.transitions import View, build_view
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals
-from placegap.solvers.ideal_dp.ideals.views import View, build_view
 from placegap.solvers.ideal_dp.ideals.windows import IdealWindows, build_windows, window
-from placegap.solvers.ideal_dp.layers import LayerSearch
-from placegap.solvers.ideal_dp.pools import NO_SYNC, Pool, Stage
 
 
 class TwoKindsSearch(LayerSearch):

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from placegap.formulations.getf.groups import DeviceGroups, Grouping, device_groups
-from placegap.formulations.getf.lp import build_lp, count_rows_lp, extract_groups, horizon_ns
+from placegap.formulations.getf import build_lp, count_rows_lp, extract_groups, horizon_ns
+from placegap.formulations.shared.devices import DeviceGroups, Grouping, device_groups
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model
-from placegap.solvers.core.back_ends.endings import ENDINGS
+from placegap.solvers.core.back_ends.outcome import ENDINGS
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.too_large import why_too_long, why_too_many_rows
+from placegap.solvers.models.run_mip import why_too_long, why_too_many_rows
 from placegap.solvers.placers.list_scheduling.earliest_start import earliest_start_first
 from placegap.solvers.placers.list_scheduling.kernel_views import (
     NOWHERE,

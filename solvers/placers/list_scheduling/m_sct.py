@@ -18,7 +18,7 @@ from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.models.too_large import why_too_long
+from placegap.solvers.models.run_mip import why_too_long
 from placegap.solvers.placers.list_scheduling.dynamic_memory import (
     MemoryParams,
     place_dynamic,

@@ -10,8 +10,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.nets import build_nets
-from placegap.solvers.chains.cut_nets import CutNets
-from placegap.solvers.chains.problem import ACCELERATOR, ChainProblem
+from placegap.solvers.chains.problem import ACCELERATOR, ChainProblem, CutNets
 
 
 @dataclass(frozen=True, eq=False)

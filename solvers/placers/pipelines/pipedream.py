@@ -14,13 +14,14 @@ from placegap.instances.problem.links import widest_paths
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.loads import equal_devices, narrowest_bandwidth
-from placegap.solvers.chains.cut_nets import CutNets, put_in
-from placegap.solvers.chains.cut_places import places_to_cut, prefix_cuts
+from placegap.solvers.chains.orders import places_to_cut, prefix_cuts
 from placegap.solvers.chains.problem import (
     ACCELERATOR,
     HOST,
     ChainProblem,
+    CutNets,
     build_problem,
+    put_in,
     why_not_two_kinds,
 )
 from placegap.solvers.core.method import Method, Params, Task

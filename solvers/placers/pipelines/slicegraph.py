@@ -10,9 +10,8 @@ from pydantic import Field
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
-from placegap.solvers.chains.orders import orders
-from placegap.solvers.chains.random_orders import order_of_keys
-from placegap.solvers.chains.slice_any_devices import Slicer
+from placegap.solvers.chains.orders import order_of_keys, orders
+from placegap.solvers.chains.slices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register

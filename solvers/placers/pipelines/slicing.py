@@ -10,7 +10,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
-from placegap.solvers.chains.slice_any_devices import Slicer
+from placegap.solvers.chains.slices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register

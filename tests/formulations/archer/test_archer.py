@@ -15,11 +15,11 @@ from placegap.formulations.archer import (
     build_bottleneck,
     build_exact,
     build_three_blocks,
+    build_units,
     count_rows,
     extract,
     warm_start,
 )
-from placegap.formulations.archer.blocks import build_units
 from placegap.instances import (
     Cluster,
     Device,

@@ -13,19 +13,19 @@ from draws.tiny import tiny_instance
 from features.makespan import FEATURES, Feature, anywhere, instance, pinned
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
+from placegap.formulations.getf import (
+    build_lp,
+    count_rows_lp,
+    critical_path_ns,
+    extract_groups,
+)
 from placegap.formulations.getf import milp as getf
-from placegap.formulations.getf.groups import (
+from placegap.formulations.shared.devices import (
     Grouping,
     device_groups,
     related_speeds,
     round_to_groups,
     speed_factor,
-)
-from placegap.formulations.getf.lp import (
-    build_lp,
-    count_rows_lp,
-    critical_path_ns,
-    extract_groups,
 )
 from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate, example
 from placegap.solvers import Limits

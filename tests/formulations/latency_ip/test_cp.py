@@ -6,8 +6,7 @@ import pytest
 from draws.latency.tiny import LATENCY_SEMANTICS, best_plan, latency_draws, optimum
 from ortools.sat.python import cp_model
 
-from placegap.formulations.latency_ip.cp import build, read_plan, warm_start
-from placegap.formulations.latency_ip.cp_variables import LatencyModel
+from placegap.formulations.latency_ip.cp import LatencyModel, build, read_plan, warm_start
 from placegap.instances import (
     Cluster,
     Device,

@@ -7,8 +7,7 @@ from draws.tiny import tiny_instance
 from ortools.sat.python import cp_model
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
-from placegap.formulations.makespan_cp import build, read_plan, warm_start
-from placegap.formulations.makespan_cp.variables import MakespanModel
+from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
 from placegap.formulations.shared.cp_families import LARGEST_TIME
 from placegap.instances import Instance, Makespan, Semantics, evaluate, example, simulate
 from placegap.solvers import solve

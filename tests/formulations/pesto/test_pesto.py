@@ -12,12 +12,13 @@ from placegap.formulations.pesto import (
     SEMANTICS,
     Form,
     build,
+    compete,
     count_rows,
     extract,
+    op_slots,
     warm_start,
 )
-from placegap.formulations.pesto.pairs import compete, op_slots
-from placegap.formulations.shared.windows import windows
+from placegap.formulations.shared.times import windows
 from placegap.instances import (
     Cluster,
     Device,

@@ -10,7 +10,7 @@ from draws.draw import edges, instance_of, links
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations.sections import lp as section_lp
-from placegap.formulations.sections.paths import bare_lengths, path_bounds
+from placegap.formulations.shared.times import bare_lengths, path_bounds
 from placegap.instances import Device, Instance, Makespan, Op, Semantics, example
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Section, SectionMaker, cuts, sections_between

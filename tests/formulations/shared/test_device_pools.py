@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placegap.formulations.shared.device_pools import device_pools
+from placegap.formulations.shared.devices import device_pools
 from placegap.instances import (
     Cluster,
     Device,

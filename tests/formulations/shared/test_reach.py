@@ -8,7 +8,7 @@ import networkx as nx
 import pytest
 from draws.tiny import tiny_instance
 
-from placegap.formulations.shared.reach import (
+from placegap.formulations.shared.pairs import (
     count_unordered_pairs,
     flow_reach,
     op_reach,

@@ -14,13 +14,7 @@ from references.brute_force import MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracl
 
 from placegap.formulations import latency_ip, moirai, throughput_ip
 from placegap.formulations.shared import symmetry
-from placegap.formulations.shared.families import (
-    assign_once,
-    place_ops,
-    placement,
-    possible_devices,
-)
-from placegap.formulations.shared.symmetry import (
+from placegap.formulations.shared.devices import (
     canonical,
     count_rows,
     first_uses,
@@ -29,6 +23,12 @@ from placegap.formulations.shared.symmetry import (
     new_names,
     representative_devices,
     symmetry_order,
+)
+from placegap.formulations.shared.families import (
+    assign_once,
+    place_ops,
+    placement,
+    possible_devices,
 )
 from placegap.instances import (
     Cluster,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.formulations.shared.time_scale import granularity_ns, time_unit_ns
+from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
 
 

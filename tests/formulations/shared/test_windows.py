@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from references.brute_force import makespan_draws
 
-from placegap.formulations.shared.windows import windows
+from placegap.formulations.shared.times import windows
 from placegap.instances import Makespan, Plan, evaluate, example
 
 FREE = Makespan(channels="free")

@@ -22,9 +22,9 @@ from placegap.instances.io.reader import read_model
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import METHODS, Task, solve
+from placegap.solvers.chains.orders import order_of_keys
 from placegap.solvers.chains.problem import why_not_two_kinds
-from placegap.solvers.chains.random_orders import order_of_keys
-from placegap.solvers.chains.slice_any_devices import Slicer
+from placegap.solvers.chains.slices import Slicer
 from placegap.solvers.core.registry import parse_params, why_not
 from placegap.solvers.placers.pipelines import pipedream as _pipedream  # noqa: F401 - it registers itself
 from placegap.solvers.placers.pipelines import slicegraph as _slicegraph  # noqa: F401

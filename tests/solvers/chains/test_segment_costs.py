@@ -11,10 +11,9 @@ from placegap.instances import MaxLoad
 from placegap.instances.corpus.generate import generate
 from placegap.solvers.chains import slice_any_devices as slicer
 from placegap.solvers.chains import slice_two_kinds as slicing
-from placegap.solvers.chains.cut_places import places_to_cut
+from placegap.solvers.chains.orders import order_of_keys, places_to_cut
 from placegap.solvers.chains.problem import ChainProblem, build_problem
-from placegap.solvers.chains.random_orders import order_of_keys
-from placegap.solvers.chains.segment_costs import joining_costs, leave_behind, touched_nets
+from placegap.solvers.chains.slices import joining_costs, leave_behind, touched_nets
 from placegap.solvers.core.method import Task
 
 INSTANCES = [

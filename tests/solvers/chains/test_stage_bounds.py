@@ -9,14 +9,18 @@ from draws.chains import best_chain, chain_instance
 from placegap.instances import Cluster, Device, Instance, Link, MaxLoad
 from placegap.instances.corpus.generate import generate
 from placegap.solvers import solve
+from placegap.solvers.chains.kinds_problem import build_kinds
 from placegap.solvers.chains.problem import build_problem
-from placegap.solvers.chains.stage_bounds.chain_costs import BlockArcs, ChainCosts, chain_costs
-from placegap.solvers.chains.stage_bounds.raise_bound import DEEP_EFFORTS, EFFORTS, raise_bound
-from placegap.solvers.chains.stage_bounds.stage_lp import Range, reach
-from placegap.solvers.chains.stage_bounds.windows import first_windows, narrow
+from placegap.solvers.chains.raise_bound import (
+    DEEP_EFFORTS,
+    EFFORTS,
+    first_windows,
+    narrow,
+    raise_bound,
+)
+from placegap.solvers.chains.stage_lp import BlockArcs, ChainCosts, Range, chain_costs, reach
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.ideal_dp.any_kinds.problem import build_kinds
 
 CHAIN = MaxLoad(plans="chain")
 

@@ -8,9 +8,9 @@ from draws.chains import chain_instance
 from placegap.instances import MaxLoad
 from placegap.instances.problem.plan import Plan
 from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.chains.bracket import in_a_row
 from placegap.solvers.chains.problem import build_problem
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.ideal_dp.bracket import in_a_row
 from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
 
 CHAIN = MaxLoad(plans="chain")

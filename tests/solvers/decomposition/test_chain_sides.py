@@ -12,7 +12,7 @@ import pytest
 from draws.tiny import tiny_instance
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, more_makespan, oracle
 
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances import (
     Cluster,
     Device,

@@ -11,7 +11,7 @@ from draws.bottlenecks import bottleneck_instance
 from draws.training_steps import mirrored_instance, two_servers_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances import (
     Cluster,
     Device,

@@ -16,7 +16,7 @@ from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.referee.evaluate import check_class
 from placegap.solvers import solve
-from placegap.solvers.ideal_dp.any_load import StageLoad, chain_under_load
+from placegap.solvers.chains.any_load import StageLoad, chain_under_load
 
 CHAIN = MaxLoad(plans="chain")
 

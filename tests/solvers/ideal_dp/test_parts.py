@@ -13,24 +13,26 @@ from draws.chains import all_ideals, chain_instance, wide_instance
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.solvers.chains.ideals import (
+    Ideals,
+    enumerate_ideals,
+    joined,
+    prefixes,
+    times_and_needs,
+)
+from placegap.solvers.chains.kinds_problem import NO_SYNC, Stage
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, build_problem
-from placegap.solvers.chains.slice_two_kinds import best_slices
+from placegap.solvers.chains.slices import best_slices
+from placegap.solvers.chains.transitions import build_sources, no_peak, relax, share
 from placegap.solvers.chains.work_bound import Relief, work_bound
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.ideal_dp.ideals.enumerate import enumerate_ideals
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals, joined, prefixes, times_and_needs
-from placegap.solvers.ideal_dp.ideals.source_tree import build_sources
-from placegap.solvers.ideal_dp.ideals.stage_peak import no_peak
 from placegap.solvers.ideal_dp.ideals.windows import (
     IdealWindows,
     build_windows,
     walk_in_windows,
     window,
 )
-from placegap.solvers.ideal_dp.pools import NO_SYNC, Stage
-from placegap.solvers.ideal_dp.sharing import share
-from placegap.solvers.ideal_dp.transitions import relax
 from placegap.solvers.ideal_dp.two_kinds.search import TwoKindsSearch, see
 
 

@@ -181,7 +181,7 @@ def test_layer_bert_24_is_solved_to_optimality() -> None:
 def test_other_objectives_and_large_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="does not do makespan"):
         solve(example(), Makespan(), "latency-ip")
-    monkeypatch.setattr("placegap.solvers.models.too_large.MOST_ROWS", 20)
+    monkeypatch.setattr("placegap.solvers.models.run_mip.MOST_ROWS", 20)
     with pytest.raises(InputError, match="rows, more than 20"):
         solve(example(), ONCE, "latency-ip")
 

@@ -7,7 +7,7 @@ from draws.chains import best_chain, chain_instance
 from draws.tiny import SHARED, needs_dnn_partitioning
 from references.brute_force import max_load_draws, oracle
 
-from placegap.formulations.archer.blocks import build_units
+from placegap.formulations.archer import build_units
 from placegap.instances import (
     Cluster,
     Device,
@@ -23,7 +23,7 @@ from placegap.instances import (
 from placegap.instances.io.reader import read_model
 from placegap.solvers import Result, solve
 from placegap.solvers.models import archer_bounds
-from placegap.solvers.models.archer_combinatorial import heaviest_unit, spread_work
+from placegap.solvers.models.archer import heaviest_unit, spread_work
 
 ADD, OVERLAP = (MaxLoad(plans="chain", load=w) for w in ("add", "overlap"))
 IN_ORDER = (
@@ -186,7 +186,7 @@ def test_other_semantics_and_sizes_are_declined(monkeypatch: pytest.MonkeyPatch)
         ):
             with pytest.raises(InputError, match="states max_load chain"):
                 solve(example(), semantics, name)
-    monkeypatch.setattr("placegap.solvers.models.too_large.MOST_ROWS", 20)
+    monkeypatch.setattr("placegap.solvers.models.run_mip.MOST_ROWS", 20)
     with pytest.raises(InputError, match="45 rows"):
         solve(example(), ADD, "archer-three-blocks")
     with pytest.raises(InputError, match="over"):

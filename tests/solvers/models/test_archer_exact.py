@@ -123,7 +123,7 @@ def test_other_semantics_are_declined() -> None:
 
 
 def test_models_that_are_too_large_are_declined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placegap.solvers.models.too_large.MOST_ROWS", 20)
+    monkeypatch.setattr("placegap.solvers.models.run_mip.MOST_ROWS", 20)
     with pytest.raises(InputError, match="30 rows"):
         solve(example(), ADD, "archer-exact")
 

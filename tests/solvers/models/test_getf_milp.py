@@ -7,7 +7,7 @@ from draws.tiny import tiny_instance
 from features.makespan import anywhere, instance, pinned
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
-from placegap.formulations.getf.lp import critical_path_ns
+from placegap.formulations.getf import critical_path_ns
 from placegap.instances import Edge, Instance, Makespan, MaxLoad, Plan, example
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, solve

@@ -251,6 +251,6 @@ def test_other_classes_of_plans_are_refused() -> None:
 
 
 def test_models_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placegap.solvers.models.too_large.MOST_ROWS", 20)
+    monkeypatch.setattr("placegap.solvers.models.run_mip.MOST_ROWS", 20)
     with pytest.raises(InputError, match="28 rows"):
         solve(example(), ADD, "throughput-ip")

@@ -8,15 +8,19 @@ import pytest
 from draws.tiny import tiny_instance
 
 from placegap.formulations.sections import lp as section_lp
-from placegap.formulations.shared.time_scale import serial_horizon_ns
+from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances import Instance, Makespan
 from placegap.solvers import solve
 from placegap.solvers.core.back_ends.highs import solve_model
 from placegap.solvers.core.back_ends.outcome import bound_ns
-from placegap.solvers.core.back_ends.safe_dual import proven_bound, proves_infeasible
-from placegap.solvers.core.back_ends.standard_form import StandardForm, compile_model
+from placegap.solvers.core.back_ends.standard_form import (
+    StandardForm,
+    compile_model,
+    proven_bound,
+    proves_infeasible,
+)
 from placegap.solvers.core.method import Limits
-from placegap.solvers.models.run_lp import LONGEST
+from placegap.solvers.models.lp_bounds import LONGEST
 
 PORT = Makespan()
 

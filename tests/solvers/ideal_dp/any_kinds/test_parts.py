@@ -15,12 +15,19 @@ from references.brute_force import max_load_draws, oracle
 from placegap.instances import MaxLoad, Semantics
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
+from placegap.solvers.chains.ideals import Ideals, cuts_only, enumerate_ideals, joined, prefixes
+from placegap.solvers.chains.kinds_problem import (
+    NO_PATH,
+    KindsProblem,
+    Stage,
+    build_kinds,
+    build_pool,
+    merge_alike,
+)
+from placegap.solvers.chains.layers import see
 from placegap.solvers.chains.orders import orders
-from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.ideal_dp.any_kinds.problem import KindsProblem, build_kinds
-from placegap.solvers.ideal_dp.any_kinds.search import see
-from placegap.solvers.ideal_dp.any_kinds.set_sums import has_any, set_sums
-from placegap.solvers.ideal_dp.any_kinds.windows import (
+from placegap.solvers.chains.transitions import device_load, least_sync_ns, share, sync_ns
+from placegap.solvers.chains.windows import (
     PriceBook,
     PricedWindows,
     find_prices,
@@ -28,11 +35,8 @@ from placegap.solvers.ideal_dp.any_kinds.windows import (
     walk_below,
     work_bound,
 )
-from placegap.solvers.ideal_dp.ideals.enumerate import enumerate_ideals
-from placegap.solvers.ideal_dp.ideals.ideals import Ideals, cuts_only, joined, prefixes
-from placegap.solvers.ideal_dp.pools import NO_PATH, Stage, build_pool, merge_alike
-from placegap.solvers.ideal_dp.sharing import least_sync_ns, share, sync_ns
-from placegap.solvers.ideal_dp.transitions import device_load
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.ideal_dp.any_kinds.set_sums import has_any, set_sums
 
 CHAIN = MaxLoad(plans="chain")
 OVERLAP = MaxLoad(plans="chain", load="overlap")

@@ -60,7 +60,7 @@ def draws(semantics: Semantics) -> list[Instance]:
 
 @pytest.fixture
 def only_this_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("placegap.solvers.ideal_dp.method._is_of_two_kinds", lambda task: False)
+    monkeypatch.setattr("placegap.solvers.chains.ideal_dp._is_of_two_kinds", lambda task: False)
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_it_equals_the_engine_for_two_kinds(
         instance = wide_instance(seed)
         mine = dp(instance, CHAIN)
         with monkeypatch.context() as patch:
-            patch.setattr("placegap.solvers.ideal_dp.method._is_of_two_kinds", lambda task: True)
+            patch.setattr("placegap.solvers.chains.ideal_dp._is_of_two_kinds", lambda task: True)
             assert mine.value_ns == mine.bound_ns == dp(instance, CHAIN).value_ns
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placegap.formulations.shared.reach import op_reach
+from placegap.formulations.shared.pairs import op_reach
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Plan, check
 from placegap.solvers import solve
 from placegap.solvers.latency.masks import beyond, count_ideals, has, masks, meets, members

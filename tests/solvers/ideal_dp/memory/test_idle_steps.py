@@ -13,9 +13,9 @@ from references.brute_force import oracle
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Semantics
 from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
 from placegap.solvers import Result, solve
+from placegap.solvers.chains.idle_steps import most_held
 from placegap.solvers.chains.stage_bounds import raise_bound
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.ideal_dp.memory.idle_memory import most_held
 from placegap.solvers.ideal_dp.two_kinds.bracket import TwoKindsBracket
 
 CHAIN = MaxLoad(plans="chain")

@@ -19,7 +19,7 @@ from placegap.instances import (
     evaluate,
 )
 from placegap.solvers import Outcome, Task
-from placegap.solvers.ideal_dp.memory.settle import settle
+from placegap.solvers.chains.peaks import settle
 
 CHAIN = MaxLoad(plans="chain", memory="peak")
 

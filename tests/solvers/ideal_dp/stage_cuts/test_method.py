@@ -37,14 +37,14 @@ from placegap.solvers import METHODS, Task, solve
 from placegap.solvers.brute_force.iteration import MOST_PLANS, best_chain, count_chains
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.ideal_dp.stage_cuts import method
-from placegap.solvers.ideal_dp.stage_cuts.events import (
+from placegap.solvers.pipeline.cuts import build_cuts
+from placegap.solvers.pipeline.event_times import (
     EventTable,
     event_table,
     iteration_time,
     longest_path,
+    times_of,
 )
-from placegap.solvers.ideal_dp.stage_cuts.problem import build_cuts
-from placegap.solvers.ideal_dp.stage_cuts.walks import times_of
 
 Draw = tuple[Instance, PipelineIteration]
 

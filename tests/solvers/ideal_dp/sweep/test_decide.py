@@ -12,7 +12,7 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers import Result, solve
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
 from placegap.solvers.chains.problem import ACCELERATOR, HOST, ChainProblem, build_problem
-from placegap.solvers.chains.slice_two_kinds import Slices
+from placegap.solvers.chains.slices import Slices
 from placegap.solvers.chains.stage_bounds import raise_bound
 from placegap.solvers.chains.work_bound import Relief
 from placegap.solvers.core.clock import Clock
