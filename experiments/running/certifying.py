@@ -42,7 +42,7 @@ def write_certificate(
     instance: Instance, result: Result, path: Path, time_limit_s: float
 ) -> Certificate | None:
     """Certify as much of a result's bound as some time allows, and write that; None: nothing."""
-    from placegap.solvers.bounds.certificates.write import certify
+    from placegap.solvers.bounds.certificates import certify
 
     found = certify(
         instance,

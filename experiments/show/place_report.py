@@ -82,7 +82,7 @@ def certificate_line(certificate: Certificate) -> str:
     Examples
     --------
     >>> from placegap.instances import Makespan, example
-    >>> from placegap.solvers.bounds.certificates.write import certify
+    >>> from placegap.solvers.bounds.certificates import certify
     >>> certificate_line(certify(example(), Makespan()))
     '34 ns (chain), the whole bound'
     """

@@ -114,21 +114,12 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
     >>> path_ns(example(), transfers=True)
     33
     """
-    arrays, index = instance.arrays, instance.arrays.index
-    possible = possible_placements(instance)
+    arrays, possible = instance.arrays, possible_placements(instance)
     time = np.where(possible, arrays.time_ns, NO_WAY)
-    link, moves = arrays.link_class, arrays.transfer_ns
     if not transfers:
         time = time.min(axis=1, keepdims=True)
-        link, moves = np.zeros((1, 1), np.int64), np.zeros((len(moves), 1), np.int64)
-    order = index.topological_order
-    head = _heads(
-        time, order, index.pred_ptr, index.pred_edge, index.producer, index.tensor, link, moves
-    )
-    tail = _tails(
-        time, order, index.succ_ptr, index.succ_edge, index.consumer, index.tensor, link, moves
-    )
-    through = np.minimum(head + tail - time, NO_WAY)
+    head, tail = (least_starts(graph, time) for graph in directions(instance, transfers=transfers))
+    through = np.minimum(head + time + tail, NO_WAY)
     if not transfers:
         return int(through.max())
     of_group = np.zeros((arrays.num_groups, time.shape[1]), np.int64)
@@ -136,56 +127,83 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
     return int(of_group.min(axis=1).max())
 
 
-@kernel
-def _heads(
-    time: Ints,
-    order: Ints,
-    pointer: Ints,
-    edges: Ints,
-    producer: Ints,
-    tensor: Ints,
-    link: Ints,
-    moves: Ints,
-) -> Ints:
-    """Least end of every op on every device, by what comes before; `NO_WAY` where it cannot be."""
-    end, num_devices = time.copy(), time.shape[1]
-    for j in order:
+class Direction(NamedTuple):
+    """Edges as they lead to ops, from the beginning, or from the end back.
+
+    Attributes
+    ----------
+    order : (n,) int64
+        Ops, each after all that edges lead from.
+    pointer, edge
+        Edges to op v are those in ``edge[pointer[v] : pointer[v + 1]]``.
+    other, tensor : (m,) int64
+        Where each edge comes from, and what it carries.
+    link_class, transfer_ns
+        As in `Arrays`; in the way that time goes here.
+    """
+
+    order: Ints
+    pointer: Ints
+    edge: Ints
+    other: Ints
+    tensor: Ints
+    link_class: Ints
+    transfer_ns: Ints
+
+
+def directions(instance: Instance, *, transfers: bool = True) -> list[Direction]:
+    """The graph forward, where least starts are heads, and back, where they are tails.
+
+    Without transfers there is one device, and nothing takes time between ops.
+    """
+    arrays, index = instance.arrays, instance.arrays.index
+    # copies, which may be written to, as the arrays of the second: one kernel for both
+    order, link = index.topological_order.copy(), arrays.link_class.copy()
+    moves = arrays.transfer_ns
+    if not transfers:
+        link, moves = np.zeros((1, 1), np.int64), np.zeros((len(moves), 1), np.int64)
+    return [
+        Direction(
+            order,
+            index.pred_ptr,
+            index.pred_edge,
+            index.producer,
+            index.tensor,
+            link,
+            moves,
+        ),
+        Direction(
+            np.ascontiguousarray(order[::-1]),
+            index.succ_ptr,
+            index.succ_edge,
+            index.consumer,
+            index.tensor,
+            np.ascontiguousarray(link.T),
+            moves,
+        ),
+    ]
+
+
+@kernel(allocates=False)
+def arrive(graph: Direction, time: Ints, start: Ints, v: int) -> None:
+    """Raise the least start of an op on each device to what paths say; at most `NO_WAY`."""
+    num_devices = time.shape[1]
+    for e in graph.edge[graph.pointer[v] : graph.pointer[v + 1]]:
+        u, to = graph.other[e], graph.transfer_ns[graph.tensor[e]]
         for b in range(num_devices):
-            ready = 0
-            for at in range(pointer[j], pointer[j + 1]):
-                e = edges[at]
-                least = NO_WAY
-                for a in range(num_devices):
-                    least = min(least, end[producer[e], a] + moves[tensor[e], link[a, b]])
-                ready = max(ready, least)
-            end[j, b] = min(NO_WAY, end[j, b] + ready)
-    return end
+            least = NO_WAY
+            for a in range(num_devices):
+                least = min(least, start[u, a] + time[u, a] + to[graph.link_class[a, b]])
+            start[v, b] = max(start[v, b], least)
 
 
 @kernel
-def _tails(
-    time: Ints,
-    order: Ints,
-    pointer: Ints,
-    edges: Ints,
-    consumer: Ints,
-    tensor: Ints,
-    link: Ints,
-    moves: Ints,
-) -> Ints:
-    """Least time from the start of every op on every device to the end of all."""
-    rest, num_devices = time.copy(), time.shape[1]
-    for i in order[::-1]:
-        for a in range(num_devices):
-            after = 0
-            for at in range(pointer[i], pointer[i + 1]):
-                e = edges[at]
-                least = NO_WAY
-                for b in range(num_devices):
-                    least = min(least, moves[tensor[e], link[a, b]] + rest[consumer[e], b])
-                after = max(after, least)
-            rest[i, a] = min(NO_WAY, rest[i, a] + after)
-    return rest
+def least_starts(graph: Direction, time: Ints) -> Ints:
+    """Least start of every op on every device, by paths."""
+    start = np.zeros(time.shape, np.int64)
+    for v in graph.order:
+        arrive(graph, time, start, v)
+    return start
 
 
 # ------------------------------------------------------------------------------ of the registry

@@ -10,7 +10,7 @@ possible. The groups of a run are on its device together, so that their bytes fi
 one run ends and the next begins, the sections between take what is proven of them (their *arcs*)
 for two unlike devices. So the least cost of any division into runs that fit is a bound. What lies
 between two stops of one run either is on the run's device, and its bytes count and its times add
-up; or some groups of it are elsewhere, and then a path leads there and back (`Through`). `passages`
+up; or some groups of it are elsewhere, and then a path leads there and back (`Through`). `Passage`
 counts both.
 
 All costs are what others prove (arcs, paths, sums of times). The search (`least_runs`) is a
@@ -20,6 +20,12 @@ the path came to a pool of devices with fast links (`device_pools`), which fit t
 Several runs may be on one device. Where devices differ, *prices* see to that: for prices p[k] >= 0,
 the least of cost + sum over k of p[k] (bytes on k - room of k) is a bound as well. A subgradient
 method looks for prices that prove much (`priced`); any that it finds are valid.
+
+What lies between two stops on one device leaves out groups by *modes*: mode 0 leaves out none, the
+others all those whose way there and back takes no longer than some threshold.
+
+The portfolio's `memory_bound` takes a chain of `structure.intervals`, with what `interval_arcs`
+proves between each op and the next as its arcs, once with groups as stops and once with ops.
 """
 
 from __future__ import annotations
@@ -30,18 +36,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import DevicePools, device_pools
+from placegap.formulations.shared.devices import DevicePools, device_pools, identical_devices
 from placegap.formulations.shared.families import possible_devices
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
-from placegap.instances.problem.sections import Section, memory_is_slack
-from placegap.solvers.bounds.least_runs import least_runs
-from placegap.solvers.bounds.passages import MODES, BetweenStops, fill_modes, passage_of, ways_of
-from placegap.solvers.bounds.prices.links import price_links
-from placegap.solvers.bounds.prices.rooms import FREE, RoomPrices, climb_prices
+from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.sections import Interval, Section, choose_chain, memory_is_slack
+from placegap.solvers.bounds.least_runs import LinkWays, RunTerms, least_runs, price_links
+from placegap.solvers.bounds.room_prices import FREE, RoomPrices, climb_prices
+from placegap.solvers.bounds.section_gaps import IntervalArcs
+from placegap.solvers.bounds.work_windows import WorkWindows, chain_arcs
 from placegap.solvers.core.interrupts import never
+
+MODES = 4
+"""Ways to count what lies between two stops on one device."""
 
 Through = Callable[[int], tuple[Ints, Ints] | None]
 """Of a section by its place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
@@ -62,29 +71,46 @@ MOST_CELLS = 5_000_000
 """Of ways by three devices; beyond, between two devices bytes count where they cost least."""
 
 
-class Costs(NamedTuple):
-    """What arcs make of runs, in ns, for c stops, K devices and `MODES` modes.
+class Passage(NamedTuple):
+    """One section between two neighbouring stops.
 
     Attributes
     ----------
-    stop_ns : (c, K) int64
-        Of each stop on each device.
-    cut_ns : (c - 1, K, K) int64
-        Between neighbouring stops on two devices; where these are one, see `stay_ns`.
-    stay_ns, held_bytes : (c - 1, K, MODES) int64
-        Between neighbouring stops on one device, and the bytes of their link that are there too.
-    apart_ns : int
-        Of all sections between stops that are no neighbours.
-    ways_ns : (groups of all links, K, K, K) int64
-        As in `passages`.
+    section : int
+        Its place in the chain.
+    backward : bool
+        Whether it leads to the earlier stop.
+    way_ns : (G, K, K, K) int64
+        Entry [g, a, b, c]: at least so long if the earlier stop is on a, the later one on b, and
+        group g of the link on c. Without ``is_wide``, (G, K, 1, K): for both on a alone.
+    work_ns : (G, K) int64
+        Time of group g's ops in the section on each device.
+    rest_ns : (K,) int64
+        Time of the ops of both stops in it, the entry aside.
     """
 
-    stop_ns: Ints
-    cut_ns: Ints
-    stay_ns: Ints
-    held_bytes: Ints
+    section: int
+    backward: bool
+    way_ns: Ints
+    work_ns: Ints
+    rest_ns: Ints
+
+
+class BetweenStops(NamedTuple):
+    """What lies between a stop and the next one: sections, and the bytes of the groups inside."""
+
+    passages: tuple[Passage, ...]
+    size_bytes: Ints
+
+
+class Costs(NamedTuple):
+    """What arcs make of runs: `RunTerms`, the least time of all sections between stops that are no
+    neighbours, and the ways of the groups of all links.
+    """
+
+    terms: RunTerms
     apart_ns: int
-    ways_ns: Ints
+    links: LinkWays
 
 
 class Cheapest(NamedTuple):
@@ -167,64 +193,49 @@ class MemoryRuns:
                 cut[c] = np.minimum(cut[c] + (table.T if passage.backward else table), NO_WAY)
             ways.append(ways_of(link, tables))
             fill_modes(link, tables, ways[c], np.diag(cut[c]), stay[c], held[c])
-        apart = sum(int(tables[s].min()) for s in self.other)
-        return Costs(np.minimum(stop, NO_WAY), cut, stay, held, apart, self._joined(ways))
-
-    def _cheapest(self, costs: Costs, tables: Sequence[Ints]) -> Cheapest:
-        labels = _labels(len(self.size_bytes), len(self.room_bytes))
-        charged, worth = self._charged(costs) if self.prices.each else (costs, 0)
-        total, at, mode = least_runs(
-            charged.stop_ns,
-            charged.cut_ns,
-            charged.stay_ns,
-            charged.held_bytes,
+        groups = [way for way, link in zip(ways, self.links, strict=True) if len(link.size_bytes)]
+        none = np.zeros((0, num_devices, num_devices, num_devices), np.int64)
+        links = LinkWays(
+            np.cumsum([0, *(len(link.size_bytes) for link in self.links)]),
+            np.concatenate([link.size_bytes for link in self.links]),
+            np.concatenate(groups) if groups else none,
+        )
+        terms = RunTerms(
+            np.minimum(stop, NO_WAY),
+            cut,
+            stay,
+            held,
             self.size_bytes,
             self.room_bytes,
             self.pools.pool,
             self.pools.room_bytes,
-            labels,
         )
+        return Costs(terms, sum(int(tables[s].min()) for s in self.other), links)
+
+    def _cheapest(self, costs: Costs, tables: Sequence[Ints]) -> Cheapest:
+        labels = _labels(len(self.size_bytes), len(self.room_bytes))
+        terms, worth = costs.terms, 0
+        if self.prices.each:  # bytes cost something, rounded down; room is worth it, rounded up
+            nowhere = np.full(len(self.size_bytes), -1)
+            cut, stay, _ = self._links(costs, nowhere, nowhere)
+            price = np.array(self.prices.each, np.int64)
+            stop = terms.stop_ns + ((self.size_bytes[:, None] * price) >> self.prices.shift)
+            terms = terms._replace(stop_ns=np.minimum(stop, NO_WAY), cut_ns=cut, stay_ns=stay)
+            worth = self.prices.worth_ns(self.room_bytes)
+        total, at, mode = least_runs(terms, labels)
+        used = np.zeros(len(self.room_bytes), np.int64)
         if total >= NO_WAY:
-            return Cheapest(NO_WAY, [], np.zeros(len(self.room_bytes), np.int64))
+            return Cheapest(NO_WAY, [], used)
+        np.add.at(used, at, self.size_bytes)
+        used += self._links(costs, at, mode)[2]
         least = max(0, min(NO_WAY, int(total) + costs.apart_ns - worth))
-        used = self._bytes(costs, at, mode)
         return Cheapest(least, self._ends(tables, at.tolist()), used)
 
-    def _charged(self, costs: Costs) -> tuple[Costs, int]:
-        """The costs with those of bytes, rounded down, and what the room is worth, rounded up."""
-        price = np.array(self.prices.each, np.int64)
-        nowhere = np.full(len(self.size_bytes), -1)
-        cut, stay, _ = self._links(costs, price, nowhere, nowhere)
-        stop = costs.stop_ns + ((self.size_bytes[:, None] * price) >> self.prices.shift)
-        charged = costs._replace(stop_ns=np.minimum(stop, NO_WAY), cut_ns=cut, stay_ns=stay)
-        return charged, self.prices.worth_ns(self.room_bytes)
-
-    def _links(self, costs: Costs, price: Ints, at: Ints, mode: Ints) -> tuple[Ints, Ints, Ints]:
-        size = np.concatenate([link.size_bytes for link in self.links])
-        pointer = np.cumsum([0, *(len(link.size_bytes) for link in self.links)])
-        return price_links(
-            costs.cut_ns,
-            costs.stay_ns,
-            size,
-            pointer,
-            costs.ways_ns,
-            price,
-            self.prices.shift,
-            at,
-            mode,
-        )
-
-    def _joined(self, ways: list[Ints]) -> Ints:
-        num_devices = len(self.room_bytes)
-        found = [way for way, link in zip(ways, self.links, strict=True) if len(link.size_bytes)]
-        none = np.zeros((0, num_devices, num_devices, num_devices), np.int64)
-        return np.concatenate(found) if found else none
-
-    def _bytes(self, costs: Costs, at: Ints, mode: Ints) -> Ints:
-        num_devices = len(self.room_bytes)
-        used = np.bincount(at, weights=self.size_bytes, minlength=num_devices).astype(np.int64)
-        price = np.array(self.prices.each or [0] * num_devices, np.int64)
-        return used + self._links(costs, price, at, mode)[2]
+    def _links(self, costs: Costs, at: Ints, mode: Ints) -> tuple[Ints, Ints, Ints]:
+        """What links cost at the prices, and the bytes of those between some stops."""
+        price = np.array(self.prices.each or [0] * len(self.room_bytes), np.int64)
+        cut, stay = costs.terms.cut_ns, costs.terms.stay_ns
+        return price_links(cut, stay, costs.links, price, self.prices.shift, at, mode)
 
     def priced(
         self,
@@ -264,15 +275,6 @@ class MemoryRuns:
                 a, b = divmod(int(table.argmin()), table.shape[1])
             ends.append((a, b))
         return ends
-
-
-def _pools(arrays: Arrays, room: Ints) -> DevicePools:
-    pools = device_pools(arrays)
-    return pools if len(pools.room_bytes) else DevicePools(np.arange(len(room)), room)
-
-
-def _labels(num: int, num_devices: int) -> int:
-    return min(MOST_LABELS, MOST_WORK // (num * num_devices))
 
 
 def memory_runs(
@@ -339,11 +341,7 @@ def memory_runs(
             for (s, backward), way in zip(passed, ways, strict=True)
         )
         links.append(BetweenStops(passages, size[groups]))
-    room = np.where(
-        instance.arrays.memory_bytes == NO_LIMIT,
-        np.iinfo(np.int64).max,
-        instance.arrays.memory_bytes,
-    )
+    room = instance.arrays.memory_bytes
     first, last = stop[nodes[0]], stop[nodes[-1]]
     return MemoryRuns(
         tuple(sections),
@@ -358,3 +356,147 @@ def memory_runs(
         first,
         last,
     )
+
+
+def memory_bound(instance: Instance, windows: WorkWindows) -> int:
+    """What memory along a chain proves of every makespan, in ns; 0 if nothing.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.bounds.work_windows import work_windows
+    >>> memory_bound(example(), work_windows(example()))  # memory is slack there
+    0
+    """
+    sections = choose_chain(instance, windows.intervals)
+    time, best = windows.time_ns, 0
+    parts, arcs, all_tables = chain_arcs(instance, sections, windows)
+    tables = list(all_tables)
+    if not parts:
+        return 0
+    before = windows.head_ns[parts[0].entry] + time[parts[0].entry]
+    after = np.where(time[parts[-1].exit] < NO_WAY, windows.tail_ns[parts[-1].exit], NO_WAY)
+    pointer = np.cumsum([0, *(len(part.inner) for part in parts)])
+    known = len(arcs.head_ns) == pointer[-1]
+
+    def through(s: int) -> tuple[Ints, Ints] | None:
+        return _through(arcs, parts[s], slice(pointer[s], pointer[s + 1]), time) if known else None
+
+    alike = max(map(len, identical_devices(instance)), default=1) == instance.num_devices
+    for fold in (True, False):
+        runs = memory_runs(
+            instance,
+            sections[: len(parts)],
+            np.minimum(before, NO_WAY),
+            np.minimum(after, NO_WAY),
+            through,
+            fold=fold,
+        )
+        least = NO_WAY if runs is None else runs.cheapest(tables).ns
+        if runs is None or least >= NO_WAY:
+            continue  # no plan at all: nothing that the portfolio says
+        if not alike:
+            runs = runs.priced(tables)
+        best = max(best, runs.cheapest(tables).ns)
+    return best
+
+
+def _through(arcs: IntervalArcs, part: Interval, rows: slice, time: Ints) -> tuple[Ints, Ints]:
+    """A `Through` by the paths of the arcs; nothing is said of the ends."""
+    num_devices = time.shape[1]
+    shape = (num_devices, len(part.inner) + 2, num_devices)
+    before, after = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    inner = time[list(part.inner)]
+    head, tail = (_spread(ways[rows], num_devices) for ways in (arcs.head_ns, arcs.tail_ns))
+    before[:, 1:-1] = np.minimum(head + inner, NO_WAY)
+    after[:, 1:-1] = np.minimum(tail + time[part.exit][:, None, None], NO_WAY)
+    return before, after
+
+
+def _spread(ways: Ints, num_devices: int) -> Ints:
+    """Rows of heads or tails for all devices, (K, ops, K)."""
+    if ways.shape[2] == num_devices:
+        return ways.transpose(1, 0, 2)
+    # all devices are alike: the end's own one, and any other
+    here, there = ways[None, :, 0, 0, None], ways[None, :, 0, 2, None]
+    return np.where(np.eye(num_devices, dtype=np.bool_)[:, None, :], here, there)
+
+
+def passage_of(
+    at: tuple[int, bool],
+    section: Section,
+    groups: tuple[list[int], list[int]],
+    group: Ints,
+    time: Ints,
+    through: tuple[Ints, Ints] | None,
+    *,
+    is_wide: bool,
+) -> Passage:
+    """What a section says of the groups of its link, and of those of its two stops."""
+    inner, stops = groups
+    num_devices = time.shape[1]
+    way = np.zeros((len(inner), num_devices, num_devices if is_wide else 1, num_devices), np.int64)
+    work = np.zeros((len(inner), num_devices), np.int64)
+    rest = np.zeros(num_devices, np.int64)
+    places = {g: place for place, g in enumerate(inner)}
+    for place, i in enumerate(section.ops):
+        g = int(group[i])
+        if g in places and through is not None:
+            before, after = (part[:, place] for part in (through if not at[1] else through[::-1]))
+            length = before[:, None] + (after[None, :] if is_wide else after[:, None])
+            work[places[g]] = np.minimum(work[places[g]] + time[i], NO_WAY)
+            way[places[g]] = np.maximum(way[places[g]], np.minimum(length, NO_WAY))
+        elif g in stops and place > 0:
+            rest = np.minimum(rest + time[i], NO_WAY)
+    return Passage(*at, way, work, rest)
+
+
+def ways_of(link: BetweenStops, tables: Sequence[Ints]) -> Ints:
+    """The least time between two stops with a group of the link on a device, as in `Passage`."""
+    ways = np.zeros((1, 1, 1, 1), np.int64)
+    for passage in link.passages:
+        table = tables[passage.section]
+        table = table.T if passage.backward else table
+        if passage.way_ns.shape[2] == 1:
+            table = np.diag(table)[:, None]
+        ways = np.minimum(ways + np.maximum(passage.way_ns, table[None, :, :, None]), NO_WAY)
+    return ways
+
+
+def fill_modes(
+    link: BetweenStops, tables: Sequence[Ints], ways: Ints, together: Ints, cost: Ints, held: Ints
+) -> None:
+    """Fill in the least times between two stops on one device, (K, MODES), and the bytes held.
+
+    Mode 0 has all groups there. In every other one some are elsewhere; those that may be are all
+    whose least time elsewhere is no more than a threshold, and the first of them costs its time.
+    """
+    num_devices, num = len(together), len(link.size_bytes)
+    same = np.arange(num_devices)
+    away = np.zeros((num, num_devices, num_devices), np.int64)
+    if num:
+        away[:] = ways[:, same, same % ways.shape[2]]
+    away[:, same, same] = NO_WAY  # elsewhere: not on the device of the run
+    least = away.min(axis=2) if num else np.zeros((0, num_devices), np.int64)
+    for a in range(num_devices):
+        keys = np.unique(least[:, a])
+        keys = keys[keys < NO_WAY]
+        parts = np.array_split(keys, min(MODES - 1, len(keys))) if len(keys) else []
+        begins = [int(together[a]), *(int(part[0]) for part in parts)]
+        for mode in range(len(parts) + 1):
+            stays = np.ones(num, np.bool_) if mode == 0 else least[:, a] > parts[mode - 1][-1]
+            serial = 0
+            for passage in link.passages:
+                work = int(passage.rest_ns[a]) + sum(passage.work_ns[stays, a].tolist())
+                serial += max(work, int(tables[passage.section][a, a]))
+            cost[a, mode] = min(NO_WAY, max(begins[mode], serial))
+            held[a, mode] = link.size_bytes[stays].sum()
+
+
+def _pools(arrays: Arrays, room: Ints) -> DevicePools:
+    pools = device_pools(arrays)
+    return pools if len(pools.room_bytes) else DevicePools(np.arange(len(room)), room)
+
+
+def _labels(num: int, num_devices: int) -> int:
+    return min(MOST_LABELS, MOST_WORK // (num * num_devices))

@@ -10,9 +10,9 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
-from placegap.solvers.bounds.frontier.bound import MORE_ROWS, frontier_bound
-from placegap.solvers.bounds.memory_chain import memory_bound
-from placegap.solvers.bounds.nested_layers.bound import layers_bound
+from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
+from placegap.solvers.bounds.layers_bound import layers_bound
+from placegap.solvers.bounds.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked

@@ -31,8 +31,9 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, ceil_div
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.sections import Interval, intervals
-from placegap.solvers.bounds.interval_arcs import interval_arcs
+from placegap.instances.problem.sections import Interval, Section, intervals
+from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions
+from placegap.solvers.bounds.section_gaps import IntervalArcs, interval_arcs
 from placegap.solvers.bounds.spread_bound import spread_weights
 
 MOST, FEWEST, MOST_STEPS = 300, 16, 3_000_000
@@ -66,7 +67,7 @@ class WorkWindows(NamedTuple):
 
 
 def work_windows(
-    instance: Instance, most: int | None = None, candidates: Sequence[Interval] | None = None
+    instance: Instance, candidates: Sequence[Interval] | None = None
 ) -> WorkWindows | None:
     """Heads and tails by paths, intervals and work; None if integers would overflow.
 
@@ -74,8 +75,6 @@ def work_windows(
     ----------
     instance : Instance
         Every op can be on some device.
-    most : int, optional
-        Ancestors and descendants that are looked at; by default as many as `MOST_STEPS` allow.
     candidates : sequence of Interval, optional
         Its intervals, where they are known.
     """
@@ -91,45 +90,20 @@ def work_windows(
     width = int(weights.sum())
     mass = np.where(possible, arrays.time_ns * weights, np.iinfo(np.int64).max).min(axis=1)
     time = np.where(possible, arrays.time_ns, NO_WAY)
-    if most is None:
-        most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
+    most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
     found = sorted(
         intervals(instance) if candidates is None else candidates, key=lambda part: len(part.inner)
     )
     arcs = interval_arcs(instance, found, time, mass, weights)
-    # copies, which may be written to, as the arrays of the second call: one kernel for both
-    order, link = index.topological_order.copy(), arrays.link_class.copy()
-    head = _heads(
-        time,
-        mass,
-        width,
-        order,
-        index.pred_ptr,
-        index.pred_edge,
-        index.producer,
-        index.tensor,
-        link,
-        arrays.transfer_ns,
-        *group_by(arcs.exit, num_ops),
-        arcs.entry,
-        arcs.gap_ns,
-        most,
-    )
-    tail = _heads(
-        time,
-        mass,
-        width,
-        np.ascontiguousarray(order[::-1]),
-        index.succ_ptr,
-        index.succ_edge,
-        index.consumer,
-        index.tensor,
-        np.ascontiguousarray(link.T),
-        arrays.transfer_ns,
+    into = ArcsInto(*group_by(arcs.exit, num_ops), arcs.entry, arcs.gap_ns)
+    out = ArcsInto(
         *group_by(arcs.entry, num_ops),
         arcs.exit,
         np.ascontiguousarray(arcs.gap_ns.transpose(0, 2, 1)),
-        most,
+    )
+    head, tail = (
+        _heads(graph, time, mass, width, ways, most)
+        for graph, ways in zip(directions(instance), (into, out), strict=True)
     )
     return WorkWindows(time, mass, weights, head, tail, found)
 
@@ -152,46 +126,61 @@ def window_bound(windows: WorkWindows) -> int:
     return max(by_path, ceil_div(by_work, width))
 
 
+def chain_arcs(
+    instance: Instance, chain: Sequence[Section], windows: WorkWindows
+) -> tuple[list[Interval], IntervalArcs, Ints]:
+    """The arcs of a chain's intervals, as many as there are, and their tables.
+
+    Returns
+    -------
+    tuple of (list of Interval, IntervalArcs, (r, K, K) int64)
+        Tables have the least time from the end of an arc's first op to the end of its second one,
+        by their devices; `NO_WAY` where colocated ops would be apart.
+    """
+    parts = [
+        Interval(part.entry, part.exit, tuple(part.ops[1:-1]))
+        for part in chain
+        if part.entry is not None and part.exit is not None
+    ]
+    time = windows.time_ns
+    arcs = interval_arcs(instance, parts, time, windows.mass, windows.weights)
+    tables = np.minimum(arcs.gap_ns + time[arcs.exit][:, None, :], NO_WAY)
+    group, stay = instance.arrays.group, np.eye(instance.num_devices, dtype=np.bool_)
+    tables[(group[arcs.entry] == group[arcs.exit])[:, None, None] & ~stay] = NO_WAY
+    return parts[: len(arcs.entry)], arcs, tables
+
+
+class ArcsInto(NamedTuple):
+    """Arcs to op v: those in ``arc[pointer[v] : pointer[v + 1]]``, each from op `other`, with the
+    least time between both by their devices.
+    """
+
+    pointer: Ints
+    arc: Ints
+    other: Ints
+    gap_ns: Ints
+
+
 @kernel
-def _heads(
-    time: Ints,
-    mass: Ints,
-    width: int,
-    order: Ints,
-    pointer: Ints,
-    edges: Ints,
-    other: Ints,
-    tensor: Ints,
-    link: Ints,
-    moves: Ints,
-    arc_ptr: Ints,
-    arcs: Ints,
-    arc_other: Ints,
-    gap: Ints,
-    most: int,
-) -> Ints:
+def _heads(graph: Direction, time: Ints, mass: Ints, width: int, arcs: ArcsInto, most: int) -> Ints:
     """Least start of every op on every device, by paths and by the work of its ancestors."""
     num_ops, num_devices = time.shape
     start = np.zeros((num_ops, num_devices), np.int64)
     first, seen = np.zeros(num_ops, np.int64), np.full(num_ops, -1)
-    for v in order:
+    for v in graph.order:
+        arrive(graph, time, start, v)
         heap = [(np.int64(1), np.int64(-1))]  # a mark that comes last
-        for e in edges[pointer[v] : pointer[v + 1]]:
-            u, to = other[e], moves[tensor[e]]
-            for b in range(num_devices):
-                least = NO_WAY
-                for a in range(num_devices):
-                    least = min(least, start[u, a] + time[u, a] + to[link[a, b]])
-                start[v, b] = max(start[v, b], least)
+        for e in graph.edge[graph.pointer[v] : graph.pointer[v + 1]]:
+            u = graph.other[e]
             if seen[u] != v:
                 seen[u] = v
                 heapq.heappush(heap, (-first[u], np.int64(u)))
-        for r in arcs[arc_ptr[v] : arc_ptr[v + 1]]:
-            u = arc_other[r]
+        for r in arcs.arc[arcs.pointer[v] : arcs.pointer[v + 1]]:
+            u = arcs.other[r]
             for b in range(num_devices):
                 least = NO_WAY
                 for a in range(num_devices):
-                    least = min(least, start[u, a] + time[u, a] + gap[r, a, b])
+                    least = min(least, start[u, a] + time[u, a] + arcs.gap_ns[r, a, b])
                 start[v, b] = max(start[v, b], least)
         work, at_least, count = 0, 0, 0
         while count < most:
@@ -201,8 +190,8 @@ def _heads(
             work += mass[u]
             at_least = max(at_least, first[u] + -(-work // width))
             count += 1
-            for e in edges[pointer[u] : pointer[u + 1]]:
-                w = other[e]
+            for e in graph.edge[graph.pointer[u] : graph.pointer[u + 1]]:
+                w = graph.other[e]
                 if seen[w] != v:
                     seen[w] = v
                     heapq.heappush(heap, (-first[w], np.int64(w)))

@@ -1,31 +1,56 @@
-"""The lazy search of the section graph: only arcs on a shortest path are ever refined."""
+"""The lazy search of the section graph: only arcs on a shortest path are ever refined.
+
+Plans of sections, end to end, are a plan of the whole graph (`join`). Where memory binds, those of
+a chain must fit together (`fitting_path`), and so must the runs of it on each device (`Runs`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from placegap.formulations.shared.times import ways_through
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.sections import Interval, SectionMaker
+from placegap.instances.problem.plan import Plan, Transfer
+from placegap.instances.problem.sections import Interval, Section, SectionMaker
 from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.simulate import simulate
+from placegap.solvers.bounds.memory_runs import MemoryRuns, memory_runs
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.decomposition.arcs import PROOFS, Arc, ArcTable, Use, lower_table, upper_table
-from placegap.solvers.decomposition.chain import Chain, Lengths
-from placegap.solvers.decomposition.jobs import Job, SectionAnswer, Step, place
-from placegap.solvers.decomposition.join_plans import join
-from placegap.solvers.decomposition.memory_path import fitting_path
-from placegap.solvers.decomposition.side_work import SideWork
-from placegap.solvers.decomposition.workers import SectionWorkers
+from placegap.solvers.decomposition.arcs import (
+    PROOFS,
+    Arc,
+    ArcTable,
+    Chain,
+    Lengths,
+    Use,
+    lower_table,
+    upper_table,
+)
+from placegap.solvers.decomposition.section_jobs import (
+    Job,
+    SectionAnswer,
+    SectionWorkers,
+    Step,
+    place,
+)
 from placegap.solvers.local_search.annealing.moves import Annealing
+
+MOST_LABELS = 32
+"""Partial paths that are kept per cut and device."""
+
+Timed = tuple[list[tuple[int, int, int]], list[tuple[Transfer, int, int]], int]
+"""Device, start and end of each op; transfers, by items of the section, with theirs; the length."""
 
 Steps = Callable[[Arc], Step | None]
 """The next step on an arc, None if there is none."""
@@ -44,13 +69,6 @@ FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0
 
 HANDICAP = 0.05
 """While an arc is worked on, others are chosen as if its bound rose by this share of it."""
-
-
-class Known(NamedTuple):
-    """What is known at a time: the value of the best plan, and a bound on all plans."""
-
-    value_ns: int | None
-    bound_ns: int
 
 
 @dataclass(eq=False)
@@ -152,7 +170,49 @@ class SectionSearch:
 
     # ------------------------------------------------------------------------------------- search
 
-    def dive(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> Generator[Known]:
+    def refine(
+        self,
+        chain: Chain,
+        step: Steps | None = None,
+        make_plans: Callable[[], None] | None = None,
+        *,
+        guide: Lengths = lower_table,
+        route: Route | None = None,
+        shortest: Route | None = None,
+    ) -> None:
+        """Refine the arcs on shortest paths until none is left or a limit is reached.
+
+        Parameters
+        ----------
+        chain : Chain
+        step : callable, optional
+            The next step on an arc, None if there is none; without it, the chain as it is counts.
+        make_plans : callable, optional
+            Called whenever the bound is known anew, to make plans of what is known.
+        guide : callable
+            Lengths by which arcs are chosen.
+        route, shortest : callable, optional
+            The path whose arcs are refined, and that which proves the bound; by default the
+            chain's shortest one.
+        """
+        shortest = shortest or chain.shortest
+        while True:
+            length, path = shortest(lower_table)
+            if length < NO_WAY or self.value_ns is not None:
+                self.found_bound(length, max((use.arc.proof for use in path), default=0))
+            self.infeasible |= length >= NO_WAY and self.value_ns is None
+            if length < NO_WAY and make_plans is not None:
+                make_plans()
+            if self.over or length >= NO_WAY:
+                return
+            if step is not None:
+                self._submit(chain, step, guide, route or shortest)
+            if not self.running:
+                return
+            for ticket, answer in self.workers.answers(self.clock.left_s):
+                self._learn(self.running.pop(ticket), answer)
+
+    def dive(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> None:
         """Solve what a good plan is likely to be made of, once each: arcs on paths that are short
         if sections that were not looked at are guessed by those that were.
 
@@ -163,92 +223,32 @@ class SectionSearch:
             self._place(chain)
             make_plans()
 
-        yield from self._loop(chain, make_more_plans, _once(step), expected_table)
+        self.refine(chain, _once(step), make_more_plans, guide=expected_table)
 
-    def dive_into_memory(self, tiles: Chain, step: Steps) -> Generator[Known]:
+    def dive_into_memory(self, tiles: Chain, step: Steps) -> None:
         """Solve, once each, arcs on a short path whose plans fit into memory together."""
 
         def route(_: Lengths) -> tuple[int, list[Use]]:
             return self._fitting(tiles)
 
-        limit = NO_WAY if self.value_ns is None else self.value_ns
-        room = tiles.room(limit, lower_table)
+        room = tiles.room(self._limit, lower_table)
         worth = [arc for arc, most in room.items() if arc.open and arc.lower_ns <= most]
         worth.sort(key=lambda arc: arc.lower_ns - room[arc])
         self._place_all(worth[:MOST_PLACED])
-        yield from self._loop(tiles, lambda: self._pack(tiles), _once(step), upper_table, route)
+        self.refine(tiles, _once(step), lambda: self.pack(tiles), guide=upper_table, route=route)
 
-    def refine_packing(
-        self, chain: Chain, shortest: Route, tiles: Chain, step: Steps
-    ) -> Generator[Known]:
-        """Refine the arcs of the cheapest way to fit into memory; plans come from the tiles."""
-
-        def make_plans() -> None:
-            if chain is tiles:
-                self._pack(tiles)
-
-        yield from self._loop(chain, make_plans, step, lower_table, shortest=shortest)
-
-    def refine_beside(self, side_work: SideWork, step: Steps) -> Generator[Known]:
-        """Refine the arcs of a chain that, with the work beside it, prove least."""
-        yield from self._loop(
-            side_work.chain, lambda: None, step, lower_table, shortest=side_work.shortest
-        )
+    @property
+    def _limit(self) -> int:
+        return NO_WAY if self.value_ns is None else self.value_ns
 
     def _fitting(self, tiles: Chain) -> tuple[int, list[Use]]:
-        limit = NO_WAY if self.value_ns is None else self.value_ns
-        return fitting_path(self.task.instance, tiles, limit)
+        return fitting_path(self.task.instance, tiles, self._limit)
 
-    def _pack(self, tiles: Chain) -> None:
+    def pack(self, tiles: Chain) -> None:
         """Put plans of sections together that fit into memory together."""
         length, path = self._fitting(tiles)
         if length < NO_WAY:
             self.found_plan(join(self.task.instance, self.task.semantics, self.maker, path))
-
-    def refine(self, chain: Chain, make_plans: Callable[[], None], step: Steps) -> Generator[Known]:
-        """Refine the arcs on the chain's shortest paths until none is left or a limit is reached.
-
-        Parameters
-        ----------
-        chain : Chain
-        make_plans : callable
-            Called whenever the bound is known anew, to make plans of what is known.
-        step : callable
-            The next step on an arc, None if there is none.
-        """
-        yield from self._loop(chain, make_plans, step, lower_table)
-
-    def look(
-        self, chain: Chain, make_plans: Callable[[], None], shortest: Route | None = None
-    ) -> Generator[Known]:
-        """What the chain proves as it is."""
-        yield from self._loop(chain, make_plans, lambda _: None, lower_table, shortest=shortest)
-
-    def _loop(
-        self,
-        chain: Chain,
-        make_plans: Callable[[], None],
-        step: Steps,
-        guide: Lengths,
-        route: Route | None = None,
-        shortest: Route | None = None,
-    ) -> Generator[Known]:
-        shortest = shortest or chain.shortest
-        while True:
-            length, path = shortest(lower_table)
-            if length < NO_WAY or self.value_ns is not None:
-                self.found_bound(length, max((use.arc.proof for use in path), default=0))
-            self.infeasible |= length >= NO_WAY and self.value_ns is None
-            if length < NO_WAY:
-                make_plans()
-            yield Known(self.value_ns, self.bound_ns)
-            if self.over or length >= NO_WAY:
-                return
-            self._submit(chain, step, guide, route or shortest)
-            if not self.running:
-                return
-            for ticket, answer in self.workers.answers(self.clock.left_s):
-                self._learn(self.running.pop(ticket), answer)
 
     def _place(self, chain: Chain) -> None:
         """Let placers plan the arcs on the path that is likely the shortest, until all are."""
@@ -365,10 +365,6 @@ class SectionSearch:
             self.found_plan(plan, length if exact else None)
 
 
-def _once(step: Steps) -> Steps:
-    return lambda arc: None if arc.steps > 0 else step(arc)
-
-
 def expected_table(uses: list[list[Use]]) -> Ints:
     """What the arcs of a section are likely to take: what is proven, and at least that.
 
@@ -386,6 +382,209 @@ def expected_table(uses: list[list[Use]]) -> Ints:
                 guess = arc.placed_ns * optimal // placed if placed else arc.upper_ns
                 lengths[a, b] = max(arc.lower_ns, min(arc.upper_ns, guess))
     return lengths
+
+
+class Runs(NamedTuple):
+    """A chain, and what memory asks of it."""
+
+    chain: Chain
+    runs: MemoryRuns
+
+    def shortest(self, lengths: Lengths) -> tuple[int, list[Use]]:
+        """Least cost of runs that fit, and the arcs that it is made of; `NEVER` if none fit."""
+        uses = self.chain.uses
+        least, ends, _ = self.runs.cheapest([lengths(each) for each in uses])
+        return least, [each[a][b] for each, (a, b) in zip(uses, ends, strict=False)]
+
+    def priced(
+        self, lengths: Lengths, value_ns: int, stop: Callable[[], bool] = lambda: False
+    ) -> Runs:
+        """The same runs with the prices of bytes that prove most."""
+        tables = [lengths(each) for each in self.chain.uses]
+        return self._replace(runs=self.runs.priced(tables, value_ns, stop))
+
+
+def runs_of(instance: Instance, chain: Chain) -> Runs | None:
+    """What memory asks of a chain; None if it asks nothing, or the chain is too long."""
+    known: dict[int, tuple[Ints, Ints]] = {}
+
+    def through(s: int) -> tuple[Ints, Ints]:
+        alike = chain.uses[s][0][0].arc.section  # equal sections share it
+        if id(alike) not in known:
+            known[id(alike)] = ways_through(instance, alike)
+        return known[id(alike)]
+
+    runs = memory_runs(instance, chain.sections, chain.before_ns, chain.after_ns, through)
+    return None if runs is None else Runs(chain, runs)
+
+
+class Label(NamedTuple):
+    """A path up to a cut: its length, the bytes it needs per device, and how it came there."""
+
+    length_ns: int
+    need: tuple[int, ...]
+    use: Use | None
+    before: Label | None
+
+
+def fitting_path(instance: Instance, tiles: Chain, limit_ns: int) -> tuple[int, list[Use]]:
+    """A short path of arcs with plans that fit into memory together; `NO_WAY` if none is found.
+
+    Labels are extended section by section. Of two at the same cut and device, one that is no
+    shorter and needs no less anywhere is dropped, and so is what cannot end within the limit; what
+    remains beyond `MOST_LABELS` as well, so that this is a heuristic.
+    """
+    capacity = instance.arrays.memory_bytes.tolist()
+    _, back = tiles.distances(lower_table)
+    none = tuple(0 for _ in capacity)
+    labels = [[Label(int(length), none, None, None)] for length in tiles.before_ns]
+    for uses, rest in zip(tiles.uses, back[1:], strict=True):
+        found: list[list[Label]] = [[] for _ in rest]
+        for here, row in zip(labels, uses, strict=True):
+            for b, use in enumerate(row):
+                upper, most = use.arc.upper_ns, limit_ns - int(rest[b])
+                if upper is None or not here or here[0].length_ns + upper > most:
+                    continue
+                need = _need(instance, use)
+                for label in here:
+                    total = tuple(x + y for x, y in zip(label.need, need, strict=True))
+                    length = label.length_ns + upper
+                    if length <= most and all(x <= y for x, y in zip(total, capacity, strict=True)):
+                        found[b].append(Label(length, total, use, label))
+        labels = [_undominated(here) for here in found]
+    ends = [label for here in labels for label in here[:1]]
+    if not ends:
+        return NO_WAY, []
+    at: Label | None = min(ends, key=lambda label: label.length_ns)
+    assert at is not None
+    length, path = at.length_ns, []
+    while at is not None and at.use is not None:
+        path.append(at.use)
+        at = at.before
+    return length, path[::-1]
+
+
+def _need(instance: Instance, use: Use) -> tuple[int, ...]:
+    """Bytes per device of a section's ops, its entry aside: that belongs to the section before."""
+    section, plan = use.section, use.arc.plan
+    need = np.zeros(instance.num_devices, np.int64)
+    first = section.entry is not None
+    if plan is not None:
+        device = np.argsort(use.names)[plan.devices]
+        np.add.at(need, device[first:], instance.arrays.resident_bytes[list(section.ops[first:])])
+    elif use.leave is not None:
+        need[use.leave] = instance.arrays.resident_bytes[section.ops[-1]]
+    return tuple(need.tolist())
+
+
+def _undominated(labels: list[Label]) -> list[Label]:
+    kept: list[Label] = []
+    for label in sorted(labels, key=lambda label: (label.length_ns, label.need)):
+        if len(kept) == MOST_LABELS:
+            break
+        if not any(
+            all(x <= y for x, y in zip(other.need, label.need, strict=True)) for other in kept
+        ):
+            kept.append(label)
+    return kept
+
+
+def join(
+    instance: Instance,
+    semantics: Makespan,
+    maker: SectionMaker,
+    path: Sequence[Use],
+) -> Plan:
+    """The plan that runs the plans of the sections one after the other.
+
+    Parameters
+    ----------
+    instance, semantics
+        The whole graph.
+    maker : SectionMaker
+    path : sequence of Use
+        Arcs with plans, or of sections without inner ops, that make up the graph.
+    """
+    device = [0] * instance.num_ops
+    op_times = [(0, 0)] * instance.num_ops
+    moves: list[tuple[Transfer, int, int]] = []
+    now = 0
+    for use in path:
+        arc, section = use.arc, use.section
+        original = [use.names.index(k) for k in range(instance.num_devices)]
+        if arc.plan is None:
+            ops, transfers, length = _bare(instance, semantics, use)
+        else:
+            ops, transfers, length = _planned(semantics, maker, use)
+            ops = [(original[k], start, end) for k, start, end in ops]
+            transfers = [
+                (Transfer(move.item, original[move.destination]), start, end)
+                for move, start, end in transfers
+            ]
+        for i, (k, start, end) in zip(section.ops, ops, strict=True):
+            if i != section.entry:  # it ended the section before
+                device[i], op_times[i] = k, (now + start, now + end)
+        items = _items(instance, semantics, section)
+        moves += [
+            (Transfer(items[move.item], move.destination), now + start, now + end)
+            for move, start, end in transfers
+        ]
+        now += length
+    return plan_from_times(instance, semantics, device, op_times, moves)
+
+
+def _planned(semantics: Makespan, maker: SectionMaker, use: Use) -> Timed:
+    arc = use.arc
+    assert arc.plan is not None
+    schedule = simulate(maker.make(arc.section, arc.entry, arc.leave), arc.plan, semantics)
+    ops = list(
+        zip(
+            schedule.device.tolist(),
+            schedule.start_ns.tolist(),
+            schedule.end_ns.tolist(),
+            strict=True,
+        )
+    )
+    table = schedule.transfers
+    columns = (table.item, table.destination, table.start_ns, table.end_ns)
+    transfers = [
+        (Transfer(item, to), start, end)
+        for item, to, start, end in zip(*(c.tolist() for c in columns), strict=True)
+    ]
+    return ops, transfers, schedule.makespan_ns
+
+
+def _bare(instance: Instance, semantics: Makespan, use: Use) -> Timed:
+    """A section without inner ops: its transfers in turn, or at once if channels are free."""
+    arrays, transfers, now = instance.arrays, list[tuple[Transfer, int, int]](), 0
+    section, entry, leave = use.section, use.entry, use.leave
+    free = semantics.channels == "free"
+    if entry is not None and leave is not None and entry != leave:
+        items = _items(instance, semantics, section)
+        for local, item in enumerate(items):
+            tensor = item if semantics.transfers == "per_tensor" else int(arrays.index.tensor[item])
+            time = int(arrays.transfer_ns[tensor, arrays.link_class[entry, leave]])
+            start = 0 if free else now
+            transfers.append((Transfer(local, leave), start, start + time))
+            now = max(now, start + time)
+    ops = [] if entry is None else [(entry, 0, 0)]
+    if leave is not None:
+        assert section.exit is not None
+        end = now + int(arrays.time_ns[section.exit, leave])
+        ops.append((leave, now, end))
+        now = end
+    return ops, transfers, now
+
+
+def _items(instance: Instance, semantics: Makespan, section: Section) -> list[int]:
+    """What the transfers of a section's instance are in the whole: edges, or tensors."""
+    if semantics.transfers == "per_edge":
+        return list(section.edges)
+    return list(dict.fromkeys(instance.arrays.index.tensor[list(section.edges)].tolist()))
+
+
+def _once(step: Steps) -> Steps:
+    return lambda arc: None if arc.steps > 0 else step(arc)
 
 
 def _handicapped(uses: list[list[Use]], guide: Lengths) -> Ints:

@@ -21,7 +21,7 @@ from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.gaps import GapCell
 from placegap.experiments.studies.report import write_file
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.bounds.certificates.write import certify
+from placegap.solvers.bounds.certificates import certify
 
 FILE_NAME = "certified.csv"
 

@@ -32,7 +32,7 @@ from placegap.instances.io.document import Document, save_document
 from placegap.instances.io.plan_file import save_plan
 from placegap.instances.problem.semantics import LoadSemantics
 from placegap.solvers import solve
-from placegap.solvers.bounds.certificates.write import certify
+from placegap.solvers.bounds.certificates import certify
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 
 MAKESPAN = Makespan()

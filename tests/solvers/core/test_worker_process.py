@@ -12,8 +12,8 @@ SOLVE = """
 print("here", flush=True)
 from placegap.instances import load_cluster,  load_corpus,  Makespan
 from placegap.solvers import solve
-from placegap.solvers.decomposition import workers as section_workers
-section_workers.SPAWN_AFTER_S = 0.0
+from placegap.solvers.decomposition import section_jobs
+section_jobs.SPAWN_AFTER_S = 0.0
 instance = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
 result = solve(instance, Makespan(), "decomposition", {"workers": 2})
 print(result.value_ns, result.status)

@@ -240,8 +240,8 @@ def test_of_a_decomposition_that_fails_late_all_that_it_knew_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # arcs have plans of placers, which are joined; no section is solved before the whole model
-    monkeypatch.setattr("placegap.solvers.decomposition.method.solve_whole", _fails)
-    monkeypatch.setattr("placegap.solvers.decomposition.method._step", lambda arc: None)
+    monkeypatch.setattr("placegap.solvers.decomposition.decomposition.solve_whole", _fails)
+    monkeypatch.setattr("placegap.solvers.decomposition.decomposition._step", lambda arc: None)
     task = Task(example(), PORT)
     params = METHODS["decomposition"].params(start=False, anneal=False)
     with pytest.warns(Fault, match="a bug"):

@@ -16,9 +16,9 @@ from placegap.solvers import Result, solve
 from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.trust import PROOF, word_of
-from placegap.solvers.decomposition import jobs as section_jobs
-from placegap.solvers.decomposition import whole_model as decomposition_whole
-from placegap.solvers.decomposition.jobs import Job, work
+from placegap.solvers.decomposition import decomposition as decomposition_whole
+from placegap.solvers.decomposition import section_jobs
+from placegap.solvers.decomposition.section_jobs import Job, work
 from placegap.solvers.models import cp_sat
 
 PORT = Makespan()

@@ -1,1 +1,0 @@
-"""Certificates: bounds whose proofs are written down, for a checker that trusts nobody."""

@@ -1,1 +1,0 @@
-"""Prices of bytes: of what lies beside a chain, and of the room on devices."""

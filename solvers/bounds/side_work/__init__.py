@@ -1,1 +1,0 @@
-"""Bounds of a chain together with the work beside it."""

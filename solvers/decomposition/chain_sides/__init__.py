@@ -1,1 +1,0 @@
-"""chain-sides: the sides of a bound as plans."""

@@ -1,0 +1,497 @@
+"""Bottleneck decomposition and interval chains: proven makespans of real inference graphs.
+
+1. *Sections* (`instances.problem.sections`, where the theorem is). The graph is cut where
+   every schedule splits. The optimum is a shortest path over (cut, device), whose arcs are the
+   optima of the sections between two cuts, both end devices fixed. An arc starts with what paths
+   prove; only arcs on a shortest path are refined, by the section LP where it pays and by CP-SAT,
+   so that most are never solved (`decomposition.search`). Section plans in a row are a plan of the
+   whole.
+2. *Intervals* (`instances.problem.intervals`). A section that is too large for that, such as a
+   whole encoder-decoder graph, still has a chain of intervals along a long path; the same search
+   raises what is proven of them. That is a bound only.
+3. *The whole* (`solve_whole`). What is still open (too large a section, memory that
+   binds) is left to CP-SAT on the whole graph, with all that was proven of sections as rows.
+
+With slack memory the first step alone is exact; the last makes the method exact in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from placegap.formulations.makespan_cp import (
+    MakespanModel,
+    build,
+    read_plan,
+    warm_start,
+)
+from placegap.formulations.shared.times import LARGEST_HORIZON_NS, serial_horizon_ns
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.sections import (
+    Interval,
+    Section,
+    choose_chain,
+    cuts,
+    intervals,
+    memory_is_slack,
+    sections_between,
+)
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.simulate import simulate
+from placegap.solvers.core.back_ends.cp_sat import SOLVER, Answer, Settings, run_cp_sat
+from placegap.solvers.core.back_ends.outcome import say_rest
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.method import ExactParams, Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome, fault_of
+from placegap.solvers.core.starts import best_start
+from placegap.solvers.core.trust import PROOF, word_of
+from placegap.solvers.decomposition.arcs import (
+    PROOFS,
+    Arc,
+    ArcTable,
+    Chain,
+    Use,
+    interval_chain,
+    lower_table,
+    tiling,
+)
+from placegap.solvers.decomposition.chain_sides import SideWork, raise_by_work
+from placegap.solvers.decomposition.search import Runs, SectionSearch, runs_of
+from placegap.solvers.decomposition.section_jobs import SectionWorkers, Step, break_symmetry
+from placegap.solvers.local_search.annealing.moves import Annealing, usual_moves
+from placegap.solvers.models.cp_sat import MOST_PARTS
+
+LP_FROM = 40
+"""Sections of so many inner ops get the LP first: CP-SAT proves most smaller ones in a second."""
+
+MOST_INNER = 100
+"""Sections with more ops between their ends are not solved by themselves."""
+
+
+PATIENCE = 10
+"""With a time limit, runs of annealing may be so many times longer than by default."""
+
+PROMISING, SHARE, LARGE_SHARE = 20_000, 1 / 3, 0.8
+"""Annealing gets a share of the time that is left. CP-SAT on the whole graph rarely closes models
+of more parts than this, and annealing has the larger share beside them, all beside none."""
+
+SECTIONS_SHARE = 1 / 3
+"""Where some section is too large, those that are not get so much of the time that is left, and so
+do intervals: what is left open is left to annealing and the whole model. Where memory binds, so do
+sections by themselves, and each packing."""
+
+BESIDE_SHARE = 2 / 3
+"""Of the time that is left, for a chain with the work beside it; its sections take long."""
+
+PRICE_SHARE = 0.1
+"""Of the time that is left, for prices of bytes along one chain of runs."""
+
+MOST_OPS_OF_CHAINS = 20_000
+"""Larger graphs are not searched for intervals, whose windows alone would take many seconds."""
+
+PARTS_PER_S = 20_000
+"""A model that would take longer to build and to presolve than there is time is not built."""
+
+MOST_STARTS, NEAR = 4, 1.03
+"""Annealing begins at so many plans, whose values are at most so many times the best one's."""
+
+
+class DecompositionParams(ExactParams):
+    """Parameters of ``decomposition``.
+
+    Attributes
+    ----------
+    workers : int
+        Worker processes for sections, from the second second on, and threads for the whole model.
+        With one, and without a time limit, the same plan comes back every time.
+    anneal : bool
+        Whether what sections leave open is annealed. Without, small whole models have that time,
+        which pays where somebody else looks for plans meanwhile.
+    """
+
+    workers: int = Field(default=2, ge=1, le=1024)
+    anneal: bool = True
+
+
+def applies(task: Task[Makespan], params: Params) -> str | None:
+    """Why the method does not apply, or None."""
+    if serial_horizon_ns(task.instance) > LARGEST_HORIZON_NS:
+        return "its times sum to more than 2**59 ns"
+    return None
+
+
+def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
+    """Search until the proof or a limit; the best plan and the best bound come back.
+
+    An interrupt (Ctrl-C) ends the search and returns what is known by then.
+    """
+    clock = task.limits.clock()
+    with SectionWorkers(params.workers) as workers:
+        search = SectionSearch(task, ArcTable(task.instance, task.semantics), workers, clock)
+        try:
+            search.found_bound(task.floor_ns, 0)
+            start = best_start(task)
+            if start is not None:
+                search.found_plan(start.plan)
+            solve(search, params)
+        except KeyboardInterrupt:
+            search.interrupted = True
+        except MemoryError:
+            search.note = "out of memory"
+        except Exception as error:  # what is known by now counts
+            search.interrupted |= stop_asked()
+            if not search.interrupted:
+                search.faults += (fault_of("decomposition", task.instance, error),)
+                search.note = "stopped by an error"
+    by_floor = search.bound_ns == task.floor_ns and not search.infeasible
+    return Outcome(
+        plan=search.plan,
+        claim_ns=search.claim_ns,
+        bound_ns=None if search.infeasible else search.bound_ns,
+        bound_origin="" if by_floor else f"decomposition, {PROOFS[search.proof]}",
+        rests_on="" if by_floor else _rests_on(search),
+        faults=search.faults,
+        proven_infeasible=search.infeasible,
+        message=_message(search),
+        details={"jobs": search.jobs, "arcs": len(search.table.known)},
+    )
+
+
+def _rests_on(search: SectionSearch) -> str:
+    """CP-SAT's word if it raised any arc: a path is shortest by what all others are worth."""
+    asked = max((arc.proof for arc in search.table.known.values()), default=0)
+    return word_of("ortools") if PROOFS[max(search.proof, asked)] == "cp-sat" else PROOF
+
+
+def _message(search: SectionSearch) -> str:
+    if search.infeasible:
+        return "no placement fits"
+    if search.interrupted:
+        return "interrupted"
+    if search.value_ns == search.bound_ns:
+        return ""
+    limits = search.task.limits
+    if search.clock.left_s == 0.0:
+        return f"time limit of {limits.named_s:g} s reached"
+    said = say_rest(search.value_ns, search.bound_ns, limits, search.note) or search.note
+    return said or "ended: neither sections nor CP-SAT on the whole graph proved more"
+
+
+def solve(search: SectionSearch, params: DecompositionParams) -> None:
+    """Refine sections, then intervals, then the whole."""
+    instance = search.task.instance
+    sections = sections_between(instance, cuts(instance))
+    if len(sections) == 1 and instance.num_ops > MOST_OPS_OF_CHAINS:
+        while _anneal(search, 1.0) and search.clock.left_s is not None:
+            pass
+        return
+    tiles, exact = tiling(search.table, sections), memory_is_slack(instance)
+    chains, large = [tiles], any(_too_large(section) for section in sections)
+
+    def join() -> None:
+        search.join_plans(tiles, exact=exact)
+
+    runs = [] if exact else _runs_that_fit(search, tiles)
+    if search.over:
+        return
+    with search.within(1.0 if exact and not large else SECTIONS_SHARE):
+        search.refine(tiles, make_plans=join)
+        if not large or search.promises(tiles, _step):
+            search.dive(tiles, join, _step)
+            search.refine(tiles, _step, join)
+    anneals = params.anneal or whole_parts(instance) > PROMISING
+    if not search.over and not exact:
+        # what proves comes before annealing, which only looks for plans
+        search.dive_into_memory(tiles, _step)
+        for each in runs:
+            _refine_runs(search, each, tiles)
+        if runs:
+            search.dive_into_memory(tiles, _step)  # with what is now known of arcs
+    if search.over:
+        return
+    if large and instance.num_ops <= MOST_OPS_OF_CHAINS:
+        chains += _intervals_alone(search, exact=exact)
+        if search.over:
+            return
+    if anneals:
+        _anneal(search)
+    search.workers.close()
+    if search.over:
+        return
+    solve_whole(search, chains, params.workers)
+    while anneals and search.clock.left_s is not None and _anneal(search, 1.0):
+        pass  # nothing else is left to do
+
+
+# ------------------------------------------------------------------------ chains of intervals
+
+
+def _intervals_alone(search: SectionSearch, *, exact: bool) -> list[Chain]:
+    """Refine a chain of intervals, if there is one, and with slack memory the work beside it."""
+    task, chosen = search.task, choose_chain(search.task.instance, _intervals(search))
+    if not chosen:
+        return []
+    chain = interval_chain(search.table, chosen, _limit(search))
+    with search.within(SECTIONS_SHARE):
+        search.refine(chain)
+        if search.promises(chain, _lp_step):
+            search.refine(chain, _lp_step)
+    alone = task.instance.num_devices < 2 or task.semantics.channels == "free"
+    if exact and not alone and not search.over:
+        known = search.bound_ns
+        with search.within(BESIDE_SHARE):
+            raise_by_work(task.instance, chain, _intervals(search))
+            beside = SideWork(
+                task.instance, task.semantics, chain, _limit(search), lambda: search.over
+            )
+            search.refine(chain, shortest=beside.shortest)
+            if search.bound_ns > known:
+                search.refine(chain, _step, shortest=beside.shortest)
+    return [chain]
+
+
+def _intervals(search: SectionSearch) -> list[Interval]:
+    if search.intervals is None:
+        search.intervals = intervals(search.task.instance)
+    return search.intervals
+
+
+def _limit(search: SectionSearch) -> int:
+    """Longer plans are of no interest."""
+    if search.value_ns is None:
+        return serial_horizon_ns(search.task.instance)
+    return search.value_ns
+
+
+# ------------------------------------------------------------------------- memory that binds
+
+
+def _runs_that_fit(search: SectionSearch, tiles: Chain) -> list[Runs]:
+    """Runs that fit along the tiles, a chain of intervals and a path; what proves most is first."""
+    instance = search.task.instance
+    found = list[Runs]()
+    for ways in (None, True, False):
+        chain = tiles
+        if ways is not None:
+            if search.over or instance.num_ops > MOST_OPS_OF_CHAINS:
+                break
+            chosen = choose_chain(instance, _intervals(search) if ways else [])
+            if not chosen:
+                continue
+            chain = interval_chain(search.table, chosen, _limit(search))
+        runs = runs_of(instance, chain)
+        if runs is not None:
+            search.refine(chain, shortest=runs.shortest)
+            found.append(_price(search, runs))
+    return sorted(found, key=lambda runs: -runs.shortest(lower_table)[0])
+
+
+def _refine_runs(search: SectionSearch, runs: Runs, tiles: Chain) -> None:
+    """Refine the cheapest runs of a chain, and price them anew, while that helps."""
+    known = -1
+    while known < search.bound_ns and not search.over:
+        known = search.bound_ns
+        with search.within(SECTIONS_SHARE):
+            pack = (lambda: search.pack(tiles)) if runs.chain is tiles else None
+            search.refine(runs.chain, _step, pack, shortest=runs.shortest)
+        runs = _price(search, runs)
+
+
+def _price(search: SectionSearch, runs: Runs) -> Runs:
+    """The same with prices for bytes, where devices differ; the bound counts."""
+    if search.over or _are_alike(search):
+        return runs
+    with search.within(PRICE_SHARE):
+        runs = runs.priced(lower_table, _limit(search), lambda: search.over)
+    search.refine(runs.chain, shortest=runs.shortest)
+    return runs
+
+
+def _are_alike(search: SectionSearch) -> bool:
+    """Whether all devices are; then prices of bytes prove nothing."""
+    alike = search.table.classes
+    return len(alike) == 1 and len(alike[0]) == search.task.instance.num_devices
+
+
+# ---------------------------------------------------------------------------------- annealing
+
+
+def _anneal(search: SectionSearch, share: float | None = None) -> bool:
+    """Anneal the best plan and others nearly as good, within a share of the time that is left.
+
+    Whether anything was tried.
+    """
+    if search.over or search.plan is None or search.value_ns is None:
+        return False
+    task, limit_s = search.task, None
+    if search.clock.left_s is not None:
+        limit_s = search.clock.left_s * (_share(task.instance) if share is None else share)
+    moves = usual_moves(task.instance) * (1 if limit_s is None else PATIENCE)
+    if search.annealing is None:
+        search.annealing = Annealing(task.instance, task.semantics, search.intervals)
+    annealing, seed = search.annealing, task.limits.seed + search.annealed
+    before = annealing.tried
+    for plan in annealing.runs(_near(search), seed=seed, moves=moves, limit_s=limit_s):
+        search.found_plan(plan)
+        search.interrupted |= annealing.interrupted
+        if search.over:
+            break
+    search.annealed += 1
+    return annealing.tried > before
+
+
+def _share(instance: Instance) -> float:
+    """Of annealing, in the time that is left."""
+    parts = whole_parts(instance)
+    return SHARE if parts <= PROMISING else LARGE_SHARE if parts <= MOST_PARTS else 1.0
+
+
+def _near(search: SectionSearch) -> list[Ints]:
+    """The placements that annealing begins with: the best plan, and the others that are near."""
+    assert search.plan is not None
+    assert search.value_ns is not None
+    found = [search.plan.devices]
+    for plan, value_ns in search.task.starts:
+        if len(found) == MOST_STARTS or value_ns > NEAR * search.value_ns:
+            break
+        if not any((plan.devices == devices).all() for devices in found):
+            found.append(plan.devices)
+    return found
+
+
+def _too_large(section: Section) -> bool:
+    """Whether a section is left to intervals and the whole model, as a graph without cuts is."""
+    whole = section.entry is None and section.exit is None
+    return whole or section.num_inner > MOST_INNER
+
+
+def _step(arc: Arc) -> Step | None:
+    """CP-SAT for longer and longer, and the LP once: first in larger sections, in others when
+    the first step of CP-SAT has left the arc open.
+    """
+    if _too_large(arc.section):
+        return None
+    return "lp" if arc.steps == (0 if arc.section.num_inner >= LP_FROM else 1) else "cp"
+
+
+def _lp_step(arc: Arc) -> Step | None:
+    """The same, but nothing besides the LP in larger sections, where CP-SAT proves no more."""
+    step = _step(arc)
+    return None if step == "cp" and arc.section.num_inner >= LP_FROM else step
+
+
+# ------------------------------------------------------------------------------ the whole model
+
+
+def whole_parts(instance: Instance) -> int:
+    """The size of the whole model: ops x devices and edges x device pairs.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> whole_parts(example())
+    24
+    """
+    k = instance.num_devices
+    return instance.num_ops * k + len(instance.graph.edges) * k * k
+
+
+def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) -> None:
+    """CP-SAT on the whole graph, for plans better than the incumbent, until a limit is reached.
+
+    Every bound on a section is a row of it: x[u, a] and x[v, b] imply
+    start[v] >= end[u] + bound - p_vb. Bounds that hold only for better plans are no harm: the
+    model has no others.
+    """
+    task, instance = search.task, search.task.instance
+    parts, left_s = whole_parts(instance), search.clock.left_s
+    if parts > MOST_PARTS:
+        search.note = f"{parts} ops x devices and edges x device pairs are too many for {SOLVER}"
+        return
+    if left_s is not None and parts > left_s * PARTS_PER_S:
+        search.note = f"the time left is too short for a model of {parts} parts"
+        return
+    horizon = None if search.value_ns is None else search.value_ns - 1
+    model = build(instance, task.semantics, horizon)
+    plan = break_symmetry(model, search.plan)
+    if plan is not None:  # too long for the model, but most of it may stay
+        warm_start(model, simulate(instance, plan, task.semantics))
+    for chain in chains:
+        for uses in chain.uses:
+            for row in uses:
+                for use in row:
+                    _section_takes(model, use)
+    model.cp.add(model.makespan >= search.bound_ns // model.unit_ns)
+    limits = task.limits
+    settings = Settings(workers, search.clock.left_s, limits.gap, limits.seed)
+    found = run_cp_sat(
+        model, task.semantics, lambda value: read_plan(model, value), settings, search.value_ns
+    )
+    search.interrupted |= found.interrupted
+    _learn(search, found)
+    if found.ending != "optimal" or model.exact:
+        return
+    search.note = f"optimal but for times that are rounded down to {model.unit_ns} ns"
+    if search.over or search.value_ns is None:
+        return
+    if search.value_ns <= model.horizon_ns // 2:
+        solve_whole(search, chains, workers)  # the shorter horizon has a finer unit
+
+
+def _learn(search: SectionSearch, found: Answer) -> None:
+    search.faults += found.faults
+    search.note = {
+        "refused": found.reason,
+        "fault": f"{SOLVER} contradicts a known plan, and is not believed",
+        "time_limit": f"time limit of {search.task.limits.named_s:g} s reached",
+        "unknown": f"{SOLVER} stopped by itself after {found.seconds:.1f} s without saying why",
+    }.get(found.ending, "")
+    proof = PROOFS.index("cp-sat")
+    if found.infeasible and search.value_ns is None:
+        search.infeasible = True
+    elif found.infeasible:
+        search.found_bound(search.value_ns or 0, proof)
+    else:
+        if found.plan is not None:
+            search.found_plan(found.plan)
+        search.found_bound(found.bound_ns or 0, proof)
+
+
+def _section_takes(model: MakespanModel, use: Use) -> None:
+    entry, leave = use.section.entry, use.section.exit
+    conditions = []
+    for op, k in ((entry, use.entry), (leave, use.leave)):
+        if op is not None and k is not None:
+            if k not in model.x[op]:
+                return
+            conditions.append(model.x[op][k])
+    lower, unit = use.arc.lower_ns, model.unit_ns
+    if lower > model.horizon_ns:
+        model.cp.add_bool_or([literal.negated() for literal in conditions])
+        return
+    if use.section.num_inner == 0:
+        return
+    begin = 0 if entry is None else model.end[entry]
+    end = model.makespan if leave is None else model.end[leave]
+    row = model.cp.add(end >= begin + lower // unit)
+    if conditions:
+        row.only_enforce_if(*conditions)
+
+
+register(
+    Method(
+        name="decomposition",
+        claim="exact",
+        objectives=("makespan",),
+        paper="placegap",
+        summary="shortest path over bottlenecks and devices; sections by LP and CP-SAT, lazily",
+        run=run,
+        params=DecompositionParams,
+        applies=applies,
+        packages=("ortools", "highspy"),
+    )
+)

@@ -1,0 +1,172 @@
+"""layer-paths: plans of a training step by the labels of its nested layers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placegap.formulations.shared.devices import possible_placements
+from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.bounds.layer_labels import LayerPath
+from placegap.solvers.bounds.layer_options import LayerTable
+from placegap.solvers.bounds.layers_bound import search_layers
+from placegap.solvers.bounds.nested_layers import NestedLayers
+from placegap.solvers.bounds.work_windows import window_bound, work_windows
+from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.local_search.annealing.insertion import insert_all, nothing_booked
+from placegap.solvers.local_search.annealing.schedule import (
+    bottom_levels,
+    kernel_data,
+    new_work,
+    plan_of,
+    schedule,
+)
+
+SWEEPS = 3
+"""Over the groups that a path does not know: each goes where its transfers take least."""
+
+MOST_PATHS = 24
+"""Paths of labels that are made plans."""
+
+
+def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Place the layers of a training step as the labels with the least bounds have them.
+
+    The labels (`bounds.nested_layers`) know how long the chain takes forward and back, and what
+    work each device has left when the chain leaves it: where to change devices, and how often, is
+    what they weigh. They know the bytes of groups, but neither what is held at the peak, nor in
+    which order transfers follow each other: the longest ways to the end go first, and the plan of
+    the shortest schedule that fits counts. A heuristic, for at most 20,000 ops.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> run(Task(example(), Makespan())).message
+    'there are no layers that come back'
+    """
+    instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
+
+    def is_over() -> bool:
+        return stop_asked() or clock.left_s == 0.0
+
+    relaxed, _ = relax_memory(instance, semantics)
+    able = possible_placements(relaxed).any(axis=1).all()
+    windows = work_windows(relaxed) if able else None
+    if windows is None:
+        return Outcome(message="some op fits on no device, or times are too large")
+    known_ns = window_bound(windows)
+    found = search_layers(relaxed, semantics, windows, known_ns, is_over, MOST_PATHS)
+    if found is None:
+        return Outcome(message="there are no layers that come back")
+    if not found.paths:
+        return Outcome(message="too many labels")
+    data, level = kernel_data(instance, semantics), np.zeros(instance.num_ops, np.int64)
+    work, booked = new_work(data), nothing_booked(data)
+
+    def time_of(device: Ints, *, inserts: bool) -> int:
+        bottom_levels(data, device, level)
+        if inserts:
+            return int(insert_all(data, device, level, work, booked))
+        return int(schedule(data, device, level, work))
+
+    ways = (True, False) if len(booked.stretches) else (False,)
+    tried = list[tuple[int, int, bool, Ints]]()
+    for number, path in enumerate(found.paths):
+        device = devices_of(instance, found.nested, found.table, path)
+        for inserts in ways:
+            tried.append((time_of(device, inserts=inserts), number, inserts, device))
+        if is_over():
+            break
+    for _, _, inserts, device in sorted(tried, key=lambda trial: trial[:2]):
+        time_of(device, inserts=inserts)
+        plan = plan_of(instance, semantics, data, device, work)
+        if evaluate(instance, plan, semantics).feasible:
+            return Outcome(plan)
+    return Outcome(message="memory: no plan of the labels fits")
+
+
+def devices_of(
+    instance: Instance, nested: NestedLayers, table: LayerTable, path: LayerPath
+) -> Ints:
+    """The device of each op. Groups that a path does not know begin where the nearest gate is."""
+    group, gates = instance.arrays.group, nested.gates
+    at = np.zeros(len(gates), np.int64)  # of each gate, that of the frame around it
+    for layer, (there, back) in zip(nested.layers, path.gates, strict=True):
+        at[layer.forward.start : layer.forward.stop + 1] = there
+        at[layer.backward.start : layer.backward.stop + 1] = back
+    at[nested.core.start : nested.core.stop] = path.gates[-1][0]
+    heaviest = np.lexsort((-instance.arrays.time_ns.max(axis=1), group))
+    first = heaviest[np.unique(group[heaviest], return_index=True)[1]]
+    device = at[_nearest_gates(instance, nested)[first]]
+    known = np.zeros(len(device), np.bool_)
+    for groups, devices in zip(table.groups, path.devices, strict=True):
+        device[list(groups)], known[list(groups)] = devices, True
+    _send_little(instance, device, np.flatnonzero(~known))
+    return device[group]
+
+
+def _nearest_gates(instance: Instance, nested: NestedLayers) -> Ints:
+    """Of the last gate before each op and the first one after it, the one further inside."""
+    index, last = instance.arrays.index, len(nested.gates) - 1
+    after = np.full(instance.num_ops, last + 1)
+    after[nested.gates] = np.arange(last + 1)
+    for v in index.topological_order[::-1].tolist():
+        readers = index.consumer[index.succ_edge[index.succ_ptr[v] : index.succ_ptr[v + 1]]]
+        after[v] = min(after[v], after[readers].min(initial=last + 1))
+    before, core = nested.last_gate, nested.core
+    out = np.maximum(core.start - np.arange(last + 1), np.arange(last + 1) - core.stop)
+    far = np.append(out, last + 1)  # no gate is furthest out, by -1 or by last + 1
+    return np.clip(np.where(far[before] <= far[after], before, after), 0, last)
+
+
+def _send_little(instance: Instance, device: Ints, groups: Ints) -> None:
+    """Move some groups, one by one, to where their transfers take least; `device` by group."""
+    arrays, index = instance.arrays, instance.arrays.index
+    source, target = arrays.group[index.producer], arrays.group[index.consumer]
+    runs, every = arrays.group_runs, np.arange(instance.num_devices)
+    mine = np.isin(source, groups) | np.isin(target, groups)
+    edges_of: dict[int, list[int]] = {int(g): [] for g in groups}
+    for e in np.flatnonzero(mine & (source != target)).tolist():
+        for g in (int(source[e]), int(target[e])):
+            if g in edges_of:
+                edges_of[g].append(e)
+    for g in groups.tolist():
+        if not runs[g, device[g]] and runs[g].any():
+            device[g] = int(runs[g].argmax())
+    for _ in range(SWEEPS):
+        moved = False
+        for g, edges in edges_of.items():
+            cost = np.where(runs[g], 0, UNSUPPORTED).astype(np.float64)
+            for e in edges:
+                move = arrays.transfer_ns[index.tensor[e]]
+                if source[e] == g:
+                    cost += move[arrays.link_class[every, device[target[e]]]]
+                else:
+                    cost += move[arrays.link_class[device[source[e]], every]]
+            best = int(cost.argmin())
+            if runs[g, best] and cost[best] < cost[device[g]]:
+                device[g], moved = best, True
+        if not moved:
+            return
+
+
+register(
+    Method(
+        name="layer-paths",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="placegap",
+        summary="a training step's layers where the chain, and the work beside it, take least",
+        run=run,
+        params=Params,
+        packages=("numba",),
+        memory_rules=("sum", "peak"),
+    )
+)

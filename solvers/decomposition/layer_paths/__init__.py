@@ -1,1 +1,0 @@
-"""Plans of a training step by the labels of its nested layers."""

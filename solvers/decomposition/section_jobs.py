@@ -1,0 +1,321 @@
+"""One arc of the section graph, refined by one step, the section LP or CP-SAT; and where that runs.
+
+A job is self-contained and can be pickled: worker processes run it as well as the process itself.
+Workers are new processes (`worker_process`), and start only after a while, so that small problems
+never wait for one. A process that is itself one worker of many starts none: it runs all of its jobs
+itself, as a single worker does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from typing import Literal
+
+from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
+from placegap.formulations.shared import devices
+from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.reading.errors import paused_collector
+from placegap.instances.referee.simulate import simulate
+from placegap.solvers.core.back_ends.cp_sat import Settings, run_cp_sat
+from placegap.solvers.core.back_ends.outcome import bound_ns
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.method import Limits, Start, Task
+from placegap.solvers.core.starts import best_start
+from placegap.solvers.core.trust import word_of
+from placegap.solvers.core.worker_process import WorkerProcess, may_start_processes, silence
+
+Step = Literal["lp", "cp"]
+
+PLACERS = ("heft", "peft", "etf", "single-device")
+"""Whose plans of the section, ends pinned, CP-SAT starts from."""
+
+SPAWN_AFTER_S = 1.0
+"""Searches that are over by then start no processes, which take about as long to start."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A step on a section whose ends are pinned.
+
+    Attributes
+    ----------
+    instance : Instance
+        The section (`sections.SectionMaker`).
+    semantics : Makespan
+    step : {"lp", "cp"}
+    horizon_ns : int or None
+        Only schedules of at most this length matter.
+    limit_s : float
+    seed : int
+    plan : Plan or None
+        The best plan known for the section.
+    """
+
+    instance: Instance
+    semantics: Makespan
+    step: Step
+    horizon_ns: int | None
+    limit_s: float
+    seed: int
+    plan: Plan | None
+
+
+@dataclass(frozen=True)
+class SectionAnswer:
+    """What a job found out.
+
+    Attributes
+    ----------
+    lower_ns : int
+        The section takes no less; `NO_WAY` if it has no schedule, one more than the horizon if it
+        has none of interest.
+    upper_ns : int or None
+        Time of `plan`.
+    plan : Plan or None
+    final : bool
+        Another step would not find out more.
+    decided : bool
+        It proved what it could: the least time, or that there is none within the horizon.
+    interrupted : bool
+        Ctrl-C came meanwhile.
+    faults : tuple of str
+        What a solver said against a known plan; nothing else here comes from that solve.
+    """
+
+    lower_ns: int
+    upper_ns: int | None = None
+    plan: Plan | None = None
+    final: bool = False
+    decided: bool = False
+    interrupted: bool = False
+    faults: tuple[str, ...] = ()
+
+
+def work(job: Job) -> SectionAnswer:
+    """Do a job."""
+    plan, upper = job.plan, None
+    if plan is not None:
+        upper = simulate(job.instance, plan, job.semantics).makespan_ns
+    else:
+        start = place(job.instance, job.semantics)
+        if start is not None:
+            plan, upper = start
+    horizon = serial_horizon_ns(job.instance) if job.horizon_ns is None else job.horizon_ns
+    beyond = NO_WAY if job.horizon_ns is None else job.horizon_ns + 1
+    if upper is not None and upper <= horizon:
+        horizon = upper
+    known = SectionAnswer(0, upper, plan)
+    step = _lp if job.step == "lp" else _cp
+    return step(job, known, horizon, beyond)
+
+
+def place(instance: Instance, semantics: Makespan) -> Start | None:
+    """The best plan of some placers for a section, or None."""
+    return best_start(Task(instance, semantics), PLACERS)
+
+
+def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAnswer:
+    # Pyomo takes a second to load, and small graphs need no LP
+    import pyomo.environ as pyo
+
+    from placegap.formulations import sections
+    from placegap.solvers.core.back_ends.highs import solve_model
+    from placegap.solvers.models.lp_bounds import LONGEST
+
+    with paused_collector():
+        model = sections.build(job.instance, job.semantics, horizon)
+    found = solve_model(model, Limits(job.limit_s), relax=True, most=LONGEST)
+    where = f"{word_of('highspy')} on {job.instance.name}"
+    within = known.upper_ns is not None and known.upper_ns <= horizon
+    if found.ending == "infeasible" and within:
+        fault = f"{where}: says infeasible, but a plan of {known.upper_ns} ns is known"
+        return replace(known, faults=(fault,))
+    if found.ending == "infeasible":
+        return replace(known, lower_ns=beyond, decided=True)
+    unit = pyo.value(model.unit_ns)
+    bound = bound_ns(found.dual_bound, unit, granularity_ns(job.instance, transfers=True)) or 0
+    if known.upper_ns is not None and within and bound > known.upper_ns:
+        fault = f"{where}: proves {bound} ns, but a plan of {known.upper_ns} ns is known"
+        return replace(known, faults=(fault,))
+    return replace(
+        known, lower_ns=min(bound, horizon + 1), interrupted=found.ending == "interrupted"
+    )
+
+
+def _cp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAnswer:
+    model = build(job.instance, job.semantics, horizon)
+    plan = break_symmetry(model, known.plan)
+    if plan is not None and known.upper_ns is not None and known.upper_ns <= horizon:
+        warm_start(model, simulate(job.instance, plan, job.semantics))
+    settings = Settings(limit_s=job.limit_s, seed=job.seed)
+    found = run_cp_sat(
+        model, job.semantics, lambda value: read_plan(model, value), settings, known.upper_ns
+    )
+    known = replace(known, interrupted=found.interrupted, faults=found.faults)
+    if found.infeasible:
+        return replace(known, lower_ns=beyond, decided=True)
+    upper, plan = known.upper_ns, known.plan
+    if found.value_ns is not None and (upper is None or found.value_ns < upper):
+        upper, plan = found.value_ns, found.plan
+    decided = found.ending in ("optimal", "refused", "fault")
+    # a far better plan gives the next step a finer unit
+    final = decided and (model.exact or upper is None or upper > horizon // 2)
+    lower = found.bound_ns or 0
+    return replace(known, lower_ns=lower, upper_ns=upper, plan=plan, final=final, decided=decided)
+
+
+def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:
+    """Of placements that differ in the names of identical devices, keep one; the plan likewise."""
+    instance, x, possible = model.instance, model.x, model.window.possible
+    classes = devices.identical_devices(instance)
+    if not classes:
+        return plan
+    kept = devices.representative_devices(instance, possible, classes)
+    for i, row in enumerate(x):
+        for k, literal in row.items():
+            if not kept[i, k]:
+                model.cp.add(literal == 0)
+    for use in devices.first_uses(instance, possible, classes):
+        there = [x[use.op][k] for k in use.devices if k in x[use.op]]
+        earlier = [x[i][use.earlier_device] for i in use.earlier_ops if use.earlier_device in x[i]]
+        for literal in there:
+            model.cp.add_bool_or([literal.negated(), *earlier])
+    return None if plan is None else devices.canonical(instance, plan, model.semantics, classes)
+
+
+class SectionWorkers:
+    """Runs jobs, several at a time.
+
+    Parameters
+    ----------
+    number : int
+        Most processes at a time; 1: this process alone.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number if may_start_processes() else 1
+        self._began = now_s()
+        self._queue: deque[tuple[int, Job]] = deque()
+        self._workers: list[_Worker] = []
+        self._failed = False
+        self._count = 0
+
+    def __enter__(self) -> SectionWorkers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def wanted(self) -> int:
+        """How many jobs more would find a worker."""
+        self._start_processes()
+        ready = [worker for worker in self._workers if worker.ready]
+        idle = sum(worker.ticket is None for worker in ready)
+        return (idle if ready else 1) - len(self._queue)
+
+    def submit(self, job: Job) -> int:
+        """Hand in a job; its ticket comes back with the answer."""
+        self._count += 1
+        self._queue.append((self._count, job))
+        return self._count
+
+    def answers(self, patience_s: float | None) -> list[tuple[int, SectionAnswer]]:
+        """The answers of some jobs, as soon as there are any; none if patience ends."""
+        self._feed()
+        busy = [worker for worker in self._workers if worker.ticket is not None]
+        if not busy:
+            ticket, job = self._queue.popleft()
+            return [(ticket, work(job))]
+        found: list[tuple[int, SectionAnswer]] = []
+        heard = wait([worker.pipe for worker in busy], timeout=patience_s)
+        for worker in busy:
+            if worker.pipe in heard:
+                ticket, answer = worker.receive()
+                if answer is None:  # it died: run its job here
+                    self._failed = True
+                    self._workers.remove(worker)
+                    worker.kill()
+                    self._queue.appendleft((ticket, worker.job))
+                else:
+                    found.append((ticket, answer))
+        return found
+
+    def close(self) -> None:
+        """End all processes now."""
+        for worker in self._workers:
+            worker.kill()
+        self._workers = []
+
+    def _feed(self) -> None:
+        for worker in self._workers:
+            if self._queue and worker.ready and worker.ticket is None:
+                worker.send(*self._queue.popleft())
+
+    def _start_processes(self) -> None:
+        waited = now_s() - self._began
+        if self.number == 1 or self._failed or self._workers or waited < SPAWN_AFTER_S:
+            return
+        try:
+            for _ in range(self.number):
+                self._workers.append(_Worker())
+        except OSError:  # no more processes: those that there are must do
+            self._failed = not self._workers
+
+
+class _Worker:
+    """One process, the parent's end of its pipe, and the job it is at."""
+
+    def __init__(self) -> None:
+        self.process = WorkerProcess(_serve)
+        self.pipe = self.process.pipe
+        self.ticket: int | None = None
+        self._ready = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has said that it takes jobs."""
+        if not self._ready and self.pipe.poll():
+            with contextlib.suppress(EOFError, OSError):
+                self._ready = self.pipe.recv() == "ready"
+        return self._ready
+
+    def send(self, ticket: int, job: Job) -> None:
+        self.ticket, self.job = ticket, job
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+            self.pipe.send(job)
+
+    def receive(self) -> tuple[int, SectionAnswer | None]:
+        assert self.ticket is not None
+        ticket, self.ticket = self.ticket, None
+        try:
+            answer = self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            return ticket, None
+        if isinstance(answer, BaseException):
+            raise answer
+        return ticket, answer
+
+    def kill(self) -> None:
+        """End the process now."""
+        self.process.kill()
+
+
+def _serve(pipe: Connection) -> None:
+    """Life of a worker process."""
+    silence()
+    pipe.send("ready")
+    while True:
+        job = pipe.recv()
+        try:
+            answer: SectionAnswer | BaseException = work(job)
+        except Exception as error:  # raised again by the parent
+            answer = error
+        pipe.send(answer)

@@ -1,0 +1,283 @@
+"""Labels of frontiers: never above an optimum, and far above paths where memory cuts.
+
+frontier-paths: the plan behind the bound, where memory forces transfers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from draws.binding_memory import binding_instance
+from draws.bottlenecks import bottleneck_instance
+from draws.training_steps import mirrored_instance, two_servers_instance
+from draws.twins import single_and_paired_instance
+from references.brute_force import MAKESPAN_SEMANTICS, oracle
+
+from placegap.formulations.shared.times import serial_horizon_ns
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Link,
+    Makespan,
+    Op,
+    evaluate,
+    load_corpus,
+)
+from placegap.instances.problem.additive_memory import relax_memory
+from placegap.solvers import solve
+from placegap.solvers.bounds import frontier_paths as frontier
+from placegap.solvers.bounds.frontier_paths import frontier_bound, least_below, steps_of
+
+
+def block(*, memory: int, devices: int = 2, mirrored: bool = False) -> Instance:
+    """An op `in` of which `a` and `out` read; a, b and c are a row, and `out` reads c as well. Each
+    takes 1 ns and holds a byte. What `in` sends takes 10 ns, and each other tensor 2 ns.
+    """
+    edges = [("in", "a", 10), ("in", "out", 10), ("a", "b", 2), ("b", "c", 2), ("c", "out", 2)]
+    names = ["in", "a", "b", "c", "out"]
+    ops = [Op(name=x, time_ns={"gpu": 1}, resident_bytes=1, colocation=x) for x in names]
+    if mirrored:
+        ops += [Op(name=f"{x}'", time_ns={"gpu": 1}, colocation=x) for x in reversed(names)]
+        edges += [(f"{y}'", f"{x}'", size) for x, y, size in edges] + [("out", "out'", 0)]
+    gpus = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=memory) for k in range(devices))
+    links = tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
+        for a in gpus
+        for b in gpus
+        if a is not b
+    )
+    tensors = tuple(Edge(producer=x, consumer=y, bytes=size) for x, y, size in edges)
+    graph = Graph(name="block", ops=tuple(ops), edges=tensors)
+    return Instance(name="block", graph=graph, cluster=Cluster(name="c", devices=gpus, links=links))
+
+
+@pytest.mark.parametrize(
+    ("memory", "mirrored", "least"),
+    [
+        # all on one device
+        (5, False, 5),
+        # one op is elsewhere; b is the cheapest: 5 ns, and 2 + 2 ns there and back
+        (4, False, 5 + 4),
+        # and both ways in a training step
+        (4, True, 2 * (5 + 4)),
+        # two are elsewhere: b and c (or a and b), sent there and back by 2 ns each
+        (3, False, 5 + 4),
+    ],
+)
+def test_an_edge_that_skips_keeps_what_crosses_inside_honest(
+    memory: int, mirrored: bool, least: int
+) -> None:
+    instance = block(memory=memory, mirrored=mirrored)
+    steps = steps_of(instance, Makespan())
+    found = least_below(steps, 10**6, trace=True)
+    assert found is not None
+    assert (found.ns, found.joined) == (least, False)
+    # a plan of its devices is as good, so that it is the optimum
+    verdict = evaluate(instance, frontier.plan_by(steps, found.traces), Makespan())
+    assert (verdict.feasible, verdict.value_ns) == (True, least)
+
+
+def test_a_device_that_is_left_is_forgotten() -> None:
+    # a row of four bytes on two devices of two: d0, d0, d1, d1 sends once. With room for one each,
+    # no plan exists, but the row may go from one device to the other and back: 4 + 3 * 5 ns
+    ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=1) for x in "abcd")
+    edges = tuple(Edge(producer=x, consumer=y, bytes=5) for x, y in pairwise("abcd"))
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
+        for a, b in (("d0", "d1"), ("d1", "d0"))
+    )
+    least = []
+    for memory in (2, 1):
+        devices = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=memory) for k in (0, 1))
+        cluster = Cluster(name="c", devices=devices, links=links)
+        row = Instance(name="row", graph=Graph(name="row", ops=ops, edges=edges), cluster=cluster)
+        found = least_below(steps_of(row, Makespan()), 10**6)
+        assert found is not None
+        least.append(found.ns)
+    assert least == [4 + 5, 4 + 3 * 5]
+
+
+def row_on_servers(slow: int) -> Instance:
+    """Four ops of a byte in a row, on two servers of two devices, each with room for one. Tensors
+    take 1 ns within a server, and `slow` between two.
+    """
+    ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=1) for x in "abcd")
+    edges = tuple(Edge(producer=x, consumer=y, bytes=slow) for x, y in pairwise("abcd"))
+    names = ("a0", "a1", "b0", "b1")
+    devices = tuple(Device(name=x, kind="gpu", memory_bytes=1) for x in names)
+    links = tuple(
+        Link(source=x, target=y, bandwidth_bytes_per_s=10**9 * (slow if x[0] == y[0] else 1))
+        for x in names
+        for y in names
+        if x != y
+    )
+    cluster = Cluster(name="servers", devices=devices, links=links)
+    return Instance(name="row", graph=Graph(name="row", ops=ops, edges=edges), cluster=cluster)
+
+
+def test_what_a_server_holds_is_not_forgotten() -> None:
+    # two ops fit on either server, so that the row crosses once: 4 + 1 + 10 + 1 ns. Without pools
+    # it could go from a0 to a1 and back: 4 + 3 ns
+    row = row_on_servers(10)
+    steps = steps_of(row, Makespan())
+    assert steps.graph.pool.tolist() == [0, 0, 1, 1]
+    found = least_below(steps, 10**6)
+    assert found is not None
+    assert (found.ns, found.joined) == (4 + 1 + 10 + 1, False)
+    assert frontier_bound(row, Makespan(), 1) == 4 + 1 + 10 + 1
+    # links that are all alike make no pools
+    assert len(steps_of(row_on_servers(1), Makespan()).graph.pool_room_bytes) == 0
+
+
+def test_devices_that_may_be_swapped_are_not_one_if_each_is_a_pool() -> None:
+    # a and c are fast on the two devices that stand alone, b on the pair, and each device has room
+    # for one op: 1 + 50 + 1 + 50 + 1 ns. The second single device is not full when c is placed,
+    # though the first, which is like it, is
+    ops = [
+        Op(name=x, time_ns={"single": fast, "pair": 1001 - fast}, resident_bytes=1)
+        for x, fast in (("a", 1), ("b", 1000), ("c", 1))
+    ]
+    kinds = ("single", "single", "pair", "pair")
+    devices = tuple(Device(name=f"d{k}", kind=x, memory_bytes=1) for k, x in enumerate(kinds))
+    links = tuple(
+        Link(source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=10**9 if a + b == 5 else 10**8)
+        for a in range(4)
+        for b in range(4)
+        if a != b
+    )
+    edges = tuple(Edge(producer=x, consumer=y, bytes=5) for x, y in pairwise("abc"))
+    graph = Graph(name="row", ops=tuple(ops), edges=edges)
+    row = Instance(name="row", graph=graph, cluster=Cluster(name="c", devices=devices, links=links))
+    assert oracle(row, Makespan()) == 103
+    assert frontier_bound(row, Makespan(), 0) == 103
+
+
+def edges_of(*pairs: tuple[str, str]) -> tuple[Edge, ...]:
+    return tuple(Edge(producer=x, consumer=y, bytes=3) for x, y in pairs)
+
+
+def of_unlike_devices(names: list[str], edges: tuple[Edge, ...], devices: int) -> Instance:
+    """Ops of a byte on devices of unlike memory."""
+    ops = tuple(Op(name=x, time_ns={"gpu": 5}, resident_bytes=1) for x in names)
+    gpus = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=5 + k) for k in range(devices))
+    links = tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
+        for a in gpus
+        for b in gpus
+        if a is not b
+    )
+    cluster = Cluster(name="unlike", devices=gpus, links=links)
+    return Instance(name="u", graph=Graph(name="u", ops=ops, edges=edges), cluster=cluster)
+
+
+def test_wide_graphs_have_no_tables_of_pairs() -> None:
+    # 300 ops side by side: all of them stay open until the last op is placed, and between no two
+    # of them there is a way. A number for each pair would be 8 * 300**3 / 3 = 72 MB
+    names = [f"m{i}" for i in range(300)]
+    edges = edges_of(*(("in", x) for x in names), *((x, "out") for x in names))
+    steps = steps_of(of_unlike_devices(["in", *names, "out"], edges, 2), Makespan())
+    assert max(len(frontier.ops) for frontier in steps.frontiers) == 300
+    assert sum(frontier.between.size for frontier in steps.frontiers) == 0
+
+
+def test_of_many_unlike_devices_fewer_places_are_remembered() -> None:
+    # each op reads the five before it. 16 unlike devices for five places are 16**5 = 1 million
+    # signatures, and gigabytes of labels; for three they are 4,096
+    pairs = [(f"o{i}", f"o{j}") for i in range(12) for j in range(i + 1, min(12, i + 6))]
+    row = of_unlike_devices([f"o{i}" for i in range(12)], edges_of(*pairs), 16)
+    steps = steps_of(row, Makespan())
+    assert max(len(frontier.places) for frontier in steps.frontiers) == 3
+
+
+def test_where_labels_grow_too_many_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = block(memory=4)
+    steps = steps_of(instance, Makespan())
+    monkeypatch.setattr(frontier, "MOST_CELLS", 0)  # two labels after the second op: d0 or d1
+    assert least_below(steps, 10**6) is None
+    assert frontier_bound(instance, Makespan(), 9) == 9
+
+
+MOST_TRANSFERS = 10
+"""The oracle orders no more."""
+
+
+def compare(seed: int, seen: Counter[str]) -> None:
+    semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
+    for make in (
+        mirrored_instance,
+        bottleneck_instance,
+        binding_instance,
+        two_servers_instance,
+        single_and_paired_instance,
+    ):
+        instance = make(seed)
+        if len(instance.graph.edges) > MOST_TRANSFERS:
+            continue
+        optimum = oracle(instance, semantics)
+        if optimum is None:
+            continue
+        relaxed, _ = relax_memory(instance, semantics)
+        assert frontier_bound(relaxed, semantics, 0) <= optimum, (make.__name__, seed)
+        found = least_below(steps_of(relaxed, semantics), serial_horizon_ns(relaxed) + 2)
+        assert found is not None
+        assert found.ns is not None
+        assert found.ns <= optimum, (make.__name__, seed)
+        few = least_below(steps_of(relaxed, semantics), serial_horizon_ns(relaxed) + 2, rows=1)
+        assert few is not None
+        assert few.ns is not None
+        assert few.ns <= found.ns, (make.__name__, seed)
+        seen["all"] += 1
+        seen["tight"] += found.ns == optimum
+
+
+def test_no_label_is_above_the_optimum() -> None:
+    seen = Counter[str]()
+    for seed in range(10):
+        compare(seed, seen)
+    assert seen["tight"] > seen["all"] // 4
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("first", range(100, 500, 100))
+def test_no_label_is_above_the_optimum_of_hundreds(first: int) -> None:
+    seen = Counter[str]()
+    for seed in range(first, first + 100):
+        compare(seed, seen)
+    assert seen["tight"] > seen["all"] // 4
+
+
+def test_joined_labels_prove_no_more() -> None:
+    lower = 0
+    for seed in range(12):
+        instance, semantics = mirrored_instance(seed), Makespan()
+        steps, most_ns = steps_of(instance, semantics), serial_horizon_ns(instance) + 2
+        exact = least_below(steps, most_ns)
+        joined = least_below(steps, most_ns, rows=1)
+        assert exact is not None
+        assert joined is not None
+        if exact.ns is None:
+            continue
+        assert joined.ns is not None
+        assert joined.ns <= exact.ns
+        lower += joined.ns < exact.ns
+    assert lower
+
+
+def test_memory_forces_crossings_of_a_residual_network() -> None:
+    # the best plan known takes 3005.3 ms (docs/certificates-results.md); paths and work prove 811
+    instance = load_corpus("resnet-50-layers-train").instance()
+    bound_ns = frontier_bound(instance, Makespan(), 10**9)
+    assert 2_790_000_000 < bound_ns <= 3_005_280_131
+
+
+def test_on_a_residual_network_it_is_near_the_bound() -> None:
+    # the best plan known takes 3005.3 ms, no plan less than 2795.7, interleaved-cuts 3220.9
+    instance = load_corpus("resnet-50-layers-train").instance()
+    found = solve(instance, Makespan(), "frontier-paths")
+    assert found.value_ns is not None
+    assert 3_005_280_131 <= found.value_ns < 3_150_000_000
