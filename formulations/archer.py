@@ -31,9 +31,9 @@ out; sums of f over devices are at least f of the union, because a tensor that c
 a union crosses the border of a member. So whatever devices do within a load T, a part of c of them
 has f <= c T and c times their memory.
 
-Models place *units*, the ops that every chain plan keeps together (`instances.structure.blocks`):
+Models place *units*, the ops that every chain plan keeps together (`instances.problem.blocks`):
 colocation groups, and groups that reach each other in both directions. Communication is counted on
-nets (`instances.structure.nets`): tensors with the same pins, in units, add up.
+nets (`instances.problem.nets`): tensors with the same pins, in units, add up.
 """
 
 from __future__ import annotations

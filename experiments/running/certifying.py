@@ -1,10 +1,14 @@
-"""Certificates on the command line: written for a result, and checked for an instance."""
+"""What is proven on the command line beside a plan: by a method now, or by a certificate."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from placegap.experiments.running.placing import Attempt, place, why_refused
+from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.io.certificate_checker import Rejected
 from placegap.instances.io.certificate_file import (
     Certificate,
@@ -14,9 +18,13 @@ from placegap.instances.io.certificate_file import (
 )
 from placegap.instances.io.document import read_json
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics, parse_semantics
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import Semantics, parse_semantics, plan_class
+from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import refuse_other
-from placegap.solvers.core.result import Result
+from placegap.solvers.core.result import Result, fault_words
+from placegap.solvers.core.trust import PROOF
+from placegap.solvers.solving.known_bounds import KnownBound, proven_by
 
 SHARE, MOST_S = 0.25, 60.0
 """Of the time limit, and seconds at most, that a certificate takes after the method."""
@@ -79,3 +87,55 @@ def check_certificate(instance: Instance, path: str | Path) -> Verdict:
         )
     except (Rejected, ValueError) as error:  # of semantics: the checker looks at few of its rules
         return Verdict(reason=str(error).splitlines()[0])
+
+
+class Proof(NamedTuple):
+    """A method that is to prove a bound, its parameters and its seconds."""
+
+    method: str
+    params: Mapping[str, str]
+    time_limit_s: float
+
+
+def proven(
+    source: Source | Instance, semantics: Semantics, proof: Proof, start: Plan | None = None
+) -> tuple[list[KnownBound], tuple[str, ...]]:
+    """What a method proves in a worker process, and warnings.
+
+    Parameters
+    ----------
+    source : Source or Instance
+        What the process reads.
+    semantics : Semantics
+    proof : Proof
+    start : Plan, optional
+        A feasible plan that it may start from.
+
+    Raises
+    ------
+    InputError
+        If the method does not do the semantics, which are those of a plan.
+    """
+    instance = source if isinstance(source, Instance) else load_source(source)
+    reason = why_refused(instance, semantics, proof.method, proof.params)
+    if reason is not None:
+        raise InputError(
+            f"{proof.method} does not apply to {instance.name}: {reason}; leave out --method, or"
+            f" name one that does {semantics.label}"
+        )
+    attempt = Attempt(
+        source, semantics, proof.method, proof.params, proof.time_limit_s, incumbent=start
+    )
+    try:
+        result, said = place(attempt)
+    except RuntimeError as error:
+        return [], (f"no bound: {error}",)
+    return list(proven_by(result)), (*said, *map(fault_words, result.faults))
+
+
+def certified_bounds(verdict: Verdict, semantics: Semantics) -> list[KnownBound]:
+    """What a checked certificate proves; nothing where it is one under other rules."""
+    if verdict.bound_ns is None or verdict.semantics != semantics:
+        return []
+    words = ", ".join(verdict.words)
+    return [KnownBound(verdict.bound_ns, "certificate", words or PROOF, plan_class(semantics))]

@@ -15,7 +15,7 @@ from doubles import processes
 from doubles.processes import PLACEGAP, dispositions, finish, no_session, send, session, wait_for
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import stop_signals
+from placegap.experiments.running import pool
 from placegap.instances import example
 from placegap.instances.io.document import Document, save_document
 from placegap.instances.io.plan_file import load_plan
@@ -169,12 +169,12 @@ def test_what_is_held_ends_before_a_signal_is_heard() -> None:
     done = []
 
     def hold(*numbers: int) -> None:
-        with stop_signals.held():
+        with pool.held():
             for number in numbers:
                 signal.raise_signal(number)
             done.append(numbers)
 
-    with dispositions(), stop_signals.handled():
+    with dispositions(), pool.handled():
         with pytest.raises(KeyboardInterrupt):
             hold(signal.SIGTERM, signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):  # who asks again does not want to wait

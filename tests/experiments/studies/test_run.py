@@ -13,7 +13,7 @@ from doubles.fake_study import log_lines, study_file, study_process, wait_for_li
 from doubles.pool_jobs import run_here
 from doubles.processes import finish, no_session, send
 
-from placegap.experiments.running import stop_signals
+from placegap.experiments.running import pool
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies import task
 from placegap.experiments.studies.plan import Run
@@ -160,7 +160,7 @@ def test_what_has_been_computed_when_a_signal_comes_is_in_the_log(
         append(log, record)
 
     monkeypatch.setattr(study.RunLog, "append", interrupt_and_append)
-    with stop_signals.handled(), pytest.raises(KeyboardInterrupt):
+    with pool.handled(), pytest.raises(KeyboardInterrupt):
         run_study(path, tmp_path, workers=2, modules=fakes)
     assert [line["status"] for line in log_lines(tmp_path)] == ["feasible"] * 2
 

@@ -23,7 +23,7 @@ from references.brute_force import (
 
 from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, Semantics, example
 from placegap.instances.corpus.generate import generate
-from placegap.instances.files import certificate_ideals
+from placegap.instances.io import certificate_ideals
 from placegap.instances.io.certificate_checker import Rejected, check
 from placegap.instances.io.certificate_file import (
     Certificate,

@@ -34,7 +34,7 @@ from placegap.instances import (
 from placegap.instances.io.reader import read_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Task, solve
-from placegap.solvers.ideal_dp import method as ideal_dp
+from placegap.solvers.chains import ideal_dp
 from placegap.solvers.models import milps
 from placegap.solvers.models.run_mip import exclude_overload
 

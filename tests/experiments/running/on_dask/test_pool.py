@@ -12,9 +12,8 @@ import pytest
 from doubles.pool_jobs import job
 from doubles.processes import is_alive
 
-from placegap.experiments.running.on_dask import cluster
-from placegap.experiments.running.on_dask.cluster import cluster_at, local_cluster, num_slots
-from placegap.experiments.running.on_dask.pool import run_on_dask
+from placegap.experiments.running import dask_pool
+from placegap.experiments.running.dask_pool import cluster_at, local_cluster, num_slots, run_on_dask
 from placegap.experiments.running.pool import Ending, PoolError, run_pool
 from placegap.instances import InputError
 
@@ -130,7 +129,7 @@ def test_one_slot_alone_may_start_processes() -> None:
 
 
 def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "CONNECT_S", 0.5)
+    monkeypatch.setattr(dask_pool, "CONNECT_S", 0.5)
     for address in ("tcp://127.0.0.1:1", "nonsense", "tcp://nowhere.invalid:1"):
         with (
             pytest.raises(InputError, match=f"--scheduler {address}: no Dask scheduler") as caught,

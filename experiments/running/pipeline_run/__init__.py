@@ -1,1 +1,0 @@
-"""A pipeline plan of a PyTorch module, executed by processes of this machine."""
