@@ -28,7 +28,7 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     Semantics,
 )
-from placegap.solvers.solving.default_methods import proving_method
+from placegap.solvers.solving.steps import proving_method
 
 LIMIT_S = 20.0
 FACTOR, MORE_S = 1.5, 1.0

@@ -34,8 +34,8 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.control import Control, OnBound, OnPlan
 from placegap.solvers.core.progress import Listener
 from placegap.solvers.core.result import Result, Status
-from placegap.solvers.solving.default_methods import default_method
 from placegap.solvers.solving.known_bounds import bound_to_store
+from placegap.solvers.solving.solve import default_method
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,6 @@ from placegap.solvers.core.result import (
 )
 from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
 from placegap.solvers.solving.coarsened import solve_coarse
-from placegap.solvers.solving.default_methods import default_method
 from placegap.solvers.solving.known_bounds import with_known_bound, with_stored_bound
 from placegap.solvers.solving.second_opinion import (
     Opinion,
@@ -62,6 +61,7 @@ from placegap.solvers.solving.second_opinion import (
     nobody_to_ask,
     second_methods,
 )
+from placegap.solvers.solving.solve import default_method
 
 MOST_CHANGES = 2
 """Rules that `nearest` changes at once: as many as a device of several stages has."""

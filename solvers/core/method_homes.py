@@ -4,7 +4,7 @@ A method's module is loaded when the method is first asked for, because together
 """
 
 HOMES = {
-    "auto": "solving.auto.method",
+    "auto": "solving.auto",
     "brute-force": "brute_force.method",
     "ideal-dp": "chains.ideal_dp",
     "stage-cuts": "pipeline.stage_cuts",

@@ -17,7 +17,18 @@ from placegap.solvers.core.progress import Listener, listening
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish
 from placegap.solvers.core.trust import installed_version
-from placegap.solvers.solving.default_methods import default_method
+
+
+def default_method(semantics: Semantics) -> str:
+    """The method that runs where none is named: `auto`, whatever the semantics.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan
+    >>> default_method(Makespan())
+    'auto'
+    """
+    return "auto"
 
 
 def solve(

@@ -179,8 +179,9 @@ def place_command(
     from placegap.experiments.running.sources import Source
     from placegap.instances.transforms.table import find_transform
     from placegap.solvers.core.registry import find_method, parse_params
-    from placegap.solvers.solving.default_methods import default_method, proving_method
     from placegap.solvers.solving.known_bounds import with_bounds_of
+    from placegap.solvers.solving.solve import default_method
+    from placegap.solvers.solving.steps import proving_method
 
     if not (0 < time_limit <= LONGEST_S or time_limit == math.inf):
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")

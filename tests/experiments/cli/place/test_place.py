@@ -19,7 +19,7 @@ from placegap.instances.io.document import Document, save_document
 from placegap.instances.io.plan_file import load_plan, load_stated_plan, save_plan
 from placegap.solvers import Result, SolverDisagreement
 from placegap.solvers.core.result import internal_error
-from placegap.solvers.solving.auto import beside
+from placegap.solvers.solving import beside
 
 Capture = pytest.CaptureFixture[str]
 

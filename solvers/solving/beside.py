@@ -30,9 +30,9 @@ from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.progress import Listener, News, each_plan_once
 from placegap.solvers.core.result import Result, SolverDisagreement
 from placegap.solvers.core.worker_process import WorkerProcess, silence
-from placegap.solvers.solving.auto.board import Answer, Board, Contradiction
-from placegap.solvers.solving.auto.steps import BOUNDS, AutoStep, plans
+from placegap.solvers.solving.board import Answer, Board, Contradiction
 from placegap.solvers.solving.solve import solve
+from placegap.solvers.solving.steps import BOUNDS, AutoStep, plans
 
 NICE = 19
 """Beside a likely proof, the search has the cores that nothing else wants: of a busy one that is a
@@ -318,8 +318,7 @@ def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
         lambda: send(Compiled(is_compiling=True, seconds=compiled_s())),
         lambda: send(Compiled(is_compiling=False, seconds=compiled_s())),
     ):
-        steps = plans(task, order.limits.seed, order.waiting, order.workers, lambda: board.value_ns)
-        for step in steps:
+        for step in plans(task, order.limits.seed, order.waiting, order.workers):
             left_s = clock.left_s or 0.0
             if left_s < LEAST_STEP_S or stop_asked():
                 break

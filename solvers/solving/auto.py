@@ -4,7 +4,7 @@
    time, its own first plans, and the machine to itself for the first half of the limit.
 2. Of another one, first the placers that are fast at its size, then bounds, then the same method.
 3. Beside it, another process looks for plans (`beside`), with what has not been asked yet. Where
-   there can be no other process, searches and proofs take turns in this one.
+   there can be no other process, proofs and searches take turns in this one.
 4. What is left of the time goes to the other exact methods, and to searches with other seeds.
 
 The value is that of the best plan of all parts, as the referee judges it, and the bound the best
@@ -18,34 +18,39 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from pydantic import Field
 
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
-from placegap.instances.problem.semantics import OBJECTIVES, LoadSemantics, Makespan
+from placegap.instances.problem.semantics import OBJECTIVES, LoadSemantics, Makespan, memory_rule
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.interrupts import stop_asked
 from placegap.solvers.core.method import Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.registry import find_method, register
 from placegap.solvers.core.result import Outcome, Result, fault_of
-from placegap.solvers.core.starts import LONGEST_S, SHARE, cheapest_first
+from placegap.solvers.core.starts import (
+    ALWAYS,
+    LONGEST_S,
+    SHARE,
+    best_start,
+    cheapest_first,
+    placers,
+)
 from placegap.solvers.core.trust import PROOF
 from placegap.solvers.core.worker_process import may_start_processes
-from placegap.solvers.solving.auto.beside import LEAST_STEP_S, Beside, run_step
-from placegap.solvers.solving.auto.board import Board
-from placegap.solvers.solving.auto.first_plans import Placed, first_plans, still_waiting
-from placegap.solvers.solving.auto.steps import (
-    BOUND_SHARE,
+from placegap.solvers.solving.beside import LEAST_STEP_S, Beside, run_step
+from placegap.solvers.solving.board import Board
+from placegap.solvers.solving.peak_memory import run_at_peak
+from placegap.solvers.solving.steps import (
     BOUNDS,
-    LARGE_PARTS,
     AutoStep,
-    bound_step,
-    exact_steps,
     is_likely_proven,
     parts_of,
     plans,
+    proofs,
     with_params,
 )
 
@@ -59,28 +64,21 @@ HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
 SECOND_SEED = 1_000
 """Searches of this process have seeds so far beyond those of the other one."""
 
-PROOF_SHARE = 2 / 3
-"""Of the time that is left, for a proof that has no search beside it."""
-
-LARGE_BOUND_SHARE = 0.5
-"""Of the time, for the portfolio of more than `LARGE_PARTS`, where little else proves anything."""
-
-MOST_SKIPPED = 4
-"""Searches in a row that are left out as too slow: then all of them are."""
+ALONE_SHARE = 0.5
+"""Of the time that is left, for each step where proofs and searches take turns; and for bounds that
+come before a proof that is not likely."""
 
 FIRST_PLANS_S = 2.0
 """Placers, and a method that no plan is known to, have no less, however short the limit is."""
 
-MOST_PARTS, US_PER_PART_HANDED, HANDED_SHARE = 1_500_000, 15.0, 0.5
-"""A larger graph (ops + edges) stays in one process, for two copies of it would need more than
-6 GB; and so does one whose copying is likely to take more than a share of the time."""
+MOST_PARTS = 1_500_000
+"""A larger graph (ops + edges) stays in one process: two copies of it would need more than 6 GB."""
 
 PROCESS_S = 3.0
 """With less time no process is started: that alone takes about a second."""
 
-RESERVE_SHARE, US_PER_PART, LONGEST_RESERVE = 0.01, 3.0, 0.25
-"""Kept of the limit for judging the last plans: a share, and for the size, but no more than the
-last share."""
+RESERVE_SHARE, US_PER_PART = 0.01, 3.0
+"""Kept of the limit for judging the last plans: a share, and for the size."""
 
 US_PER_PART_STARTED = 35.0
 """Of a graph of a million ops, before a search or a proof first looks at the clock."""
@@ -124,14 +122,14 @@ def run(task: Task, params: AutoParams) -> Outcome:
     try:
         if task.incumbent is not None:
             board.offer(task.incumbent, "the start")
-        waiting = _first_plans(task, board)
+        waiting = _ask_placers(board)
         if board.plan is None:
-            _look_for_room(task, board)
+            _look_for_room(board)
         head_start_s = _head_start_s(task, clock, workers)
-        is_alone = head_start_s is None
-        steps = _steps_here(task, board, waiting, workers, is_alone=is_alone)
-        if is_alone:
-            steps = _in_time(steps, task, clock)
+        if head_start_s is None:
+            steps = _in_time(_in_turn(board, waiting), task, clock)
+        else:
+            steps = _first_proofs(task, workers)
         with Beside(board, clock, head_start_s, waiting, workers) as beside:
             _run_steps(steps, board, clock, beside)
             beside.wait()
@@ -144,53 +142,106 @@ def run(task: Task, params: AutoParams) -> Outcome:
     return board.outcome(_message(board, end))
 
 
-def _is_over(clock: Clock) -> bool:
-    return (clock.left_s or 0.0) < LEAST_STEP_S
+def _ask_placers(board: Board) -> tuple[str, ...]:
+    """Offer the plans of the fast placers, and prove what is cheap after the first of them; the
+    placers that are still to be asked. A likely proof begins after the fastest of all.
+    """
+    task, asked, fitless = board.task, list[str](), list[str]()
+    limit_s = task.limits.time_limit_s or 0.0
+    most_s = max(FIRST_PLANS_S, min(LONGEST_S, SHARE * limit_s))
+    clock, whole = Clock(0.0 if is_likely_proven(task) else most_s), Clock(limit_s)
+    likely_s, chosen = dict(cheapest_first(task)), placers(task)
+    for name in sorted(chosen, key=lambda name: name not in ALWAYS):
+        if board.is_over or (clock.left_s == 0.0 and name not in ALWAYS):
+            break
+        if board.value_ns is not None and likely_s[name] > (whole.left_s or 0.0):
+            continue
+        asked.append(name)
+        if not _offer_plan_of(name, board, most_runs=1):
+            fitless.append(name)
+    for name in fitless:  # at its peak, memory may need more runs: somebody has to have a plan
+        if board.value_ns is None and name in ALWAYS:
+            _offer_plan_of(name, board, most_runs=None)
+    # a huge graph is left to placers, for no search does more there
+    left_s = limit_s if parts_of(task) > MOST_PARTS else SHARE * limit_s
+    left = []
+    for name, s in cheapest_first(task):
+        if name not in asked and s <= left_s:
+            left.append(name)
+            left_s -= s
+    return (*left, *(fitless if memory_rule(task.semantics) == "peak" else ()))
 
 
-def _steps_here(
-    task: Task, board: Board, waiting: Sequence[str], workers: int, *, is_alone: bool
-) -> Iterator[AutoStep]:
-    """What this process does: proofs, and then searches; without another process, in turn."""
+def _offer_plan_of(name: str, board: Board, most_runs: int | None) -> bool:
+    """Whether a placer has a plan that fits; the first one shows what is cheap to prove."""
+    task, is_first = replace(board.task, incumbent=None), board.value_ns is None
+
+    def plan_by(part: Task) -> Outcome:
+        start = best_start(part, [name], board.faults)
+        return Outcome() if start is None else Outcome(start.plan, start.value_ns)
+
+    if memory_rule(task.semantics) in find_method(name).memory_rules:
+        found = plan_by(task)
+    else:
+        found = run_at_peak(task, plan_by, name, is_exact=False, most_runs=most_runs)
+        found = replace(found, claim_ns=None)  # of an instance whose memory adds up
+    if found.plan is None:
+        return False
+    board.offer(found.plan, name, found.claim_ns)
+    if is_first and board.value_ns is not None:
+        _prove_what_is_cheap(board)
+    return True
+
+
+def _first_proofs(task: Task, workers: int) -> Iterator[AutoStep]:
+    """What this process does beside another one that looks for plans: proofs, then searches."""
     is_likely = is_likely_proven(task)
-    share = PROOF_SHARE if is_alone else 1.0
-    # placers have been asked before an unlikely proof, and the other process anneals
-    asked = {} if is_likely else {"start": False, "anneal": is_alone}
-    seed = task.limits.seed + (0 if is_alone else SECOND_SEED)
-    searches = plans(task, seed, waiting if is_alone else (), 1, lambda: board.value_ns)
     if not is_likely:
-        yield from _until_search(searches) if is_alone else ()
-        few = parts_of(task) <= LARGE_PARTS
-        yield bound_step(task, BOUND_SHARE if few else LARGE_BOUND_SHARE)
-    for step in exact_steps(task):  # one by one: some take a second to load
-        chosen = with_params(step, {"workers": 1 if is_alone else workers, **asked})
-        yield replace(chosen, share=share)
-    yield bound_step(task)
-    if is_alone or workers > 1:
-        yield from searches
+        yield AutoStep(BOUNDS, task.semantics, ALONE_SHARE)
+    for step in proofs(task):  # one by one: some take a second to load
+        # placers have been asked before an unlikely proof, and the other process anneals
+        asked = {} if is_likely else {"start": False, "anneal": False}
+        yield with_params(step, {"workers": workers, **asked})
+    yield AutoStep(BOUNDS, task.semantics)
+    if workers > 1:
+        yield from plans(task, task.limits.seed + SECOND_SEED)
 
 
-def _until_search(steps: Iterator[AutoStep]) -> Iterator[AutoStep]:
-    """The placers, and the first search."""
-    for step in steps:
-        yield step
-        if not step.is_placer:
-            return
+def _in_turn(board: Board, waiting: Sequence[str]) -> Iterator[AutoStep]:
+    """What a process does that has no other one beside it: proofs and searches in turns."""
+    task = board.task
+    is_likely = is_likely_proven(task)
+    asked = {} if is_likely else {"start": False}
+    proving = chain(
+        () if is_likely else (AutoStep(BOUNDS, task.semantics),),
+        (with_params(step, {"workers": 1, **asked}) for step in proofs(task)),
+        (AutoStep(BOUNDS, task.semantics),),
+    )
+    searching = plans(task, task.limits.seed, waiting)
+    turns = [proving, searching] if is_likely else [searching, proving]
+    while turns:
+        for one in tuple(turns):
+            for step in one:
+                yield replace(step, share=min(ALONE_SHARE, step.share)) if turns[1:] else step
+                if not step.is_placer:
+                    break
+            else:
+                turns.remove(one)
 
 
 def _in_time(steps: Iterator[AutoStep], task: Task, clock: Clock) -> Iterator[AutoStep]:
     """Those steps that are likely to return in time, for nothing can end them in this process."""
     likely_s, search_s = dict(cheapest_first(task)), 1e-6 * US_PER_PART_STARTED * parts_of(task)
-    skipped = 0
     for step in steps:
-        needed_s = likely_s[step.method] if step.is_placer else search_s
-        if needed_s <= (clock.left_s or 0.0) or step.method == BOUNDS:  # which looks at the clock
-            skipped = 0
+        left_s = clock.left_s or 0.0
+        if (
+            step.method == BOUNDS
+            or (likely_s[step.method] if step.is_placer else search_s) <= left_s
+        ):
             yield step
         elif not step.is_placer:
-            skipped += 1
-            if skipped == MOST_SKIPPED:
-                return
+            yield AutoStep(BOUNDS, task.semantics)  # it looks at the clock
+            return
 
 
 def _run_steps(steps: Iterator[AutoStep], board: Board, clock: Clock, beside: Beside) -> None:
@@ -214,38 +265,25 @@ def _run_steps(steps: Iterator[AutoStep], board: Board, clock: Clock, beside: Be
         is_first = False
 
 
-def _first_plans(task: Task, board: Board) -> tuple[str, ...]:
-    """Offer the plans of the fast placers, and prove what is cheap after the first of them; the
-    placers that are still to be asked. A likely proof begins after the fastest of all.
-    """
-    limit_s, heard = task.limits.time_limit_s or 0.0, list[Placed]()
-    most_s = max(FIRST_PLANS_S, min(LONGEST_S, SHARE * limit_s))
-    clock = Clock(0.0 if is_likely_proven(task) else most_s)
-    for placed in first_plans(task, clock, board.faults):
-        heard.append(placed)
-        if placed.plan is not None:
-            is_first = board.value_ns is None
-            board.offer(placed.plan, placed.name, placed.value_ns)
-            if is_first and board.value_ns is not None:
-                _prove_what_is_cheap(task, board)
-        if board.is_over:
-            break
-    return still_waiting(task, heard, is_huge=parts_of(task) > MOST_PARTS)
+def _is_over(clock: Clock) -> bool:
+    return (clock.left_s or 0.0) < LEAST_STEP_S
 
 
-def _prove_what_is_cheap(task: Task, board: Board) -> None:
+def _prove_what_is_cheap(board: Board) -> None:
+    instance = board.task.instance
     try:
-        board.take_bound(quick_bound(task.instance, task.semantics))
+        board.take_bound(quick_bound(instance, board.task.semantics))
     except MemoryError:
         pass
     except Exception as error:  # plans are known, and other parts may prove more
         if stop_asked():
             raise KeyboardInterrupt from error
-        board.faults.append(fault_of("quick bound", task.instance, error))
+        board.faults.append(fault_of("quick bound", instance, error))
 
 
-def _look_for_room(task: Task, board: Board) -> None:
+def _look_for_room(board: Board) -> None:
     """Whether cheap conditions on memory already say that no plan fits."""
+    task = board.task
     if isinstance(task.semantics, Makespan | LoadSemantics):
         reasons = explain_infeasible(relax_memory(task.instance, task.semantics)[0])
         if reasons:
@@ -255,14 +293,12 @@ def _look_for_room(task: Task, board: Board) -> None:
 
 def _head_start_s(task: Task, clock: Clock, workers: int) -> float | None:
     """Seconds after which another process looks for plans; None: never."""
-    limit_s, parts = clock.limit_s or 0.0, parts_of(task)
-    handed_s = 1e-6 * US_PER_PART_HANDED * parts
-    head_start_s = (
-        min(HEAD_START * limit_s, LONGEST_HEAD_START_S) if is_likely_proven(task) else 0.0
-    )
+    limit_s = clock.limit_s or 0.0
+    is_likely = is_likely_proven(task)
+    head_start_s = min(HEAD_START * limit_s, LONGEST_HEAD_START_S) if is_likely else 0.0
     left_s = limit_s - max(head_start_s, clock.spent_s)
-    may = workers > 1 and may_start_processes() and parts <= MOST_PARTS
-    return head_start_s if may and left_s > max(PROCESS_S, handed_s / HANDED_SHARE) else None
+    may = workers > 1 and may_start_processes() and parts_of(task) <= MOST_PARTS
+    return head_start_s if may and left_s > PROCESS_S else None
 
 
 def _message(board: Board, end: str) -> str:
@@ -273,9 +309,9 @@ def _message(board: Board, end: str) -> str:
 
 
 def _working_s(task: Task, limit_s: float) -> float:
-    """The limit less what is kept for judging the last plans."""
+    """The limit less what is kept for judging the last plans, a quarter of it at most."""
     kept_s = RESERVE_SHARE * limit_s + 1e-6 * US_PER_PART * parts_of(task)
-    return limit_s - min(LONGEST_RESERVE * limit_s, kept_s)
+    return limit_s - min(0.25 * limit_s, kept_s)
 
 
 def _cores() -> int:

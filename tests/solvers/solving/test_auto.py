@@ -1,4 +1,7 @@
-"""auto: no part makes another one worse, the time is used, and what fails costs nothing known."""
+"""auto: no part makes another one worse, the time is used, and what fails costs nothing known.
+
+It asks every placer of the registry, so that it is never worse than the best of them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, takewhile
 
 import pytest
 from draws.tiny import tiny_instance
@@ -38,14 +41,13 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.progress import News
 from placegap.solvers.core.result import SolverDisagreement, finish
-from placegap.solvers.core.starts import ALWAYS, placers, starts
+from placegap.solvers.core.starts import ALWAYS, PLACERS, cheapest_first, placers, starts
 from placegap.solvers.core.trust import PROOF
-from placegap.solvers.solving.auto import beside
-from placegap.solvers.solving.auto import method as auto
-from placegap.solvers.solving.auto.beside import Beside, run_step
-from placegap.solvers.solving.auto.board import Board
-from placegap.solvers.solving.auto.steps import AutoStep, _turns, exact_steps, plans
-from placegap.solvers.solving.default_methods import proving_method
+from placegap.solvers.solving import auto, beside
+from placegap.solvers.solving import steps as auto_steps
+from placegap.solvers.solving.beside import Beside, run_step
+from placegap.solvers.solving.board import Board
+from placegap.solvers.solving.steps import AutoStep, plans, proofs, proving_method
 
 PORT = Makespan()
 ALONE = {"workers": 1}
@@ -223,7 +225,7 @@ def test_what_one_exact_method_proves_alone_costs_no_other_work(
 def test_a_likely_proof_has_the_whole_time_and_a_head_start_of_half_of_it() -> None:
     # P seconds alone and S beside, S = P - half of the limit at most: together at most 1.5 P
     task = Task(example(), PORT, Limits(20.0))
-    step = next(auto._steps_here(task, Board(task=task, gap=0.0), (), 2, is_alone=False))
+    step = next(auto._first_proofs(task, 2))
     assert (step.method, step.share) == ("decomposition", 1.0)
     assert "start" not in step.params  # its own, as by itself
     assert auto._head_start_s(task, Clock(20.0), 2) == 10.0
@@ -376,17 +378,13 @@ def test_of_equal_bounds_the_one_that_is_a_proof_counts() -> None:
 # ----------------------------------------------------------------------------------------- rules
 
 
-def test_the_search_that_gained_most_for_its_time_is_asked_again() -> None:
-    best = {"run-moves": 10, "disjunctive-search": 40}  # ns that each turn of a search gains
-    value, asked = 1000, []
-    steps = _turns([AutoStep(name, Makespan(), 0.2) for name in best], lambda: value)
-    for step in islice(steps, 7):
-        asked.append((step.method, step.share))
-        time.sleep(0.01)
-        value -= best[step.method]
-    first, later = [("run-moves", 0.2), ("disjunctive-search", 0.2)], ("disjunctive-search", 0.5)
-    # two in a row, then the other one once
-    assert asked == [*first, later, ("run-moves", 0.5), later, later, ("run-moves", 0.5)]
+def test_searches_take_turns_and_a_later_walk_begins_anew() -> None:
+    task = Task(tight_example(), PORT, Limits(60.0))
+    steps = [step for step in islice(plans(task, 5), 9) if step.method in auto_steps.SEARCHES]
+    names = ["run-moves", "multilevel", "disjunctive-search"]
+    assert [step.method for step in steps[:6]] == [*names, *names]
+    assert [step.seed for step in steps[:6]] == [5, 5, 5, 6, 6, 6]
+    assert [steps[i].params["anew"] for i in (0, 3)] == [False, True]
 
 
 def test_layers_move_first_unless_there_are_too_many_groups_to_cool() -> None:
@@ -398,18 +396,13 @@ def test_layers_move_first_unless_there_are_too_many_groups_to_cool() -> None:
         assert next(step.method for step in looking if step.method != "chain-sides") == first
 
 
-def test_searches_that_gain_nothing_take_turns() -> None:
-    steps = _turns([AutoStep(name, Makespan()) for name in "abc"], lambda: 5)
-    assert [step.method for step in islice(steps, 7)] == [*"abc", *"abc", "a"]
-
-
 def test_steps_beside_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
     convex = Task(example(), MaxLoad(plans="convex"))
     assert [step.semantics.label for step in islice(plans(convex, 0), 2)] == [
         "max_load chain add",
         "max_load any add",
     ]
-    assert [step.method for step in exact_steps(convex)] == ["throughput-ip"]
+    assert [step.method for step in proofs(convex)] == ["throughput-ip"]
 
 
 def test_memory_that_cannot_suffice_is_an_answer_at_once() -> None:
@@ -422,3 +415,185 @@ def test_memory_that_cannot_suffice_is_an_answer_at_once() -> None:
         assert result.status == "infeasible"
         assert result.rests_on == PROOF
         assert "need" in result.message
+
+
+# --------------------------------------------------------------------------------- first plans
+
+ALL_SEMANTICS: tuple[Semantics, ...] = (
+    Makespan(),
+    Makespan(memory="peak"),
+    MaxLoad(),
+    MaxLoad(plans="chain"),
+    MaxLoad(plans="convex", memory="peak"),
+    MaxLoadFwdBwd(),
+    LatencySubgraphs(),
+    PipelineIteration(microbatches=2),
+)
+
+NOT_PLACERS = {
+    "annealing": "a search",
+    "disjunctive-search": "a search",
+    "multilevel": "a search",
+    "run-moves": "a search",
+    "chain-sides": "a search",
+    "hrl": "a trained policy",
+    "placeto": "a trained policy",
+    "getf-milp": "solves a MIP",
+    "expert": "reads a file",
+    "fastt": "its plan is one of another instance",
+    "fd-dps": "its plan is one of another instance",
+}
+"""Heuristics of the registry that `auto` does not ask for first plans."""
+
+OTHER_INSTANCE = {("makespan", "data-parallel")}
+"""Objectives and placers whose plan is one of another instance."""
+
+
+def test_every_heuristic_of_the_registry_is_in_the_table_of_its_objectives() -> None:
+    for name, method in METHODS.items():
+        if method.claim != "heuristic" or name in NOT_PLACERS:
+            continue
+        for objective in method.objectives:
+            if (objective, name) not in OTHER_INSTANCE:
+                assert name in {placer.name for placer in PLACERS[objective]}, objective
+
+
+@pytest.mark.parametrize("semantics", ALL_SEMANTICS, ids=lambda semantics: semantics.label)
+def test_the_value_is_the_best_one_whichever_placer_finds_it(
+    monkeypatch: pytest.MonkeyPatch, semantics: Semantics
+) -> None:
+    # By turns one placer alone has a plan, and it is the best; nothing else looks for plans.
+    instance = example()
+    best = solve(instance, semantics, "brute-force").plan
+    assert best is not None
+    value_ns = evaluate(instance, best, semantics).value_ns
+    names = [
+        name
+        for name, _ in cheapest_first(Task(instance, semantics))
+        if semantics.objective in METHODS[name].objectives
+    ]
+    monkeypatch.setattr(auto, "proofs", lambda task: iter(()))
+    monkeypatch.setattr(auto_steps, "able", lambda task, *steps, **given: iter(()))
+    for winner in names:
+        with monkeypatch.context() as patch:
+            for name in names:
+                plan = best if name == winner else None
+                silent = replace(
+                    METHODS[name], run=_saying(plan), applies=_always, missing=lambda: None
+                )
+                patch.setitem(METHODS._loaded, name, silent)
+            found = solve(instance, semantics, "auto", {"workers": 1}, time_limit_s=60.0)
+        assert found.value_ns == value_ns, winner
+
+
+def test_once_a_plan_is_known_no_placer_is_asked_that_is_likely_to_take_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # the costs of a huge graph: m-topo has a plan within the limit of 60 s, heft would have none
+    likely = {"single-device": 1.0, "m-topo": 1.0, "heft": 61.0}
+    said: list[str] = []
+    monkeypatch.setattr(auto, "cheapest_first", lambda task: tuple(likely.items()))
+    monkeypatch.setattr(auto, "placers", lambda task: tuple(likely))
+    for name in likely:
+        monkeypatch.setitem(METHODS._loaded, name, replace(METHODS[name], run=_noting(name, said)))
+    board = Board(task=Task(example(), Makespan(), Limits(60.0)), gap=0.0)
+    auto._ask_placers(board)
+    assert said == ["single-device", "m-topo", "heft"]  # no plan is known until the last
+    board.offer(Plan.on([0, 1, 0, 0]), "somebody")
+    said.clear()
+    auto._ask_placers(board)
+    assert said == ["single-device", "m-topo"]
+
+
+def test_a_graph_too_large_to_be_copied_stays_in_one_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = Task(tiny_instance(9, num_ops=30, num_devices=4, density=0.3), Makespan(), Limits(60.0))
+    assert auto._head_start_s(task, Clock(60.0), 2) is not None
+    monkeypatch.setattr(auto, "MOST_PARTS", auto.parts_of(task) - 1)
+    assert auto._head_start_s(task, Clock(60.0), 2) is None
+    found = solve(task.instance, Makespan(), "auto", {"workers": 2}, time_limit_s=2.0)
+    assert found.value_ns is not None
+
+
+def _noting(name: str, said: list[str]) -> Callable[[Task, Params], Outcome]:
+    def run(task: Task, params: Params) -> Outcome:
+        said.append(name)
+        return Outcome()
+
+    return run
+
+
+def _saying(plan: Plan | None) -> Callable[[Task, Params], Outcome]:
+    return lambda task, params: Outcome(plan)
+
+
+def _always(task: Task, params: Params) -> None:
+    return None
+
+
+def test_placers_that_a_likely_proof_does_not_wait_for_come_before_the_search() -> None:
+    board = Board(task=Task(example(), Makespan(), Limits(60.0)), gap=0.0)
+    waiting = auto._ask_placers(board)
+    assert {*waiting} == {name for name, _ in cheapest_first(board.task)} - {*ALWAYS}
+    looking = takewhile(lambda step: step.is_placer, plans(board.task, 0, waiting))
+    assert [step.method for step in looking] == [
+        name for name in waiting if METHODS[name].missing() is None
+    ]
+
+
+def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to_searches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(auto_steps, "SMALL_CHOICES", 7)  # the example has four ops and four edges
+    task = Task(example(), Makespan(), Limits(60.0, seed=3))
+    steps = list(islice(auto._first_proofs(task, 2), 6))
+    proving = ["bounds", "decomposition", "cp-sat", "bounds"]
+    assert [step.method for step in steps] == [*proving, "chain-sides", "run-moves"]
+    assert steps[1].params == {"workers": 2, "start": False, "anneal": False}
+    assert 3 not in {step.seed for step in steps[4:]}  # the other process has that seed
+    assert len(list(auto._first_proofs(task, 1))) == 4  # one core: the other process searches
+
+
+@pytest.mark.parametrize(("most", "first"), [(7, "searches"), (8, "proofs")])
+def test_in_one_process_proofs_and_searches_take_turns(
+    most: int, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_steps, "SMALL_CHOICES", most)
+    board = Board(task=Task(example(), Makespan(), Limits(60.0)), gap=0.0)
+    steps = list(islice(auto._in_turn(board, ("etf",)), 6))
+    names = [step.method for step in steps]
+    if first == "proofs":
+        likely = ["decomposition", "etf", "chain-sides", "cp-sat", "run-moves", "bounds"]
+        assert names == likely
+    else:
+        assert names == ["etf", "chain-sides", "bounds", "run-moves", "decomposition", "multilevel"]
+    assert all(step.share <= auto.ALONE_SHARE for step in steps)
+
+
+def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(auto_steps, "LARGE_PARTS", 7)  # the example has four ops and four edges
+    steps = list(islice(plans(Task(example(), Makespan(), Limits(0.0)), 0, workers=3), 2))
+    assert [step.method for step in steps] == ["disjunctive-search"] * 2
+    assert [step.params["workers"] for step in steps] == [3, 3]
+
+
+def test_at_peak_memory_all_placers_have_one_run_before_any_has_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[tuple[str, int | None]] = []
+
+    def fits_in_the_end(name: str, board: Board, most_runs: int | None) -> bool:
+        said.append((name, most_runs))
+        return name == "metis"
+
+    monkeypatch.setattr(auto, "_offer_plan_of", fits_in_the_end)
+    monkeypatch.setattr(auto, "is_likely_proven", lambda task: False)
+    task = Task(example(), Makespan(memory="peak"), Limits(60.0))
+    waiting = auto._ask_placers(Board(task=task, gap=0.0))
+    chosen = placers(task)
+    # once each, and then the usual ones, for somebody has to have a plan at once
+    assert said == [*((name, 1) for name in chosen), *((name, None) for name in ALWAYS)]
+    assert waiting[-len(chosen) + 1 :] == tuple(name for name in chosen if name != "metis")

@@ -1,0 +1,222 @@
+"""What `auto` can run: methods of the registry that prove, and those that look for plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from placegap.instances.problem.semantics import (
+    LatencySubgraphs,
+    LoadSemantics,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    Semantics,
+    with_plans,
+)
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.registry import METHODS, parse_params, why_not
+from placegap.solvers.core.starts import task_for
+
+SMALL_CHOICES = 1_500
+"""Makespans with so many groups of ops, and edges between groups, are likely to be proven by
+`decomposition` (`python -m placegap.experiments.bench.default`)."""
+
+LARGE_PARTS = 20_000
+"""Ops and edges beyond which a MIP or CP model of the whole fits neither into the time nor into the
+memory, and one search has all of the time, for a second one would begin anew."""
+
+WHOLE_MODELS = ("cp-sat", "archer-exact", "throughput-ip")
+"""Methods that build such a model."""
+
+SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
+"""Searches of a makespan, in the order of their turns: whole layers, parts, single ops."""
+
+ROUND_US = 4.0
+"""Microseconds that a round of `run-moves` takes for each colocation group times op or edge."""
+
+TURN_SHARE = 1 / 3
+"""Of the time that is left, for one of several searches, which are three at most."""
+
+BOUNDS = "bounds"
+"""Stands for the portfolio of bounds where a step names its method."""
+
+
+@dataclass(frozen=True)
+class AutoStep:
+    """One run of a method of the registry.
+
+    Attributes
+    ----------
+    method : str
+    semantics : Semantics
+        The task's own, or rules whose plans or bounds hold for it.
+    share : float
+        Of the time that is left when it begins.
+    params : mapping
+    seed : int
+    is_placer : bool
+        Whether it makes a plan of its own once, and does not search.
+    """
+
+    method: str
+    semantics: Semantics
+    share: float = 1.0
+    params: Mapping[str, object] = field(default_factory=dict)
+    seed: int = 0
+    is_placer: bool = False
+
+
+def parts_of(task: Task) -> int:
+    """Ops and edges of a task's graph."""
+    return task.instance.num_ops + len(task.instance.graph.edges)
+
+
+def proving_method(semantics: Semantics) -> str:
+    """The exact method that proves most of a problem's instances.
+
+    For makespan decomposition; for max_load the ideal DP where plans are chains, and column
+    generation where they may be any; for latency_subgraphs rows of calls; for pipeline_iteration
+    cuts of a chain of stages. Else the throughput IP.
+
+    Examples
+    --------
+    >>> proving_method(Makespan())
+    'decomposition'
+    >>> proving_method(MaxLoad(plans="chain"))
+    'ideal-dp'
+    >>> proving_method(MaxLoad(plans="convex"))
+    'throughput-ip'
+    """
+    match semantics:
+        case Makespan():
+            return "decomposition"
+        case LatencySubgraphs():
+            return "latency"
+        case PipelineIteration():
+            return "stage-cuts"
+        case MaxLoad(plans="chain"):
+            return "ideal-dp"
+        case MaxLoad(plans="any", replicas=False, levels=1):
+            return "noncontiguous"
+        case _:
+            return "throughput-ip"
+
+
+def proofs(task: Task) -> Iterator[AutoStep]:
+    """The exact methods that can do a task, the one that proves most first.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> [step.method for step in proofs(Task(example(), Makespan()))]
+    ['decomposition', 'cp-sat']
+    >>> [step.method for step in proofs(Task(example(), MaxLoad(plans="chain")))]
+    ['ideal-dp', 'archer-exact', 'throughput-ip']
+    """
+    own, names = task.semantics, [proving_method(task.semantics)]
+    match own:
+        case Makespan():
+            names += ["cp-sat"]
+        case LatencySubgraphs():
+            names += ["latency-ip"]
+        case MaxLoad() | MaxLoadFwdBwd():
+            names += ["archer-exact", "throughput-ip"]
+    is_large = parts_of(task) > LARGE_PARTS
+    for name in dict.fromkeys(names):
+        if not (is_large and name in WHOLE_MODELS):
+            yield from able(task, AutoStep(name, own, seed=task.limits.seed))
+
+
+def is_likely_proven(task: Task) -> bool:
+    """Whether the method that proves most of such problems is likely to settle this one.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> is_likely_proven(Task(example(), Makespan()))
+    True
+    """
+    is_small = not isinstance(task.semantics, Makespan) or _choices(task) <= SMALL_CHOICES
+    return is_small and next(proofs(task), None) is not None
+
+
+def _choices(task: Task) -> int:
+    """What a makespan has to choose: groups of ops, and edges between them."""
+    group, index = task.instance.arrays.group, task.instance.graph.index
+    between = group[index.producer] != group[index.consumer]
+    return task.instance.arrays.num_groups + int(between.sum())
+
+
+def plans(
+    task: Task, seed: int, waiting: Iterable[str] = (), workers: int = 1
+) -> Iterator[AutoStep]:
+    """The steps that look for plans, without end where a seed makes a difference.
+
+    First the placers that are still `waiting`. Loads then begin with chains, for other plans, and
+    with any plans, for their bound. Then the searches take turns, each time with another seed: a
+    turn has its part of the time that is left. The one search of a large graph has `workers`.
+
+    Examples
+    --------
+    >>> from itertools import islice
+    >>> from placegap.instances import example
+    >>> [(s.method, s.seed) for s in islice(plans(Task(example(), Makespan()), 7), 3)]
+    [('chain-sides', 7), ('run-moves', 7), ('multilevel', 7)]
+    """
+    own = task.semantics
+    for name in waiting:
+        narrower = task_for(task, name)
+        if narrower is not None:
+            yield AutoStep(name, narrower.semantics, TURN_SHARE, is_placer=True)
+    once = []
+    if isinstance(own, LoadSemantics) and own.plans != "chain":
+        once.append(AutoStep("ideal-dp", with_plans(own, "chain"), TURN_SHARE, {"start": False}))
+    if isinstance(own, LoadSemantics) and own.plans != "any":  # whose bound holds for some of them
+        once.append(AutoStep("noncontiguous", with_plans(own, "any"), TURN_SHARE, {"start": False}))
+    is_large = parts_of(task) > LARGE_PARTS
+    if isinstance(own, Makespan) and not is_large:
+        once.append(AutoStep("chain-sides", own, TURN_SHARE, seed=seed))
+    yield from able(task, *once)
+    turns = list(able(task, *_searches(task), workers=workers if is_large else 1))
+    for turn in count() if turns else ():
+        for step in turns:
+            share = 1.0 if len(turns) == 1 else TURN_SHARE
+            later = replace(step, share=share, seed=seed + turn)
+            # an annealing from the plan that the same annealing has found rarely finds a better one
+            yield with_params(later, {"anew": turn > 0})
+
+
+def _searches(task: Task) -> list[AutoStep]:
+    """The searches of a round, the one that finds most first."""
+    own = task.semantics
+    if isinstance(own, LoadSemantics):
+        return [AutoStep("local-search", own)]
+    if not isinstance(own, Makespan):
+        return []
+    if parts_of(task) > LARGE_PARTS:
+        return [AutoStep("disjunctive-search", own)]
+    # a round of `run-moves` that does not cool within the time leaves its plan hot
+    round_s = 1e-6 * ROUND_US * task.instance.arrays.num_groups * parts_of(task)
+    limit_s = task.limits.time_limit_s
+    cools = limit_s is None or round_s <= max(1.0, limit_s)
+    names = SEARCHES if cools else (*SEARCHES[1:], SEARCHES[0])
+    return [AutoStep(name, own) for name in names]
+
+
+def able(task: Task, *steps: AutoStep, workers: int = 1) -> Iterator[AutoStep]:
+    """The steps that their methods can do, with as many workers as they can use."""
+    for step in steps:
+        method = METHODS[step.method]
+        other = Task(task.instance, step.semantics, task.limits)
+        if why_not(method, other, parse_params(method, step.params)) is None:
+            yield with_params(step, {"workers": workers})
+
+
+def with_params(step: AutoStep, params: Mapping[str, object]) -> AutoStep:
+    """The step with those parameters that its method has."""
+    known = METHODS[step.method].params.model_fields
+    chosen = {name: value for name, value in params.items() if name in known}
+    return replace(step, params={**step.params, **chosen})
