@@ -1,0 +1,1 @@
+"""What we ask of the package ourselves: nothing here is in the wheel, or needed by what is."""
