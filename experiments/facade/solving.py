@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any, Unpack, cast
 
 from rich.console import Console
 
 from placegap.experiments.running.placing import (
-    DEFAULT_TIME_LIMIT_S,
     Attempt,
     Rules,
     Stopped,
@@ -31,11 +31,10 @@ from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MemoryRule, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.control import Control, OnBound, OnPlan
-from placegap.solvers.core.progress import Listener
+from placegap.solvers.core.control import Control
 from placegap.solvers.core.result import Result, Status
 from placegap.solvers.solving.known_bounds import bound_to_store
-from placegap.solvers.solving.solve import default_method
+from placegap.solvers.solving.solve import LimitOptions, SolveOptions, default_method
 
 
 @dataclass(frozen=True)
@@ -119,6 +118,23 @@ class Solution:
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
+class RulesAndOptions(SolveOptions, total=False):
+    """Single rules, as options of ``placegap place``, and what `placegap.solvers.solve` takes."""
+
+    plans: str | None
+    channels: str | None
+    transfers: str | None
+    load: str | None
+    replicas: bool | None
+    levels: int | None
+    subgraphs: int | None
+    memory: MemoryRule | None
+    schedule: str | None
+    stages_per_device: int | None
+    microbatches: int | None
+    sending: str | None
+
+
 def solve(
     model: str | Path | Graph | Document | Instance,
     cluster: str | Path | Cluster | None = None,
@@ -126,25 +142,8 @@ def solve(
     *,
     method: str | None = None,
     params: Mapping[str, object] | None = None,
-    plans: str | None = None,
-    channels: str | None = None,
-    transfers: str | None = None,
-    load: str | None = None,
-    replicas: bool | None = None,
-    levels: int | None = None,
-    subgraphs: int | None = None,
-    memory: MemoryRule | None = None,
-    schedule: str | None = None,
-    stages_per_device: int | None = None,
-    microbatches: int | None = None,
-    sending: str | None = None,
-    time_limit_s: float = DEFAULT_TIME_LIMIT_S,
-    gap: float = 0.0,
-    seed: int = 0,
     start: Plan | str | Path | None = None,
-    progress: Listener | None = None,
-    on_plan: OnPlan | None = None,
-    on_bound: OnBound | None = None,
+    **options: Unpack[RulesAndOptions],
 ) -> Solution:
     """Place a model on a cluster, as ``placegap place`` does, in this process.
 
@@ -164,13 +163,13 @@ def solve(
         proves most of such problems, and a search for plans beside it.
     params : mapping, optional
         The method's own parameters.
+    start : Plan, str or Path, optional
+        A plan, or the file of one, to start from: the result is no worse.
     plans, channels, transfers, load, replicas, levels, subgraphs, memory : optional
     schedule, stages_per_device, microbatches, sending : optional
         Single rules, as the options of ``placegap place``.
-    time_limit_s, gap, seed
-        When the method stops, and the seed of one that draws numbers.
-    start : Plan, str or Path, optional
-        A plan, or the file of one, to start from: the result is no worse.
+    time_limit_s, gap, seed : float, float, int, optional
+        When the method stops (60 s), and the seed of one that draws numbers.
     progress : callable, optional
         Called with a `placegap.solvers.core.progress.News` whenever something better is known.
     on_plan, on_bound : callable, optional
@@ -193,21 +192,13 @@ def solve(
     ('optimal', True, 0.0)
     """
     instance = _instance(model, cluster)
-    rules = Rules(
-        None if isinstance(objective, Semantics) else objective,
-        plans,
-        channels,
-        transfers,
-        load,
-        replicas,
-        levels,
-        subgraphs,
-        memory,
-        schedule,
-        stages_per_device,
-        microbatches,
-        sending,
-    )
+    progress = options.pop("progress", None)
+    on_plan, on_bound = options.pop("on_plan", None), options.pop("on_bound", None)
+    given = cast("dict[str, Any]", options)
+    named = {field.name: given.pop(field.name) for field in fields(Rules) if field.name in given}
+    for name in given.keys() - LimitOptions.__annotations__:
+        raise TypeError(f"solve() got an unexpected keyword argument {name!r}")
+    rules = Rules(None if isinstance(objective, Semantics) else objective, **named)
     if isinstance(objective, Semantics):
         if rules != Rules():
             raise InputError("give the rules in the semantics, or one by one, not both")
@@ -220,9 +211,7 @@ def solve(
         semantics=semantics,
         method=method or default_method(semantics),
         params=params or {},
-        time_limit_s=time_limit_s,
-        gap=gap,
-        seed=seed,
+        **given,
     )
     known, said = None, tuple[str, ...]()
     if isinstance(start, Plan):

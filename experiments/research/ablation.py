@@ -137,8 +137,8 @@ PARTS = {
 def left_out(part: Without) -> Iterator[None]:
     """Run `auto` without a part."""
     starts = import_module("placegap.solvers.core.starts")
-    steps = import_module("placegap.solvers.solving.auto.steps")
-    able, missing = steps._able, {*part.placers} - {*ALWAYS}
+    steps = import_module("placegap.solvers.solving.steps")
+    able, missing = steps.able, {*part.placers} - {*ALWAYS}
     kept = {
         objective: tuple(placer for placer in placers if placer.name not in missing)
         for objective, placers in starts.PLACERS.items()
@@ -151,7 +151,7 @@ def left_out(part: Without) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(patch.dict(starts.PLACERS, kept))
-        stack.enter_context(patch.object(steps, "_able", others))
+        stack.enter_context(patch.object(steps, "able", others))
         for path, instead in part.functions.items():
             module, _, name = path.partition(":")
             owner: Any = import_module(module)

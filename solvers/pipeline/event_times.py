@@ -160,7 +160,7 @@ def longest_path(table: EventTable, times: Times) -> Ints:
     return count
 
 
-class Pairs(NamedTuple):
+class CutPairs(NamedTuple):
     """The pairs of a `CutProblem` and its cuts, in the form of the kernels."""
 
     tail: Ints
@@ -174,8 +174,8 @@ class Pairs(NamedTuple):
     passes: int
 
 
-def _pairs(problem: CutProblem) -> Pairs:
-    return Pairs(
+def _pairs(problem: CutProblem) -> CutPairs:
+    return CutPairs(
         problem.tail,
         problem.head,
         problem.forward_ns,
@@ -246,7 +246,7 @@ def times_of(problem: CutProblem, pairs: Ints) -> Ints:
 
 
 @kernel(inline="always", allocates=False)
-def _put_stage(p: Pairs, times: Ints, count: int, s: int, at: int) -> None:
+def _put_stage(p: CutPairs, times: Ints, count: int, s: int, at: int) -> None:
     """Write the times of a pair as stage s of `count`, and of the messages over its larger cut.
 
     Where they stand is what `_cost` reads the weights of.
@@ -264,7 +264,7 @@ def _put_stage(p: Pairs, times: Ints, count: int, s: int, at: int) -> None:
 
 
 @kernel
-def _times(p: Pairs, pairs: Ints) -> Ints:
+def _times(p: CutPairs, pairs: Ints) -> Ints:
     times = np.zeros(2 * len(pairs) * p.passes, np.int64)
     for s in range(len(pairs)):
         _put_stage(p, times, len(pairs), s, pairs[s])
@@ -272,7 +272,7 @@ def _times(p: Pairs, pairs: Ints) -> Ints:
 
 
 @kernel(inline="always", allocates=False)
-def _cost(p: Pairs, weight: Ints, count: int, s: int, at: int) -> int:
+def _cost(p: CutPairs, weight: Ints, count: int, s: int, at: int) -> int:
     """Of a pair as stage s of `count`, with the messages over its larger cut."""
     cost = weight[s] * p.forward[at]
     steps = p.passes * count
@@ -288,7 +288,7 @@ def _cost(p: Pairs, weight: Ints, count: int, s: int, at: int) -> int:
 
 
 @kernel
-def _cheapest(p: Pairs, layers: PairLayers, weight: Ints) -> tuple[int, Ints]:
+def _cheapest(p: CutPairs, layers: PairLayers, weight: Ints) -> tuple[int, Ints]:
     count = len(layers.pointer) - 1
     value = np.full((count + 1, p.num_cuts), NEVER)
     came = np.full((count + 1, p.num_cuts), -1)
@@ -310,7 +310,7 @@ def _cheapest(p: Pairs, layers: PairLayers, weight: Ints) -> tuple[int, Ints]:
 
 
 @kernel
-def _cheap(p: Pairs, layers: PairLayers, weights: Ints, most: int) -> tuple[Ints, Ints]:
+def _cheap(p: CutPairs, layers: PairLayers, weights: Ints, most: int) -> tuple[Ints, Ints]:
     """Keep pairs by the cost of the cheapest walk over each: of what is before it and behind it."""
     pointer, pair = layers.pointer.copy(), layers.pair.copy()
     count = len(pointer) - 1
@@ -365,7 +365,7 @@ def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -
 
 @kernel
 def _improve(
-    p: Pairs, table: EventTable, allowed: Ints, cuts: Ints, reach: int
+    p: CutPairs, table: EventTable, allowed: Ints, cuts: Ints, reach: int
 ) -> tuple[int, Ints]:
     count, last = len(cuts) - 1, len(allowed) - 1
     times = np.zeros(2 * table.num_steps, np.int64)

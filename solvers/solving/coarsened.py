@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Unpack
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
@@ -11,10 +12,10 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import shrink_plan
 from placegap.instances.transforms.table import Coarsening, coarsen, expand
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Limits, Task
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome, Result, finish
 from placegap.solvers.solving.peak_memory import run_at_peak
-from placegap.solvers.solving.solve import solve
+from placegap.solvers.solving.solve import LimitOptions, limits_of, solve
 
 
 def solve_coarse(
@@ -25,10 +26,8 @@ def solve_coarse(
     *,
     transform: str,
     transform_params: Mapping[str, object] | None = None,
-    time_limit_s: float | None = None,
-    gap: float = 0.0,
-    seed: int = 0,
     incumbent: Plan | None = None,
+    **options: Unpack[LimitOptions],
 ) -> Result:
     """Run one method on the coarsened instance; the referee judges its plan on the instance itself.
 
@@ -64,6 +63,7 @@ def solve_coarse(
     >>> result.value_ns, result.bound_ns, len(result.plan.placement)
     (43, None, 4)
     """
+    limits = limits_of(options)
     began = now_s()
     results: list[Result] = []
 
@@ -76,14 +76,14 @@ def solve_coarse(
             method,
             params,
             time_limit_s=part.limits.time_limit_s,
-            gap=gap,
-            seed=seed,
+            gap=limits.gap,
+            seed=limits.seed,
             incumbent=start,
         )
         results.append(coarse)
         return _brought_back(found, coarse)
 
-    task = Task(instance, semantics, Limits(time_limit_s, gap, seed), incumbent)
+    task = Task(instance, semantics, limits, incumbent)
     if (
         memory_rule(semantics) == "peak"
     ):  # no transform is exact then, but on a relaxation it may be
@@ -98,10 +98,15 @@ def solve_coarse(
         method,
         outcome,
         solve_s=max(0.0, elapsed - outcome.build_s),
-        seed=seed,
-        requested_gap=gap,
+        seed=limits.seed,
+        requested_gap=limits.gap,
         bound_only=first.status == "bound",
-        options={**first.options, "time_limit_s": time_limit_s, "coarsen": transform, **named},
+        options={
+            **first.options,
+            "time_limit_s": limits.time_limit_s,
+            "coarsen": transform,
+            **named,
+        },
         versions=first.versions,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, TypedDict, Unpack, cast
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
@@ -17,6 +18,43 @@ from placegap.solvers.core.progress import Listener, listening
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish
 from placegap.solvers.core.trust import installed_version
+
+
+class LimitOptions(TypedDict, total=False):
+    """When a method stops: seconds, a gap that suffices, and the seed of one that draws numbers."""
+
+    time_limit_s: float | None
+    gap: float
+    seed: int
+
+
+class SolveOptions(LimitOptions, total=False):
+    """When `solve` stops, and who hears of what it finds meanwhile."""
+
+    progress: Listener | None
+    on_plan: OnPlan | None
+    on_bound: OnBound | None
+
+
+def limits_of(options: LimitOptions) -> Limits:
+    """The limits that options ask for.
+
+    Raises
+    ------
+    InputError
+        If one is impossible.
+    TypeError
+        If there is another option.
+    """
+    limits = Limits(**cast("dict[str, Any]", options))
+    # solvers read such numbers each in its own way, or not at all
+    if limits.time_limit_s is not None and not limits.time_limit_s >= 0:
+        raise InputError(f"time_limit_s must be at least 0 or None, not {limits.time_limit_s}")
+    if not 0 <= limits.gap < 1:
+        raise InputError(f"gap must be at least 0 and below 1, not {limits.gap}")
+    if limits.seed < 0:
+        raise InputError(f"seed must be at least 0, not {limits.seed}")
+    return limits
 
 
 def default_method(semantics: Semantics) -> str:
@@ -37,13 +75,8 @@ def solve(
     method: str | None = None,
     params: Mapping[str, object] | None = None,
     *,
-    time_limit_s: float | None = None,
-    gap: float = 0.0,
-    seed: int = 0,
     incumbent: Plan | None = None,
-    progress: Listener | None = None,
-    on_plan: OnPlan | None = None,
-    on_bound: OnBound | None = None,
+    **options: Unpack[SolveOptions],
 ) -> Result:
     """Run one method on one instance and let the referee judge it.
 
@@ -55,10 +88,10 @@ def solve(
         A name of the registry; without one `default_method` chooses.
     params : mapping, optional
         The method's own parameters.
-    time_limit_s, gap, seed
-        When to stop, and the seed of methods that draw random numbers.
     incumbent : Plan, optional
         A plan to start from; it is ignored by methods that cannot use one.
+    time_limit_s, gap, seed : float, float, int, optional
+        When to stop (never, and at no gap), and the seed of methods that draw random numbers.
     progress : callable, optional
         Called with a `progress.News` whenever a better plan or bound is known, by methods that
         tell, perhaps from other threads.
@@ -85,8 +118,10 @@ def solve(
     """
     chosen = find_method(default_method(semantics) if method is None else method)
     parsed = parse_params(chosen, params or {})
-    _check_limits(time_limit_s, gap, seed)
-    task = Task(instance, semantics, Limits(time_limit_s, gap, seed), incumbent)
+    progress = options.pop("progress", None)
+    on_plan, on_bound = options.pop("on_plan", None), options.pop("on_bound", None)
+    limits = limits_of(options)
+    task = Task(instance, semantics, limits, incumbent)
     check_semantics(instance, semantics)
     reason = why_not(chosen, task, parsed)
     if reason is not None:
@@ -110,10 +145,14 @@ def solve(
         outcome,
         solve_s=max(0.0, elapsed - outcome.build_s),
         setup_s=compiled_s() - compiled,
-        seed=seed,
-        requested_gap=gap,
+        seed=limits.seed,
+        requested_gap=limits.gap,
         bound_only=chosen.claim == "bound",
-        options={**parsed.model_dump(mode="json"), "time_limit_s": time_limit_s, "gap": gap},
+        options={
+            **parsed.model_dump(mode="json"),
+            "time_limit_s": limits.time_limit_s,
+            "gap": limits.gap,
+        },
         versions=versions_of(chosen),
     )
 
@@ -135,16 +174,6 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
     from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS
 
     return run_exact(method, task, params)
-
-
-def _check_limits(time_limit_s: float | None, gap: float, seed: int) -> None:
-    """Solvers read such numbers each in its own way, or not at all."""
-    if time_limit_s is not None and not time_limit_s >= 0:
-        raise InputError(f"time_limit_s must be at least 0 or None, not {time_limit_s}")
-    if not 0 <= gap < 1:
-        raise InputError(f"gap must be at least 0 and below 1, not {gap}")
-    if seed < 0:
-        raise InputError(f"seed must be at least 0, not {seed}")
 
 
 def what_is_missing(method: AnyMethod, params: Params) -> str | None:
