@@ -64,9 +64,11 @@ HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
 SECOND_SEED = 1_000
 """Searches of this process have seeds so far beyond those of the other one."""
 
-ALONE_SHARE = 0.5
-"""Of the time that is left, for each step where proofs and searches take turns; and for bounds that
-come before a proof that is not likely."""
+BOUND_SHARE = 0.2
+"""Of the time, for bounds that come before a proof that is not likely."""
+
+PROOF_SHARE = 2 / 3
+"""Of the time that is left, for a proof that takes turns with searches."""
 
 FIRST_PLANS_S = 2.0
 """Placers, and a method that no plan is known to, have no less, however short the limit is."""
@@ -197,7 +199,7 @@ def _first_proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     """What this process does beside another one that looks for plans: proofs, then searches."""
     is_likely = is_likely_proven(task)
     if not is_likely:
-        yield AutoStep(BOUNDS, task.semantics, ALONE_SHARE)
+        yield AutoStep(BOUNDS, task.semantics, BOUND_SHARE)
     for step in proofs(task):  # one by one: some take a second to load
         # placers have been asked before an unlikely proof, and the other process anneals
         asked = {} if is_likely else {"start": False, "anneal": False}
@@ -212,18 +214,22 @@ def _in_turn(board: Board, waiting: Sequence[str]) -> Iterator[AutoStep]:
     task = board.task
     is_likely = is_likely_proven(task)
     asked = {} if is_likely else {"start": False}
+    bounds = AutoStep(BOUNDS, task.semantics)
     proving = chain(
-        () if is_likely else (AutoStep(BOUNDS, task.semantics),),
-        (with_params(step, {"workers": 1, **asked}) for step in proofs(task)),
-        (AutoStep(BOUNDS, task.semantics),),
+        () if is_likely else (replace(bounds, share=BOUND_SHARE),),
+        (
+            with_params(replace(step, share=PROOF_SHARE), {"workers": 1, **asked})
+            for step in proofs(task)
+        ),
+        (bounds,),
     )
     searching = plans(task, task.limits.seed, waiting)
     turns = [proving, searching] if is_likely else [searching, proving]
     while turns:
         for one in tuple(turns):
             for step in one:
-                yield replace(step, share=min(ALONE_SHARE, step.share)) if turns[1:] else step
-                if not step.is_placer:
+                yield step
+                if not (step.is_placer or step.method == BOUNDS):
                     break
             else:
                 turns.remove(one)
