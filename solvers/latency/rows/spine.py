@@ -207,12 +207,11 @@ def build_spine(
     most_beside: int | None = None,
     *,
     speakers_only: bool = False,
-    narrow: bool = True,
 ) -> Spine:
     """Leave out what lies beside more than so many ops of a longest path; cut at the bottlenecks.
 
     On request, nodes that another one speaks for are left out, too. Sections of more than
-    `MOST_IDEALS` ideals are narrowed to their longest paths, if so wished: others are left out.
+    `MOST_IDEALS` ideals are narrowed to their longest paths: other nodes are left out.
 
     Examples
     --------
@@ -233,7 +232,7 @@ def build_spine(
         kept[path] = True
     while True:
         spine = _cut(nodes, kept)
-        dropped = [v for inner in spine.sections if narrow for v in _beyond_paths(nodes, inner)]
+        dropped = [v for inner in spine.sections for v in _beyond_paths(nodes, inner)]
         if not dropped:
             return spine
         kept[dropped] = False

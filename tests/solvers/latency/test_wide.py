@@ -19,11 +19,8 @@ from placegap.instances import (
     Op,
     Semantics,
 )
-from placegap.instances.problem.integers import NEVER
 from placegap.solvers import solve
-from placegap.solvers.core.clock import Clock
 from placegap.solvers.latency import method as latency
-from placegap.solvers.latency.ideals.chains import build_chains
 from placegap.solvers.latency.rows import spine as latency_spine
 from placegap.solvers.latency.rows.absorbing import absorbed
 from placegap.solvers.latency.rows.bound import best_row
@@ -132,10 +129,6 @@ def compare_bounds(instance: Instance, semantics: Semantics) -> bool:
             for speakers_only in (False, True):
                 spine = build_spine(nodes, beside, speakers_only=speakers_only)
                 found.append(best_row(spine, room, most_calls).cost_ns)
-                chains = build_chains(spine, room, most_calls)
-                assert chains is not None
-                for limit_ns, most in ((NEVER - 1, 1), (NEVER - 1, 3), (best + 1, 50), (best, 50)):
-                    found.append(chains.search(limit_ns, most, Clock(None)).bound_ns)
     assert max(found) <= best, (instance.name, semantics.label)
     return max(found) == best
 
