@@ -14,7 +14,7 @@ HOMES = {
     "archer-exact": "models.archer",
     "noncontiguous": "noncontiguous.method",
     "latency-ip": "latency.ip",
-    "latency": "latency.method",
+    "latency": "latency.latency",
     "cp-sat": "models.cp_sat",
     "decomposition": "decomposition.decomposition",
     "single-device": "placers.baselines.single_device",

@@ -6,17 +6,7 @@ with the next bottleneck, has to wait for it, and for what is left of the sectio
 latency is at least the sum of the calls and of the gaps, minimised over all rows of at most so many
 calls, each within the largest memory. `options` lists the ways to run a section; what is known of a
 row up to a bottleneck is a label: calls made, memory of the open one, time. A call that is linked
-to the one before it, by a colocation group, shares its memory; `rows.groups` counts it.
-
-What colocation groups of more than one node mean for calls along a spine.
-
-With one call per accelerator, a call that holds one of a group holds all. With several, ops of a
-group may be in several calls; each of them has the whole group's memory, because its accelerator
-has. The nodes of a call count with their own memory wherever they are in it; `GroupMemory.more` is
-what the groups of its bottlenecks s to t and of the sections between have elsewhere: not in the
-sections at its ends, which it may hold a part of.
-
-Plans for latency_subgraphs from the best row of calls along a spine.
+to the one before it, by a colocation group, shares its memory; `group_memory` counts it.
 """
 
 from __future__ import annotations
@@ -40,98 +30,8 @@ from placegap.solvers.latency.sections import (
 )
 from placegap.solvers.latency.spine import Spine, SpineNet
 
-
-@dataclass(frozen=True, eq=False)
-class GroupMemory:
-    """Tables of calls by their first and last bottleneck; (0, 0) without groups.
-
-    Attributes
-    ----------
-    more_bytes : (T, T) int64
-        Memory of groups of the call, elsewhere.
-    unfinished_bytes : (T, T) int64
-        Memory of the groups that may have nodes in the call, its first section included, and after
-        its last bottleneck.
-    is_torn : (T, T) bool
-        Whether the call has a part of a group that must be in one.
-    """
-
-    more_bytes: Ints
-    unfinished_bytes: Ints
-    is_torn: Flags
-
-    def more(self, s: int, t: int) -> int:
-        """Memory of groups of the call of bottlenecks s to t, elsewhere."""
-        return int(self.more_bytes[s, t]) if self.more_bytes.size else 0
-
-    def more_than_before(self, starts: Ints, t: int) -> Ints:
-        """How that grows when calls that start at some bottlenecks take t; 0 where none starts."""
-        if not self.more_bytes.size or not t:
-            return np.zeros_like(starts)
-        return np.where(starts < 0, 0, self.more_bytes[starts, t] - self.more_bytes[starts, t - 1])
-
-    def unfinished(self, starts: Ints, t: int) -> Ints:
-        """Memory that a linked call counts itself."""
-        if not self.more_bytes.size:
-            return np.zeros_like(starts)
-        found: Ints = self.unfinished_bytes[starts, t]
-        return found
-
-    def torn(self, starts: Ints, t: int) -> Flags:
-        """Whether calls up to bottleneck t have a part of a group that must be in one."""
-        if not self.more_bytes.size:
-            return np.zeros(len(starts), np.bool_)
-        found: Flags = self.is_torn[starts, t]
-        return found
-
-
-def group_memory(spine: Spine) -> GroupMemory:
-    """The tables of a spine; O(T^2) for each group of several nodes.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
-    >>> group_memory(build_spine(build_nodes(example(), 1))).more_bytes.shape
-    (0, 0)
-    """
-    nodes, place = spine.nodes, places(spine)
-    held: dict[int, list[int]] = {}
-    for v in np.flatnonzero(place >= 0).tolist():
-        held.setdefault(int(nodes.group[v]), []).append(v)
-    groups = [np.array(inside) for inside in held.values() if len(inside) > 1]
-    count = len(spine.bottlenecks) if groups else 0
-    more, unfinished = np.zeros((2, count, count), np.int64)
-    torn = np.zeros((count, count), np.bool_)
-    first = 2 * np.arange(count)[:, None]  # section before the call
-    last = 2 * np.arange(count)[None, :] + 2  # section after it
-    for inside in groups:
-        at, size = place[inside], spine.size_bytes[inside]
-        total = int(size.sum())
-        touched, around, before, later = np.zeros((4, count, count), np.int64)
-        for y, b in zip(at.tolist(), size.tolist(), strict=True):
-            touched |= (first < y) & (y < last)
-            around += b * ((first <= y) & (y <= last))
-            before |= (first <= y) & (y < last)
-            later |= y >= last
-        more += touched * (total - around)
-        unfinished += total * (before & later)
-        if nodes.once:
-            torn |= (touched > 0) & ~((at.min() >= first) & (at.max() <= last))
-    return GroupMemory(more, unfinished, torn)
-
-
-def places(spine: Spine) -> Ints:
-    """2 t for nodes of section t, 2 t + 1 for the bottleneck behind it, -1 if left out, (m,)."""
-    place = np.full(len(spine.nodes.own_ns), -1, np.int64)
-    for t, inner in enumerate(spine.sections):
-        place[inner] = 2 * t
-    place[spine.bottlenecks] = 2 * np.arange(len(spine.bottlenecks)) + 1
-    return place
-
-
-MOST_TABLES, MOST_GROUPS = 64, 8
-"""Tables of ways to run one section, and groups of calls that pay different arriving tensors."""
+MOST_GROUPS = 8
+"""Groups of calls that pay different arriving tensors: each has its own table of ways."""
 
 MOST_LINKED = 64
 """Labels that a linked call may follow; more are merged into so many that are no worse."""
@@ -263,7 +163,7 @@ class _Search:
         own, size = NEVER, 0
         if not last:
             own = int(nodes.own_ns[v])
-            size = int(spine.size_bytes[v]) + self.groups.more(t, t)
+            size = int(spine.size_bytes[v] + self.groups.more_bytes[t, t])
         ways = self.tables(t, section, own < NEVER)
         self.ways.append(ways)
         after: list[list[RowLabels]] = [[] for _ in range(self.most_calls + 1)]
@@ -343,8 +243,9 @@ class _Search:
             return _none()
         spine = self.spine
         more = int(spine.size_bytes[spine.bottlenecks[t]]) + int(section.size_bytes.sum())
-        size = labels.bytes + more + self.groups.more_than_before(labels.start, t)
-        kept = np.flatnonzero((labels.start != HOST) & (size <= self.room))
+        elsewhere, start = self.groups.more_bytes, labels.start
+        size = labels.bytes + more + elsewhere[start, t] - elsewhere[start, t - 1]
+        kept = np.flatnonzero((start != HOST) & (size <= self.room))
         picked = _pick(labels, kept)
         return picked._replace(
             bytes=size[kept],
@@ -359,7 +260,7 @@ class _Search:
         first, _, linked, starts, found = self.ways[t][table]
         kept = np.flatnonzero(np.isin(labels.start, starts if first else [HOST]))
         if first:
-            kept = kept[~self.groups.torn(labels.start[kept], t - 1)]
+            kept = kept[~self.groups.is_torn[labels.start[kept], t - 1]]
         if not len(kept) or not len(found.cost_ns):
             return _none()
         cost = labels.cost_ns[kept]
@@ -381,7 +282,7 @@ class _Search:
             least[at] + found.cost_ns[fits],
             same,
             kept[where[at]],
-            MOST_TABLES * fits + table,
+            len(self.ways[t]) * fits + table,
         )
 
     def close_linked(
@@ -390,7 +291,7 @@ class _Search:
         """Every label with every way: the next call begins with the memory of this one."""
         found = self.ways[t][table].found
         size = labels.bytes[kept]
-        carried = np.maximum(size - self.groups.unfinished(labels.start[kept], t - 1), 0)
+        carried = np.maximum(size - self.groups.unfinished_bytes[labels.start[kept], t - 1], 0)
         least, small = np.minimum.accumulate(cost), np.minimum.accumulate(carried)
         better = np.ones(len(cost), np.bool_)  # neither time nor memory beaten by smaller ones
         better[1:] = (cost[1:] < least[:-1]) | (carried[1:] < small[:-1])
@@ -407,7 +308,7 @@ class _Search:
             cost[label] + found.cost_ns[way],
             np.full(len(label), c),
             kept[label],
-            MOST_TABLES * way + table,
+            len(self.ways[t]) * way + table,
         )
 
     def tidied(self, parts: list[RowLabels]) -> RowLabels:
@@ -435,7 +336,7 @@ class _Search:
             if way == ONGOING:
                 call[inner] = c - 1
             else:
-                number, table = divmod(way, MOST_TABLES)
+                number, table = divmod(way, len(self.ways[t]))
                 first, second, _, _, found = self.ways[t][table]
                 if first:
                     call[inner[members(found.inside[number], len(inner))]] = before - 1
@@ -506,6 +407,76 @@ def arriving_nets(spine: Spine) -> list[list[Arriving]]:
             if y % 2 == 0 and 0 <= x < y - 1:
                 found[y // 2].append((net, x, ends))
     return found
+
+
+class GroupMemory(NamedTuple):
+    """What colocation groups mean for calls, by their first and last bottleneck.
+
+    Attributes
+    ----------
+    more_bytes : (T, T) int64
+        Memory that groups of the call have elsewhere.
+    unfinished_bytes : (T, T) int64
+        Memory of the groups that may have nodes in the call, its first section included, and after
+        its last bottleneck: a linked call counts it itself.
+    is_torn : (T, T) bool
+        Whether the call has a part of a group that must be in one.
+    """
+
+    more_bytes: Ints
+    unfinished_bytes: Ints
+    is_torn: Flags
+
+
+def group_memory(spine: Spine) -> GroupMemory:
+    """The tables of a spine; O(T^2) for each group of several nodes.
+
+    With one call per accelerator, a call that holds one of a group holds all. With several, ops of
+    a group may be in several calls; each of them has the whole group's memory, because its
+    accelerator has. The nodes of a call count with their own memory wherever they are in it. What
+    its groups have elsewhere leaves out the sections at its ends, of which it may hold a part.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
+    >>> group_memory(build_spine(build_nodes(example(), 1))).more_bytes.tolist()
+    [[0, 0], [0, 0]]
+    """
+    nodes, place = spine.nodes, places(spine)
+    held: dict[int, list[int]] = {}
+    for v in np.flatnonzero(place >= 0).tolist():
+        held.setdefault(int(nodes.group[v]), []).append(v)
+    count = len(spine.bottlenecks)
+    more, unfinished = np.zeros((2, count, count), np.int64)
+    torn = np.zeros((count, count), np.bool_)
+    first = 2 * np.arange(count)[:, None]  # section before the call
+    last = 2 * np.arange(count)[None, :] + 2  # section after it
+    for inside in held.values():
+        if len(inside) == 1:
+            continue
+        at, size = place[inside], spine.size_bytes[inside]
+        total = int(size.sum())
+        touched, around, before, later = np.zeros((4, count, count), np.int64)
+        for y, b in zip(at.tolist(), size.tolist(), strict=True):
+            touched |= (first < y) & (y < last)
+            around += b * ((first <= y) & (y <= last))
+            before |= (first <= y) & (y < last)
+            later |= y >= last
+        more += touched * (total - around)
+        unfinished += total * (before & later)
+        if nodes.once:
+            torn |= (touched > 0) & ~((at.min() >= first) & (at.max() <= last))
+    return GroupMemory(more, unfinished, torn)
+
+
+def places(spine: Spine) -> Ints:
+    """2 t for nodes of section t, 2 t + 1 for the bottleneck behind it, -1 if left out, (m,)."""
+    place = np.full(len(spine.nodes.own_ns), -1, np.int64)
+    for t, inner in enumerate(spine.sections):
+        place[inner] = 2 * t
+    place[spine.bottlenecks] = 2 * np.arange(len(spine.bottlenecks)) + 1
+    return place
 
 
 def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:

@@ -20,7 +20,7 @@ from placegap.instances import (
     Semantics,
 )
 from placegap.solvers import solve
-from placegap.solvers.latency import method as latency
+from placegap.solvers.latency import latency
 from placegap.solvers.latency import spine as latency_spine
 from placegap.solvers.latency.call_rows import best_row
 from placegap.solvers.latency.spine import absorbed, build_nodes, build_spine

@@ -53,9 +53,6 @@ ROWS_SHARE, CHAINS_SHARE = 0.4, 0.3
 ANNEALING_SHARE = 0.4
 """Part of the time left that annealing may take, before CP-SAT."""
 
-ROUND = 1_000
-"""Further annealing, while time is left, is numbered from here."""
-
 
 class LatencyParams(ExactParams):
     """Parameters of ``latency``.
@@ -294,7 +291,7 @@ class _Search:
         """While time is left and no bound can get better: annealing from the best plan."""
         if self.clock.need_s() is None or self.progress.place is None:
             return
-        number = ROUND
+        number = self.params.rounds * len(HEAT)
         while not self.progress.done:
             self.clock.check()
             self.anneal_once(number, self.progress.place)
