@@ -12,7 +12,7 @@ HOMES = {
     "pesto": "models.milps",
     "throughput-ip": "models.milps",
     "archer-exact": "models.archer",
-    "noncontiguous": "noncontiguous.method",
+    "noncontiguous": "noncontiguous.noncontiguous",
     "latency-ip": "latency.ip",
     "latency": "latency.latency",
     "cp-sat": "models.cp_sat",

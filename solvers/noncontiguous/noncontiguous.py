@@ -1,4 +1,11 @@
-"""The search of `noncontiguous`: phases in turn, until the gap is small enough or time is over."""
+"""The method ``noncontiguous``: max_load over plans of any kind, to proven optimality.
+
+A start by the ideal DP, exact merging, new splits of pairs of devices; then column generation for a
+bound, and dives through its columns for better plans; a MIP for what is left
+(`noncontiguous.search`).
+
+The search of `noncontiguous`: phases in turn, until the gap is small enough or time is over.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +14,36 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
+import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.explain import explain_infeasible
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core import trust
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.interrupts import raise_if_stopped
-from placegap.solvers.core.method import EFFORT, ExactParams, Task
-from placegap.solvers.core.registry import find_method, why_not
-from placegap.solvers.core.result import internal_error
-from placegap.solvers.noncontiguous.best_partition import BestPartition
-from placegap.solvers.noncontiguous.columns.dives import dive
-from placegap.solvers.noncontiguous.columns.generation import (
+from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
+from placegap.solvers.core.progress import teller
+from placegap.solvers.core.registry import find_method, register, why_not
+from placegap.solvers.core.result import Outcome, internal_error
+from placegap.solvers.core.starts import best_start
+from placegap.solvers.noncontiguous.column_generation import (
     ColumnGeneration,
     choose_pricer,
     cover_all,
+    dive,
 )
-from placegap.solvers.noncontiguous.columns.pricing import Pricer
-from placegap.solvers.noncontiguous.partition_search import KICKS, PartitionSearch
+from placegap.solvers.noncontiguous.partition_search import (
+    KICKS,
+    BestPartition,
+    PartitionSearch,
+    least_work,
+)
+from placegap.solvers.noncontiguous.pricing import Pricer
+from placegap.solvers.noncontiguous.problem import build_split_problem, merge_blocks
 
 GRIDS = (
     (8e6, 400, 4_000),
@@ -355,3 +371,98 @@ class SplitSearch:
         if outcome.details.get("ending") == "optimal":
             return CLOSED
         return f"the MIP: {outcome.message or 'ended'}"
+
+
+FLOOR = "floor"
+"""Origin of the bound that the task brought along: its proof is the caller's."""
+
+MERGE_SHARE = 0.1
+"""Of the time that is left, for merging."""
+
+STARTS = ("ideal-dp", "m-topo", "single-device")
+
+
+def applies(task: Task[MaxLoad], params: Params) -> str | None:
+    """Why the method cannot do the task, or None."""
+    semantics = task.semantics
+    if semantics.plans != "any":
+        return f"its plans are of any kind, not {semantics.plans}"
+    if semantics.replicas or semantics.levels == 2:
+        return f"knows no replicas and no servers: not {semantics.label}"
+    return None
+
+
+def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
+    """Solve, or return the best plan and bound when a limit or Ctrl-C comes."""
+    clock = task.limits.clock()
+    start = best_start(task, STARTS)
+    if start is None:
+        return _without_start(task, params)
+    whole = build_split_problem(task.instance, overlap=task.semantics.load == "overlap")
+    device = np.zeros(whole.num_blocks, np.int64)
+    device[whole.block] = start.plan.devices
+    merged = merge_blocks(whole, start.value_ns + 1, [device], clock.part(MERGE_SHARE))
+    problem = merged.problem
+    progress = BestPartition(
+        problem=problem,
+        gap=task.limits.gap,
+        value_ns=start.value_ns,
+        origin="work",
+        devices=start.plan.devices,
+        merged=merged.plans[0],
+        on_news=teller(task.instance, task.semantics, "noncontiguous"),
+    )
+    progress.prove(least_work(problem), "work")
+    progress.prove(task.floor_ns, FLOOR)
+    progress.details.update(blocks=problem.num_blocks, nets=problem.nets.num_nets)
+    build_s = clock.spent_s
+    search = SplitSearch(task, params, progress, clock)
+    search.run(merged.plans[0])
+    message = search.ending
+    if message and progress.plan_ns == start.value_ns:
+        message += f"; no plan better than the first, of {start.value_ns} ns, was found"
+    return Outcome(
+        plan=Plan.on(progress.devices.tolist()),
+        claim_ns=progress.plan_ns,
+        bound_ns=None if progress.origin == FLOOR else progress.bound_ns,
+        bound_origin=progress.origin,
+        rests_on=trust.word_of("highspy") if progress.origin == "highs" else trust.PROOF,
+        faults=tuple(progress.faults),
+        message=message,
+        build_s=build_s,
+        details=progress.details,
+    )
+
+
+def _without_start(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
+    """No placer finds room: say why, or leave it to the MIP."""
+    reasons = explain_infeasible(task.instance)
+    if reasons:
+        return Outcome(proven_infeasible=True, rests_on=trust.PROOF, message="; ".join(reasons))
+    method, missing = find_method("throughput-ip"), "no plan that fits into memory was found"
+    if not params.mip or why_not(method, task, method.params()) is not None:
+        return Outcome(message=missing)
+    try:
+        outcome = method.run(task, method.params())
+    except Exception as error:
+        raise_if_stopped(error)
+        fault = internal_error(f"the MIP ({trust.word_of('highspy')})", error)
+        return Outcome(message=f"{missing}; {fault}", faults=(fault,))
+    if outcome.rests_on or (outcome.bound_ns is None and not outcome.proven_infeasible):
+        return outcome
+    return replace(outcome, rests_on=trust.word_of("highspy"))
+
+
+register(
+    Method(
+        name="noncontiguous",
+        claim="exact",
+        objectives=("max_load",),
+        paper="Tarnawski et al., NeurIPS 2020 (the problem)",
+        summary="Optimal max-load split of any kind: column generation, pair splits, dives.",
+        run=run,
+        params=NoncontiguousParams,
+        applies=applies,
+        packages=("numba", "highspy"),
+    )
+)
