@@ -1,34 +1,12 @@
-"""A bound on max_load over plans of any kind: fractional cover by sets of single devices.
+"""A bound on max_load over plans of any kind, and plans: cover by sets of single devices.
 
 If max_load T can be reached, sets of blocks that single devices hold within T cover every block,
 one set per device. So for any prices of blocks, all devices together must be able to hold all of
 the price: a load T with sum_k n_k P_k(T) < total price is refuted, where P_k(T) is the most price
-that a device of kind k holds within T. One pricing (`columns.knapsack`) gives P_k for all T, and so
-the best bound that its prices prove, in integers. Column generation looks for the prices: at a
-target load, by the level method, between the best prices known and the dual of the covering LP over
-the sets found so far.
-
-The master of column generation: fractional cover of the blocks by sets of single devices.
-
-    theta = max t  subject to  sum over sets that hold v of lambda >= t   for every block v,
-                               sum over sets of kind k of lambda <= n_k   for every kind k.
-
-Its dual prices blocks, minimize sum n_k z_k with z_k >= price(S) for every set S of kind k and
-prices that sum to 1; that is the LP solved here, a row per set.
-
-The next prices to try: the nearest that the sets known would hold little enough of.
-
-The level method (Lemarechal, Nemirovskii and Nesterov 1995): of all prices at which the sets found
-so far are worth at most a level, those nearest to the best prices known. A step is measured against
-each block's first price, so that large prices move further than small ones. The projection onto the
-half spaces is Hildreth's (1957): one after the other, again and again.
-
-Plans from columns: fix the set of largest weight on a device, price the rest again, repeat.
-
-Every fixed set takes its blocks out of the problem and a device out of the count, and the covering
-LP is brought up to date by some more pricings, as far as the device's part of the time goes. What
-no set covers in the end goes where it makes the heaviest device lightest; local search repairs the
-rest.
+that a device of kind k holds within T. One pricing (`noncontiguous.knapsack`) gives P_k for all T,
+and so the best bound that its prices prove, in integers. Column generation looks for the prices: at
+a target load, by the level method (`step_to_level`), between the best prices known and the dual of
+the covering LP over the sets found so far (`CoveringLP`). `dive` makes plans of these sets.
 """
 
 from __future__ import annotations
@@ -55,158 +33,6 @@ from placegap.solvers.noncontiguous.knapsack import (
 )
 from placegap.solvers.noncontiguous.pricing import Pricer, build_pricer, choices
 from placegap.solvers.noncontiguous.problem import SplitProblem
-
-SCALE = 1000.0
-"""Prices sum to this inside the LP, so that its absolute tolerances are small to them."""
-
-
-class Cover(NamedTuple):
-    """theta over the sets known, prices of the blocks, value of each kind, weight of each set."""
-
-    theta: float
-    price: Floats
-    kind_value: Floats
-    weight: Floats
-
-
-class CoveringLP:
-    """The master over some blocks.
-
-    Parameters
-    ----------
-    active : (b,) bool
-        Blocks to be covered; the prices of the others are 0.
-    counts : sequence of int
-        Devices of each kind.
-
-    Examples
-    --------
-    Two devices, three blocks, of which any two fit: each is covered 4/3 times.
-
-    >>> lp = CoveringLP(np.ones(3, np.bool_), [2])
-    >>> for pair in ([0, 1], [0, 2], [1, 2]):
-    ...     lp.add(0, np.array(pair))
-    >>> round(lp.solve().theta, 6)
-    1.333333
-    """
-
-    def __init__(self, active: Flags, counts: Sequence[int]) -> None:
-        self.num_blocks = len(active)
-        self.num_sets = 0
-        self._highs = highs = highspy.Highs()
-        highs.setOptionValue("output_flag", False)
-        highs.setOptionValue("threads", THREADS)
-        for is_active in active.tolist():
-            highs.addVar(0.0, highspy.kHighsInf if is_active else 0.0)
-        for kind, count in enumerate(counts):
-            highs.addVar(0.0, highspy.kHighsInf)
-            highs.changeColCost(self.num_blocks + kind, float(count))
-        blocks = np.arange(self.num_blocks, dtype=np.int32)
-        highs.addRow(SCALE, SCALE, self.num_blocks, blocks, np.ones(self.num_blocks))
-
-    def add(self, kind: int, blocks: Ints) -> None:
-        """A set that devices of a kind can hold."""
-        columns = np.append(blocks, self.num_blocks + kind).astype(np.int32)
-        values = np.append(-np.ones(len(blocks)), 1.0)
-        self._highs.addRow(0.0, highspy.kHighsInf, len(columns), columns, values)
-        self.num_sets += 1
-
-    def solve(self, limit_s: float | None = None) -> Cover | None:
-        """The optimum over the sets known; None if HiGHS does not find it, in so many seconds."""
-        if limit_s is not None:  # HiGHS counts the time of all runs
-            self._highs.setOptionValue("time_limit", self._highs.getRunTime() + limit_s)
-        self._highs.run()
-        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return None
-        solution = self._highs.getSolution()
-        values = np.maximum(np.array(solution.col_value), 0.0) / SCALE
-        objective = self._highs.getInfo().objective_function_value
-        return Cover(
-            objective / SCALE,
-            values[: self.num_blocks],
-            values[self.num_blocks :],
-            np.array(solution.row_dual[1:]),
-        )
-
-
-SWEEPS = 100
-"""Rounds over all half spaces at most."""
-
-CLOSE = 1e-7
-"""A half space that is missed by less counts as met."""
-
-
-def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:
-    """Prices near the best ones at which no cut is worth more than the level.
-
-    Parameters
-    ----------
-    best : (b,) float
-        Prices that sum to 1.
-    cuts : (m, b) float
-        How often each block is held, all devices together.
-    level : float
-    reach : (b,) float
-        How far each price may move, relative to the others'; 0 for prices that stay.
-
-    Returns
-    -------
-    (b,) float
-        Not negative, with sum 1. O(m b) a round; about at the level if the rounds do not suffice.
-
-    Examples
-    --------
-    Of two blocks the first is held twice, the second once; less than 1.4 asks for 0.4 and 0.6.
-
-    >>> prices = step_to_level(np.array([0.5, 0.5]), np.array([[2.0, 1.0]]), 1.4, np.ones(2))
-    >>> prices.round(3).tolist()
-    [0.4, 0.6]
-    """
-    prices = np.maximum(_project(best, cuts, level, reach, SWEEPS, CLOSE), 0.0)
-    total = prices.sum()
-    return prices / total if total > 0 else best
-
-
-@kernel(nogil=True, fastmath=True)
-def _project(
-    best: Floats, cuts: Floats, level: float, reach: Floats, sweeps: int, close: float
-) -> Floats:
-    m, n = cuts.shape
-    x, on_cut, on_zero = best.copy(), np.zeros(m), np.zeros(n)
-    norm, room = np.zeros(m), 0.0
-    for j in range(n):
-        room += reach[j]
-    for i in range(m):
-        for j in range(n):
-            norm[i] += cuts[i, j] * cuts[i, j] * reach[j]
-    for _ in range(sweeps):
-        missed = 0.0
-        for i in range(m):
-            if norm[i] <= 0.0:
-                continue
-            worth = 0.0
-            for j in range(n):
-                worth += cuts[i, j] * x[j]
-            step = max(-on_cut[i], (worth - level) / norm[i])
-            if step != 0.0:
-                missed = max(missed, abs(step) * norm[i])
-                on_cut[i] += step
-                for j in range(n):
-                    x[j] -= step * reach[j] * cuts[i, j]
-        total = 0.0
-        for j in range(n):
-            if reach[j] > 0.0:
-                step = max(-on_zero[j], -x[j] / reach[j])
-                on_zero[j] += step
-                x[j] += step * reach[j]
-            total += x[j]
-        step = (total - 1.0) / room
-        for j in range(n):
-            x[j] -= step * reach[j]
-        if missed < close:
-            break
-    return x
-
 
 STEP = 0.5
 """How far down from the best theta to the LP's the next prices aim."""
@@ -524,12 +350,176 @@ def to_integers(prices: Floats) -> Prices:
     return scaled
 
 
+SCALE = 1000.0
+"""Prices sum to this inside the LP, so that its absolute tolerances are small to them."""
+
+
+class Cover(NamedTuple):
+    """theta over the sets known, prices of the blocks, value of each kind, weight of each set."""
+
+    theta: float
+    price: Floats
+    kind_value: Floats
+    weight: Floats
+
+
+class CoveringLP:
+    """The master: fractional cover of some blocks by sets of single devices.
+
+        theta = max t  subject to  sum over sets that hold v of lambda >= t   for every block v,
+                                   sum over sets of kind k of lambda <= n_k   for every kind k.
+
+    Its dual prices blocks, minimize sum n_k z_k with z_k >= price(S) for every set S of kind k and
+    prices that sum to 1; that is the LP solved here, a row per set.
+
+    Parameters
+    ----------
+    active : (b,) bool
+        Blocks to be covered; the prices of the others are 0.
+    counts : sequence of int
+        Devices of each kind.
+
+    Examples
+    --------
+    Two devices, three blocks, of which any two fit: each is covered 4/3 times.
+
+    >>> lp = CoveringLP(np.ones(3, np.bool_), [2])
+    >>> for pair in ([0, 1], [0, 2], [1, 2]):
+    ...     lp.add(0, np.array(pair))
+    >>> round(lp.solve().theta, 6)
+    1.333333
+    """
+
+    def __init__(self, active: Flags, counts: Sequence[int]) -> None:
+        self.num_blocks = len(active)
+        self._highs = highs = highspy.Highs()
+        highs.setOptionValue("output_flag", False)
+        highs.setOptionValue("threads", THREADS)
+        for is_active in active.tolist():
+            highs.addVar(0.0, highspy.kHighsInf if is_active else 0.0)
+        for kind, count in enumerate(counts):
+            highs.addVar(0.0, highspy.kHighsInf)
+            highs.changeColCost(self.num_blocks + kind, float(count))
+        blocks = np.arange(self.num_blocks, dtype=np.int32)
+        highs.addRow(SCALE, SCALE, self.num_blocks, blocks, np.ones(self.num_blocks))
+
+    def add(self, kind: int, blocks: Ints) -> None:
+        """A set that devices of a kind can hold."""
+        columns = np.append(blocks, self.num_blocks + kind).astype(np.int32)
+        values = np.append(-np.ones(len(blocks)), 1.0)
+        self._highs.addRow(0.0, highspy.kHighsInf, len(columns), columns, values)
+
+    def solve(self, limit_s: float | None = None) -> Cover | None:
+        """The optimum over the sets known; None if HiGHS does not find it, in so many seconds."""
+        if limit_s is not None:  # HiGHS counts the time of all runs
+            self._highs.setOptionValue("time_limit", self._highs.getRunTime() + limit_s)
+        self._highs.run()
+        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        solution = self._highs.getSolution()
+        values = np.maximum(np.array(solution.col_value), 0.0) / SCALE
+        objective = self._highs.getInfo().objective_function_value
+        return Cover(
+            objective / SCALE,
+            values[: self.num_blocks],
+            values[self.num_blocks :],
+            np.array(solution.row_dual[1:]),
+        )
+
+
+SWEEPS = 100
+"""Rounds over all half spaces at most."""
+
+CLOSE = 1e-7
+"""A half space that is missed by less counts as met."""
+
+
+def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:
+    """Prices near the best ones at which no cut is worth more than the level.
+
+    The level method (Lemarechal, Nemirovskii and Nesterov 1995): of all prices at which the sets
+    found so far are worth at most a level, those nearest to the best prices known. A step is
+    measured against each block's first price, so that large prices move further than small ones.
+    The projection onto the half spaces is Hildreth's (1957): one after the other, again and again.
+
+    Parameters
+    ----------
+    best : (b,) float
+        Prices that sum to 1.
+    cuts : (m, b) float
+        How often each block is held, all devices together.
+    level : float
+    reach : (b,) float
+        How far each price may move, relative to the others'; 0 for prices that stay.
+
+    Returns
+    -------
+    (b,) float
+        Not negative, with sum 1. O(m b) a round; about at the level if the rounds do not suffice.
+
+    Examples
+    --------
+    Of two blocks the first is held twice, the second once; less than 1.4 asks for 0.4 and 0.6.
+
+    >>> prices = step_to_level(np.array([0.5, 0.5]), np.array([[2.0, 1.0]]), 1.4, np.ones(2))
+    >>> prices.round(3).tolist()
+    [0.4, 0.6]
+    """
+    prices = np.maximum(_project(best, cuts, level, reach), 0.0)
+    total = prices.sum()
+    return prices / total if total > 0 else best
+
+
+@kernel(nogil=True, fastmath=True)
+def _project(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:
+    m, n = cuts.shape
+    x, on_cut, on_zero = best.copy(), np.zeros(m), np.zeros(n)
+    norm, room = np.zeros(m), 0.0
+    for j in range(n):
+        room += reach[j]
+    for i in range(m):
+        for j in range(n):
+            norm[i] += cuts[i, j] * cuts[i, j] * reach[j]
+    for _ in range(SWEEPS):
+        missed = 0.0
+        for i in range(m):
+            if norm[i] <= 0.0:
+                continue
+            worth = 0.0
+            for j in range(n):
+                worth += cuts[i, j] * x[j]
+            step = max(-on_cut[i], (worth - level) / norm[i])
+            if step != 0.0:
+                missed = max(missed, abs(step) * norm[i])
+                on_cut[i] += step
+                for j in range(n):
+                    x[j] -= step * reach[j] * cuts[i, j]
+        total = 0.0
+        for j in range(n):
+            if reach[j] > 0.0:
+                step = max(-on_zero[j], -x[j] / reach[j])
+                on_zero[j] += step
+                x[j] += step * reach[j]
+            total += x[j]
+        step = (total - 1.0) / room
+        for j in range(n):
+            x[j] -= step * reach[j]
+        if missed < CLOSE:
+            break
+    return x
+
+
 PRICINGS = 25
 """How many follow each set that is fixed."""
 
 
 def dive(found: ColumnGeneration, target_ns: int, clock: Clock) -> Ints | None:
     """A plan whose loads are about `target_ns` if all goes well, (b,); None if memory prevents it.
+
+    The set of largest weight is fixed on a device, the rest is priced again, and so on: every set
+    takes its blocks out of the problem and a device out of the count, and the covering LP is
+    brought up to date by some more pricings. What no set covers in the end goes where it makes the
+    heaviest device lightest; local search repairs the rest.
 
     Parameters
     ----------
@@ -597,12 +587,8 @@ def _complete(problem: SplitProblem, device: Ints) -> Ints | None:
     time, held = np.zeros((2, problem.num_devices), np.int64)
     np.add.at(held, device[placed], problem.size_bytes[placed])
     np.add.at(time, device[placed], problem.time_ns[placed, device[placed]])
-    sizes = np.diff(nets.net_ptr)
-    owner, on = np.repeat(np.arange(nets.num_nets), sizes), device[nets.pin]
-    inside = np.zeros((nets.num_nets, problem.num_devices), np.int64)
-    np.add.at(inside, (owner[on >= 0], on[on >= 0]), 1)
-    cut = (inside > 0) & (inside < sizes[:, None])
-    paid = np.where(cut, nets.weight_ns, 0).sum(axis=0)
+    inside, sizes = problem.pins_on(device), np.diff(nets.net_ptr)
+    paid = problem.paid_ns(inside)
     for v in left[np.argsort(-weight, kind="stable")].tolist():
         possible = problem.time_ns[v] != UNSUPPORTED
         possible &= held + problem.size_bytes[v] <= problem.memory_bytes
@@ -612,14 +598,11 @@ def _complete(problem: SplitProblem, device: Ints) -> Ints | None:
         opens, closes = inside[own] == 0, inside[own] == sizes[own, None] - 1
         pays = (nets.weight_ns[own] * (opens.astype(np.int64) - closes)).sum(axis=0)
         before, after = (time, paid), (time + problem.time_ns[v], paid + pays)
-        load, rises = _load(problem, *after), _load(problem, *after) - _load(problem, *before)
+        load = problem.joined_ns(*after)
+        rises = load - problem.joined_ns(*before)
         k = min(np.flatnonzero(possible).tolist(), key=lambda k: (load[k], rises[k], k))
         device[v] = k
         time[k], paid[k] = after[0][k], after[1][k]
         inside[own, k] += 1
         held[k] += problem.size_bytes[v]
     return device
-
-
-def _load(problem: SplitProblem, time: Ints, paid: Ints) -> Ints:
-    return np.maximum(time, paid) if problem.overlap else time + paid

@@ -66,16 +66,23 @@ class SplitProblem:
 
     def loads(self, device: Ints) -> Ints:
         """Load of every device, (K,), for the device of each block, as the referee counts it."""
-        time, paid = self.parts(device)
+        return self.joined_ns(*self.parts(device))
+
+    def joined_ns(self, time: Ints, paid: Ints) -> Ints:
+        """Loads of devices, of time and transfers."""
         return np.maximum(time, paid) if self.overlap else time + paid
 
     def parts(self, device: Ints) -> tuple[Ints, Ints]:
         """Time of the blocks and weight of the cut nets of every device, (K,) each."""
         time = np.zeros(self.num_devices, np.int64)
         np.add.at(time, device, self.time_ns[np.arange(self.num_blocks), device])
-        pins = self.pins_on(device)
+        return time, self.paid_ns(self.pins_on(device))
+
+    def paid_ns(self, pins: Ints) -> Ints:
+        """Weight of the nets that every device cuts, (K,), of pins of each net on each, (e, K)."""
         cut = (pins > 0) & (pins < np.diff(self.nets.net_ptr)[:, None])
-        return time, np.where(cut, self.nets.weight_ns, 0).sum(axis=0)
+        paid: Ints = np.where(cut, self.nets.weight_ns, 0).sum(axis=0)
+        return paid
 
     def pins_on(self, device: Ints) -> Ints:
         """How many pins each net has on each device, (e, K); blocks at -1 are on none."""
