@@ -1,9 +1,7 @@
 """Plans of `noncontiguous`: local search from a plan, then from what kicks make of the best one.
 
-Two devices share their blocks anew (`noncontiguous.pair_search`), unless all are too entangled for
-that; many blocks are searched on coarser problems first (`noncontiguous.multilevel`).
-
-The best plan and the best bound of a search over plans of any kind.
+Two devices share their blocks anew (`noncontiguous.pair_splits`), unless all are too entangled for
+that; many blocks are searched on coarser problems first (`annealing.search_levels`).
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from itertools import count
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.best import Best
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.annealing import anneal, search_levels
@@ -57,13 +54,6 @@ class BestPartition(Best):
         """Take over a feasible plan of the ops if it is better."""
         if self.improve(value_ns):
             self.devices = devices.copy()
-
-
-def least_work(problem: SplitProblem) -> int:
-    """The heaviest block where it is fastest: a bound that needs no search."""
-    never = int(problem.time_ns.max()) + 1
-    time_ns = np.where(problem.time_ns == UNSUPPORTED, never, problem.time_ns)
-    return int(time_ns.min(axis=1).max())
 
 
 LARGE = 1_000
