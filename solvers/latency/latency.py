@@ -238,11 +238,9 @@ class _Search:
     def spines(self) -> Iterator[tuple[Nodes, bool, int | None]]:
         """Nodes, whether only those that speak for groups are kept, and what is left out."""
         instance, subgraphs = self.task.instance, self.task.semantics.subgraphs
-        nodes = build_nodes(instance, subgraphs)
-        for beside in BESIDE:
-            yield nodes, False, beside
-        if subgraphs == 1 and instance.arrays.num_groups < instance.num_ops:
-            nodes = build_nodes(instance, subgraphs, apart=True)
+        grouped = subgraphs == 1 and instance.arrays.num_groups < instance.num_ops
+        for apart in (False, True)[: 1 + grouped]:
+            nodes = build_nodes(instance, subgraphs, apart=apart)
             for beside in BESIDE:
                 yield nodes, False, beside
         for beside in BESIDE:

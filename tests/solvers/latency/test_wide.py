@@ -47,7 +47,7 @@ def branches(count: int, width: int, accelerators: int = 1, host: bool = False) 
     )
 
 
-@pytest.mark.parametrize("count", [62, 63, 64, 65, 128, 129])
+@pytest.mark.parametrize("count", [63, 64, 65])
 def test_sections_of_any_size_are_enumerated(count: int) -> None:
     # one call holds all, without a transfer: count + 2 ns; two lines, so that all ideals are listed
     result = solve(branches(count, 2), ONCE, "latency", {"finish": False, "moves": 0})
@@ -55,7 +55,7 @@ def test_sections_of_any_size_are_enumerated(count: int) -> None:
     assert (result.status, result.bound_origin) == ("optimal", "sections")
 
 
-@pytest.mark.parametrize(("count", "width"), [(64, 64), (65, 5), (200, 10), (1000, 4)])
+@pytest.mark.parametrize(("count", "width"), [(65, 5), (200, 10)])
 def test_wide_sections_give_a_plan_and_a_bound(count: int, width: int) -> None:
     instance = branches(count, width, accelerators=3, host=True)
     for semantics in (ONCE, TWICE):
@@ -152,19 +152,19 @@ def slots(instance: Instance, semantics: Semantics) -> int:
 def test_no_bound_is_above_the_optimum_of_groups(
     scale: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = grouped(scale, 0, 20)
+    pairs = grouped(scale, 0, 12)
     exact = [compare_bounds(*pair) for pair in pairs]
     monkeypatch.setattr(latency_spine, "MOST_IDEALS", 3)
     for pair in pairs[::4]:
         compare_bounds(*pair)
-    assert len(pairs) >= 30
-    assert sum(exact) >= 10
+    assert len(pairs) >= 18
+    assert sum(exact) >= 6
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("scale", ["small", "real"])
 def test_no_bound_is_above_the_optimum_of_many_groups(scale: str) -> None:
-    for first, count in ((20, 20), (1000, 4000)):
+    for first, count in ((12, 28), (1000, 4000)):
         for pair in grouped(scale, first, count):
             compare_bounds(*pair)
     for seed in range(4000, 5000):
