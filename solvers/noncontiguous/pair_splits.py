@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.noncontiguous.knapsack import (
@@ -206,7 +206,7 @@ def _build_moves(
     steps, weight_ns = find_steps(nets, own), transfer * nets.weight_ns[:, list(pair)]
     able = problem.time_ns[:, pair[::-1]] != UNSUPPORTED
     try:
-        known = weight_ns.any(axis=1)
+        known: Flags = weight_ns.max(axis=1, initial=0) > 0
         frontier = build_frontier(nets, steps, known, rules.max_moves, clock, able)
     except LimitReached:
         return None
