@@ -14,7 +14,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import copy_to, draw, kernel
-from placegap.solvers.latency.calls import CallData, CallProblem, Scratch, call_latency, new_scratch
+from placegap.solvers.latency.calls import CallProblem, Scratch, call_latency, new_scratch
 
 COLD = 1e-5
 """Temperature at the end, relative to the start's latency."""
@@ -70,32 +70,19 @@ def anneal_calls(
     >>> problem.latency_ns(anneal_calls(problem, np.zeros(2, np.int64), seed=0, moves=100))
     5
     """
-    if len(problem.data.device) < 2 or moves == 0:
+    if len(problem.device) < 2 or moves == 0:
         return start.copy()
-    held = np.zeros(len(problem.data.memory_bytes), np.int64)
-    np.add.at(held, problem.data.device[start], problem.data.size_bytes)
-    best: Ints = _anneal(
-        problem.data,
-        new_scratch(problem.data),
-        problem.group,
-        problem.group_ptr,
-        problem.member,
-        start.copy(),
-        held,
-        np.random.default_rng(seed),
-        moves,
-        hot,
-    )
+    held = np.zeros(len(problem.memory_bytes), np.int64)
+    np.add.at(held, problem.device[start], problem.size_bytes)
+    rng = np.random.default_rng(seed)
+    best: Ints = _anneal(problem, new_scratch(problem), start.copy(), held, rng, moves, hot)
     return best
 
 
 @kernel(nogil=True)
 def _anneal(
-    data: CallData,
+    problem: CallProblem,
     scratch: Scratch,
-    group: Ints,
-    group_ptr: Ints,
-    member: Ints,
     place: Ints,
     held: Ints,
     rng: np.random.Generator,
@@ -105,21 +92,29 @@ def _anneal(
     n = len(place)
     zero = np.zeros(n, np.int64)
     chosen = _Group(zero, zero.copy(), zero.copy(), zero.copy())
-    latency, total = call_latency(data, place, scratch)
+    latency, total = call_latency(problem, place, scratch)
     best, least, energy = place.copy(), latency, latency + SIDE * total
     unit, temperature = max(1.0, float(latency)), 0.0
     for step in range(moves):
         if step % 256 == 0:
             temperature = unit * hot * (COLD / hot) ** (step / moves)
-        leaders = _choose(data, place, rng, chosen, step + 1)
-        count = _with_groups(group, group_ptr, member, chosen, leaders, step + 1)
-        to = _target(data, place, rng, chosen, count)
-        chosen.target[:count] = to
-        if data.subgraphs > 1 and count > leaders and to < data.num_calls:
-            _followers(data, place, rng, chosen, leaders, count, to)
-        if not _put(data, place, held, chosen, count, data.device[to]):
+        leaders = _choose(problem, place, rng, chosen, step + 1)
+        count = leaders
+        for at in range(leaders):  # whole colocation groups move
+            g = problem.group[chosen.op[at]]
+            for index in range(problem.group_ptr[g], problem.group_ptr[g + 1]):
+                v = problem.member[index]
+                if chosen.mark[v] != step + 1:
+                    chosen.op[count], chosen.mark[v] = v, step + 1
+                    count += 1
+        to = _aim(problem, place, rng, chosen, leaders, count)
+        if not _fits(problem, place, held, chosen, count, problem.device[to]):
             continue
-        latency, total = call_latency(data, place, scratch)
+        for at in range(count):
+            v = chosen.op[at]
+            chosen.source[at] = place[v]
+            _move(problem, place, held, v, chosen.target[at])
+        latency, total = call_latency(problem, place, scratch)
         after = latency + SIDE * total
         if latency < NEVER and (
             after <= energy or rng.random() < np.exp((energy - after) / temperature)
@@ -129,22 +124,23 @@ def _anneal(
                 least = latency
                 copy_to(best, place)
         else:
-            _put_back(data, place, held, chosen, count)
+            for at in range(count):
+                _move(problem, place, held, chosen.op[at], chosen.source[at])
     return best
 
 
 @kernel(nogil=True, allocates=False)
 def _choose(
-    data: CallData, place: Ints, rng: np.random.Generator, chosen: _Group, stamp: int
+    problem: CallProblem, place: Ints, rng: np.random.Generator, chosen: _Group, stamp: int
 ) -> int:
     """An op and others in its place, all on one side of it or all around it; how many."""
     v = draw(rng, len(place))
     kind = draw(rng, 20)
     kind = ALONE if kind < 6 else AROUND if kind < 10 else LATER if kind < 15 else EARLIER
-    if kind == EARLIER and place[v] < data.num_calls and draw(rng, 40) == 0:
+    if kind == EARLIER and place[v] < problem.num_calls and draw(rng, 40) == 0:
         kind = WHOLE
     most = len(place)
-    if kind == AROUND or (place[v] >= data.num_calls or draw(rng, 2) == 0):
+    if kind == AROUND or (place[v] >= problem.num_calls or draw(rng, 2) == 0):
         most = 1 + draw(rng, 2 << draw(rng, 7))
     chosen.op[0], chosen.mark[v] = v, stamp
     count, at = 1, 0
@@ -157,126 +153,100 @@ def _choose(
     while kind != ALONE and at < count < most:
         w = chosen.op[at]
         at += 1
-        if kind != EARLIER:
-            count = _spread(data.succ_ptr, data.succ, place, chosen, w, count, most, stamp)
-        if kind != LATER:
-            count = _spread(data.pred_ptr, data.pred, place, chosen, w, count, most, stamp)
+        for back in range(2):  # first what comes after w, then what comes before it
+            if kind == (EARLIER, LATER)[back]:
+                continue
+            ptr, near = (problem.succ_ptr, problem.succ)
+            if back:
+                ptr, near = (problem.pred_ptr, problem.pred)
+            for e in range(ptr[w], ptr[w + 1]):
+                u = near[e]
+                if count < most and chosen.mark[u] != stamp and place[u] == place[w]:
+                    chosen.op[count], chosen.mark[u] = u, stamp
+                    count += 1
     return count
 
 
 @kernel(nogil=True, allocates=False)
-def _spread(
-    ptr: Ints,
-    neighbour: Ints,
-    place: Ints,
-    chosen: _Group,
-    w: int,
-    count: int,
-    most: int,
-    stamp: int,
-) -> int:
-    """Neighbours of an op in the same place join the group; how many are in it."""
-    for at in range(ptr[w], ptr[w + 1]):
-        u = neighbour[at]
-        if count < most and chosen.mark[u] != stamp and place[u] == place[w]:
-            chosen.op[count], chosen.mark[u] = u, stamp
-            count += 1
-    return count
-
-
-@kernel(nogil=True, allocates=False)
-def _with_groups(
-    group: Ints, group_ptr: Ints, member: Ints, chosen: _Group, count: int, stamp: int
-) -> int:
-    """Whole colocation groups move."""
-    for at in range(count):
-        g = group[chosen.op[at]]
-        for index in range(group_ptr[g], group_ptr[g + 1]):
-            if chosen.mark[member[index]] != stamp:
-                chosen.op[count], chosen.mark[member[index]] = member[index], stamp
-                count += 1
-    return count
-
-
-@kernel(nogil=True, allocates=False)
-def _target(
-    data: CallData, place: Ints, rng: np.random.Generator, chosen: _Group, count: int
-) -> int:
-    """The place of a neighbour of the group, three times out of four; else any."""
-    if draw(rng, 4) == 0:
-        return draw(rng, len(data.device))
-    for _ in range(4):
-        v = chosen.op[draw(rng, count)]
-        out = data.succ_ptr[v + 1] - data.succ_ptr[v]
-        degree = out + data.pred_ptr[v + 1] - data.pred_ptr[v]
-        if degree == 0:
-            continue
-        at = draw(rng, degree)
-        w = data.succ[data.succ_ptr[v] + at] if at < out else data.pred[data.pred_ptr[v] + at - out]
-        if place[w] != place[v]:
-            return int(place[w])
-    return draw(rng, len(data.device))
-
-
-@kernel(nogil=True, allocates=False)
-def _followers(
-    data: CallData,
+def _aim(
+    problem: CallProblem,
     place: Ints,
     rng: np.random.Generator,
     chosen: _Group,
     leaders: int,
     count: int,
-    to: int,
-) -> None:
-    """The calls of one accelerator that the others of colocation groups go to."""
-    kind, first = draw(rng, 3), to - to % data.subgraphs
-    if kind == TO:
-        return
-    for at in range(leaders, count):
+) -> int:
+    """Targets: the place of a neighbour of the group, three times out of four; else any.
+
+    The ops that a colocation group adds follow there, or to calls of the same accelerator.
+    """
+    to = draw(rng, len(problem.device)) if draw(rng, 4) == 0 else -1
+    tries = 4 if to < 0 else 0
+    for _ in range(tries):
+        v = chosen.op[draw(rng, count)]
+        degree = _degree(problem, v)
+        if degree > 0:
+            w = _neighbour(problem, v, draw(rng, degree))
+            if place[w] != place[v]:
+                to = place[w]
+                break
+    if to < 0:
+        to = draw(rng, len(problem.device))
+    chosen.target[:count] = to
+    if problem.subgraphs == 1 or count == leaders or to >= problem.num_calls:
+        return int(to)
+    kind, first = draw(rng, 3), to - to % problem.subgraphs
+    for at in range(leaders, count if kind != TO else leaders):
         v = chosen.op[at]
-        if place[v] < data.num_calls:
-            chosen.target[at] = first + place[v] % data.subgraphs
+        if place[v] < problem.num_calls:
+            chosen.target[at] = first + place[v] % problem.subgraphs
         if kind == NEAR:
-            out = data.succ_ptr[v + 1] - data.succ_ptr[v]
-            degree = out + data.pred_ptr[v + 1] - data.pred_ptr[v]
+            degree = _degree(problem, v)
             begin = draw(rng, max(degree, 1))
             for turn in range(degree):
-                e = (begin + turn) % degree
-                if e < out:
-                    w = data.succ[data.succ_ptr[v] + e]
-                else:
-                    w = data.pred[data.pred_ptr[v] + e - out]
-                if first <= place[w] < first + data.subgraphs:
+                w = _neighbour(problem, v, (begin + turn) % degree)
+                if first <= place[w] < first + problem.subgraphs:
                     chosen.target[at] = place[w]
                     break
+    return int(to)
+
+
+@kernel(inline="always", allocates=False)
+def _degree(problem: CallProblem, v: int) -> int:
+    """How many edges lead out of an op and into it."""
+    out = problem.succ_ptr[v + 1] - problem.succ_ptr[v]
+    return int(out + problem.pred_ptr[v + 1] - problem.pred_ptr[v])
+
+
+@kernel(inline="always", allocates=False)
+def _neighbour(problem: CallProblem, v: int, at: int) -> int:
+    """The other end of one of an op's edges, those that lead out of it first."""
+    out = problem.succ_ptr[v + 1] - problem.succ_ptr[v]
+    if at < out:
+        w = problem.succ[problem.succ_ptr[v] + at]
+    else:
+        w = problem.pred[problem.pred_ptr[v] + at - out]
+    return int(w)
 
 
 @kernel(nogil=True, allocates=False)
-def _put(data: CallData, place: Ints, held: Ints, chosen: _Group, count: int, device: int) -> bool:
-    """Move the group; False, and nothing moves, if it cannot or need not."""
-    more, moved = np.int64(0), False
+def _fits(
+    problem: CallProblem, place: Ints, held: Ints, chosen: _Group, count: int, device: int
+) -> bool:
+    """Whether a device runs the group and has room for it, and something moves at all."""
+    more, moves = np.int64(0), False
     for at in range(count):
         v = chosen.op[at]
-        if data.time_ns[v, device] == UNSUPPORTED:
+        if problem.time_ns[v, device] == UNSUPPORTED:
             return False
-        moved |= place[v] != chosen.target[at]
-        if data.device[place[v]] != device:
-            more += data.size_bytes[v]
-    if not moved or held[device] + more > data.memory_bytes[device]:
-        return False
-    for at in range(count):
-        v = chosen.op[at]
-        chosen.source[at] = place[v]
-        held[data.device[place[v]]] -= data.size_bytes[v]
-        held[device] += data.size_bytes[v]
-        place[v] = chosen.target[at]
-    return True
+        moves |= place[v] != chosen.target[at]
+        if problem.device[place[v]] != device:
+            more += problem.size_bytes[v]
+    return bool(moves and held[device] + more <= problem.memory_bytes[device])
 
 
-@kernel(nogil=True, allocates=False)
-def _put_back(data: CallData, place: Ints, held: Ints, chosen: _Group, count: int) -> None:
-    for at in range(count):
-        v = chosen.op[at]
-        held[data.device[place[v]]] -= data.size_bytes[v]
-        place[v] = chosen.source[at]
-        held[data.device[place[v]]] += data.size_bytes[v]
+@kernel(inline="always", allocates=False)
+def _move(problem: CallProblem, place: Ints, held: Ints, v: int, to: int) -> None:
+    held[problem.device[place[v]]] -= problem.size_bytes[v]
+    place[v] = to
+    held[problem.device[to]] += problem.size_bytes[v]

@@ -6,7 +6,6 @@ left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plan import Plan
 
 
-class CallData(NamedTuple):
+class CallProblem(NamedTuple):
     """n ops, P places of which the first C are calls, t tensors; `Instance.arrays` in short.
 
     Attributes
@@ -38,6 +37,9 @@ class CallData(NamedTuple):
         Consumers of tensor u are ``consumer[tensor_ptr[u]:tensor_ptr[u + 1]]``.
     succ_ptr, succ : (n + 1,), (m,) int64
     pred_ptr, pred : (n + 1,), (m,) int64
+    group : (n,) int64
+    group_ptr, member : (g + 1,), (n,) int64
+        Ops of each colocation group.
     """
 
     device: Ints
@@ -54,24 +56,9 @@ class CallData(NamedTuple):
     succ: Ints
     pred_ptr: Ints
     pred: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class CallProblem:
-    """An instance for the kernels.
-
-    Attributes
-    ----------
-    data : CallData
-    group_ptr, member : (g + 1,), (n,) int64
-        Ops of each colocation group.
-    group : (n,) int64
-    """
-
-    data: CallData
+    group: Ints
     group_ptr: Ints
     member: Ints
-    group: Ints
 
     def latency_ns(self, place: Ints) -> int:
         """Latency, `NEVER` if calls wait for each other in a cycle; whether it fits is not seen.
@@ -83,39 +70,37 @@ class CallProblem:
         >>> problem.latency_ns(np.array([0, 0, 1, 1])), problem.latency_ns(np.array([0, 1, 0, 1]))
         (85, 65)
         """
-        return int(call_latency(self.data, np.asarray(place, np.int64), new_scratch(self.data))[0])
+        return int(call_latency(self, np.asarray(place, np.int64), new_scratch(self))[0])
 
     def fits(self, place: Ints) -> bool:
         """Whether all ops run where they are, groups are together, and memory suffices."""
-        data, device = self.data, self.data.device[place]
-        held = np.zeros(len(data.memory_bytes), np.int64)
-        np.add.at(held, device, data.size_bytes)
-        of_host = place >= data.num_calls
+        device = self.device[place]
+        held = np.zeros(len(self.memory_bytes), np.int64)
+        np.add.at(held, device, self.size_bytes)
+        of_host = place >= self.num_calls
         same = np.where(of_host, -1, device)
         together = same == same[self.member[self.group_ptr[self.group]]]
-        runs = data.time_ns[np.arange(len(place)), device] != UNSUPPORTED
-        return bool(runs.all() and together.all() and (held <= data.memory_bytes).all())
+        runs = self.time_ns[np.arange(len(place)), device] != UNSUPPORTED
+        return bool(runs.all() and together.all() and (held <= self.memory_bytes).all())
 
     def plan(self, place: Ints) -> Plan:
         """The plan of the ops' places."""
-        data = self.data
-        number = np.where(place < data.num_calls, place % data.subgraphs, 0)
-        devices = data.device[place].tolist()
+        number = np.where(place < self.num_calls, place % self.subgraphs, 0)
+        devices = self.device[place].tolist()
         return Plan(tuple((k,) for k in devices), call=tuple(number.tolist()))
 
     def place(self, plan: Plan) -> Ints:
         """The places of a plan; ops on hosts that are left out go to the host that is like it."""
-        data = self.data
-        hosts = data.device[data.num_calls :]
-        first = {int(k): at for at, k in reversed(list(enumerate(data.device.tolist())))}
+        hosts = self.device[self.num_calls :]
+        first = {int(k): at for at, k in reversed(list(enumerate(self.device.tolist())))}
         call = plan.call or (0,) * len(self.group)
         found = []
         for i, (k, c) in enumerate(zip(plan.devices.tolist(), call, strict=True)):
             if k not in first:
-                same = data.time_ns[i, hosts] == data.time_ns[i, k]
-                found.append(data.num_calls + int(np.argmax(same)))
+                same = self.time_ns[i, hosts] == self.time_ns[i, k]
+                found.append(self.num_calls + int(np.argmax(same)))
             else:
-                found.append(first[k] + (c if first[k] < data.num_calls else 0))
+                found.append(first[k] + (c if first[k] < self.num_calls else 0))
         return np.array(found, np.int64)
 
 
@@ -130,7 +115,8 @@ def build_call_problem(instance: Instance, subgraphs: int) -> CallProblem:
         if not any((arrays.time_ns[:, h] == arrays.time_ns[:, k]).all() for h in roomy):
             hosts.append(k)
     device = np.concatenate([np.repeat(accelerators, subgraphs), np.array(hosts, np.int64)])
-    data = CallData(
+    count = np.bincount(arrays.group, minlength=arrays.num_groups)
+    return CallProblem(
         device,
         len(accelerators) * subgraphs,
         subgraphs,
@@ -145,11 +131,10 @@ def build_call_problem(instance: Instance, subgraphs: int) -> CallProblem:
         index.consumer[index.succ_edge],
         index.pred_ptr,
         index.producer[index.pred_edge],
+        arrays.group,
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(count)]),
+        np.argsort(arrays.group, kind="stable"),
     )
-    count = np.bincount(arrays.group, minlength=arrays.num_groups)
-    group_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(count)])
-    member = np.argsort(arrays.group, kind="stable")
-    return CallProblem(data, group_ptr, member, arrays.group)
 
 
 class Scratch(NamedTuple):
@@ -166,23 +151,22 @@ class Scratch(NamedTuple):
     op_begin: Ints
 
 
-def new_scratch(data: CallData) -> Scratch:
+def new_scratch(problem: CallProblem) -> Scratch:
     """Room for evaluations of one problem."""
-    places, ops = len(data.device), len(data.size_bytes)
+    places, ops = len(problem.device), len(problem.size_bytes)
     sizes = (*[places] * 5, ops, places + ops, ops, ops)
     return Scratch(*[np.zeros(size, np.int64) for size in sizes])
 
 
 @kernel(nogil=True, allocates=False)
-def call_latency(data: CallData, place: Ints, scratch: Scratch) -> tuple[int, int]:
+def call_latency(problem: CallProblem, place: Ints, scratch: Scratch) -> tuple[int, int]:
     """Latency of a plan, `NEVER` where calls wait in a cycle, and the sum of all calls.
 
     Calls, and ops on hosts, start in topological order; a call once nothing that it waits for is
     left, its predecessor on its accelerator included. In the queue, ops follow the places.
     """
-    n, calls, total = len(place), data.num_calls, np.int64(0)
-    _durations(data, place, scratch)
-    _waits(data, place, scratch)
+    n, calls, total = len(place), problem.num_calls, np.int64(0)
+    _prepare(problem, place, scratch)
     end_of_queue = 0
     for p in range(calls):
         total += scratch.duration[p]
@@ -199,17 +183,17 @@ def call_latency(data: CallData, place: Ints, scratch: Scratch) -> tuple[int, in
         at += 1
         if unit >= calls:
             i = unit - calls
-            end = scratch.op_begin[i] + data.time_ns[i, data.device[place[i]]]
-            end_of_queue = _release(data, place, scratch, i, end, end_of_queue)
+            end = scratch.op_begin[i] + problem.time_ns[i, problem.device[place[i]]]
+            end_of_queue = _release(problem, place, scratch, i, end, end_of_queue)
             ended += 1
         else:
             end = scratch.begin[unit] + scratch.duration[unit]
             i = scratch.head[unit]
             while i >= 0:
-                end_of_queue = _release(data, place, scratch, i, end, end_of_queue)
+                end_of_queue = _release(problem, place, scratch, i, end, end_of_queue)
                 ended += 1
                 i = scratch.next[i]
-            if (unit + 1) % data.subgraphs != 0:
+            if (unit + 1) % problem.subgraphs != 0:
                 scratch.begin[unit + 1] = max(scratch.begin[unit + 1], end)
                 scratch.waiting[unit + 1] -= 1
                 if scratch.waiting[unit + 1] == 0:
@@ -220,54 +204,49 @@ def call_latency(data: CallData, place: Ints, scratch: Scratch) -> tuple[int, in
 
 
 @kernel(nogil=True, allocates=False)
-def _durations(data: CallData, place: Ints, scratch: Scratch) -> None:
-    """Compute of each call, and each tensor in and out once; the members of each call."""
-    calls = data.num_calls
+def _prepare(problem: CallProblem, place: Ints, scratch: Scratch) -> None:
+    """Members and duration of each call; edges, and calls, that a call or an op on a host awaits.
+
+    A call lasts as long as its ops compute, and each tensor in or out takes once.
+    """
+    calls = problem.num_calls
     scratch.duration[:] = 0
     scratch.mark[:] = -1
     scratch.head[:] = -1
+    scratch.begin[:] = 0
+    scratch.op_begin[:] = 0
+    for p in range(len(scratch.waiting)):  # for the call before on its accelerator
+        scratch.waiting[p] = 1 if p < calls and p % problem.subgraphs else 0
     for i in range(len(place)):
-        if place[i] < calls:
-            scratch.duration[place[i]] += data.time_ns[i, data.device[place[i]]]
-            scratch.next[i] = scratch.head[place[i]]
-            scratch.head[place[i]] = i
-    for u in range(len(data.producer)):
-        source, leaves = place[data.producer[u]], False
-        for at in range(data.tensor_ptr[u], data.tensor_ptr[u + 1]):
-            to = place[data.consumer[at]]
+        own = place[i]
+        scratch.op_waiting[i] = problem.pred_ptr[i + 1] - problem.pred_ptr[i]
+        if own < calls:
+            scratch.duration[own] += problem.time_ns[i, problem.device[own]]
+            scratch.next[i] = scratch.head[own]
+            scratch.head[own] = i
+            for at in range(problem.pred_ptr[i], problem.pred_ptr[i + 1]):
+                scratch.waiting[own] += place[problem.pred[at]] != own
+    for u in range(len(problem.producer)):
+        source, leaves = place[problem.producer[u]], False
+        for at in range(problem.tensor_ptr[u], problem.tensor_ptr[u + 1]):
+            to = place[problem.consumer[at]]
             if to != source:
                 leaves = True
                 if to < calls and scratch.mark[to] != u:
                     scratch.mark[to] = u
-                    scratch.duration[to] += data.host_ns[u, data.device[to]]
+                    scratch.duration[to] += problem.host_ns[u, problem.device[to]]
         if leaves and source < calls:
-            scratch.duration[source] += data.host_ns[u, data.device[source]]
-
-
-@kernel(nogil=True, allocates=False)
-def _waits(data: CallData, place: Ints, scratch: Scratch) -> None:
-    """How many edges, and calls, each call and each op on a host waits for."""
-    calls = data.num_calls
-    scratch.waiting[:] = 0
-    scratch.begin[:] = 0
-    scratch.op_begin[:] = 0
-    for p in range(calls):
-        scratch.waiting[p] = 1 if p % data.subgraphs else 0
-    for i in range(len(place)):
-        scratch.op_waiting[i] = data.pred_ptr[i + 1] - data.pred_ptr[i]
-        if place[i] < calls:
-            for at in range(data.pred_ptr[i], data.pred_ptr[i + 1]):
-                scratch.waiting[place[i]] += place[data.pred[at]] != place[i]
+            scratch.duration[source] += problem.host_ns[u, problem.device[source]]
 
 
 @kernel(nogil=True, allocates=False)
 def _release(
-    data: CallData, place: Ints, scratch: Scratch, i: int, end: int, end_of_queue: int
+    problem: CallProblem, place: Ints, scratch: Scratch, i: int, end: int, end_of_queue: int
 ) -> int:
     """Op i has ended: what may begin now joins the queue; the queue's new end."""
-    calls = data.num_calls
-    for at in range(data.succ_ptr[i], data.succ_ptr[i + 1]):
-        j = data.succ[at]
+    calls = problem.num_calls
+    for at in range(problem.succ_ptr[i], problem.succ_ptr[i + 1]):
+        j = problem.succ[at]
         to = place[j]
         if to >= calls:
             scratch.op_begin[j] = max(scratch.op_begin[j], end)

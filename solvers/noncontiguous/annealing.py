@@ -4,6 +4,11 @@ The energy is the logarithm of the p-norm of the loads: with a high p the heavie
 counts, with a lower one the others do as well. A move takes a connected group of blocks from one
 device to another, or swaps two blocks; only these two devices' loads change, by what the nets of
 the blocks say.
+
+Many blocks are searched at several sizes. Blocks of one device that share heavy nets are paired and
+become one (heavy-edge matching, Karypis and Kumar 1998; nets count by weight over pins - 1), level
+by level, until few are left. So a plan is a plan at every level, with the same loads. Annealing
+begins on the coarsest level, where a move takes many blocks, and goes on level by level.
 """
 
 from __future__ import annotations
@@ -12,11 +17,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.problem import SplitProblem
+from placegap.solvers.noncontiguous.problem import NetPins, SplitProblem, contract, net_pins
 
 COLD = 1e-5
 """Temperature at the end, relative to the energy."""
@@ -38,15 +43,16 @@ class _Data(NamedTuple):
     time_ns: Ints
     size_bytes: Ints
     memory_bytes: Ints
-    net_ptr: Ints
-    pin: Ints
-    block_ptr: Ints
-    net: Ints
+    pins: NetPins
     weight_ns: Ints
 
 
 class _State(NamedTuple):
-    """Device of each block; per device its load, what adds up to it, memory; pins of each net."""
+    """Device of each block; per device its load, what adds up to it, memory; pins of each net.
+
+    `best` is the best plan seen. `group` has the blocks of the move, `mark` the last move that
+    looked at each block.
+    """
 
     device: Ints
     load: Ints
@@ -54,6 +60,18 @@ class _State(NamedTuple):
     paid: Ints
     held: Ints
     inside: Ints
+    best: Ints
+    group: Ints
+    mark: Ints
+
+
+class _Cooling(NamedTuple):
+    """What `anneal` is asked for."""
+
+    moves: int
+    hot: float
+    power: float
+    doublings: int
 
 
 def anneal(
@@ -100,73 +118,64 @@ def anneal(
     """
     if problem.num_devices < 2 or moves == 0:
         return start.copy()
-    nets, device = problem.nets, start.copy()
-    data = _Data(
-        problem.overlap,
-        problem.time_ns,
-        problem.size_bytes,
-        problem.memory_bytes,
-        nets.net_ptr,
-        nets.pin,
-        nets.block_ptr,
-        nets.net,
-        nets.weight_ns,
-    )
+    nets, device, b = problem.nets, start.copy(), problem.num_blocks
+    sizes = problem.size_bytes, problem.memory_bytes
+    data = _Data(problem.overlap, problem.time_ns, *sizes, net_pins(nets), nets.weight_ns)
     held = np.zeros(problem.num_devices, np.int64)
     np.add.at(held, device, problem.size_bytes)
-    inside = np.zeros((nets.num_nets, problem.num_devices), np.int64)
-    of_pin = np.repeat(np.arange(nets.num_nets), np.diff(nets.net_ptr))
-    np.add.at(inside, (of_pin, device[nets.pin]), 1)
-    state = _State(device, problem.loads(device), *problem.parts(device), held, inside)
-    best, least = device.copy(), int(state.load.max())
-    rng, mark = np.random.default_rng(seed), np.zeros(problem.num_blocks, np.int64)
+    state = _State(
+        device,
+        problem.loads(device),
+        *problem.parts(device),
+        held,
+        problem.pins_on(device),
+        best=device.copy(),
+        group=np.zeros(b + 1, np.int64),
+        mark=np.zeros(b, np.int64),
+    )
+    cooling = _Cooling(moves, float(hot), float(power), doublings)
+    least, rng = int(state.load.max()), np.random.default_rng(seed)
     done, part = 0, float(clock is not None and clock.left_s == 0.0)
     while done < moves and part < 1.0:
         count = min(CHUNK, moves - done)
-        least = _anneal(
-            data, state, best, mark, least, rng, done, count, part, moves, hot, power, doublings
-        )
+        least = _anneal(data, state, cooling, rng, least, done, count, part)
         done += count
         part = done / moves
         if clock is not None and clock.limit_s is not None:
             part = max(part, clock.spent_s / clock.limit_s if clock.limit_s else 1.0)
-    return best
+    return state.best
 
 
 @kernel(nogil=True)
 def _anneal(
     data: _Data,
     state: _State,
-    best: Ints,
-    mark: Ints,
-    least: int,
+    cooling: _Cooling,
     rng: np.random.Generator,
+    least: int,
     done: int,
     count: int,
     part: float,
-    moves: int,
-    hot: float,
-    power: float,
-    doublings: int,
 ) -> int:
     """So many moves more, from a part of the way on; the least load seen, its plan in `best`."""
-    num_blocks = len(state.device)
-    group = np.zeros(num_blocks + 1, np.int64)
-    energy, p, temperature = 0.0, power, hot
+    energy, p, temperature = 0.0, cooling.power, cooling.hot
     for step in range(done, done + count):
         if (step - done) % STAGE == 0:
-            at = min(1.0, part + (step - done) / moves)
-            p = power * GROWTH**at
-            temperature = hot * (COLD / hot) ** at
+            at = min(1.0, part + (step - done) / cooling.moves)
+            p = cooling.power * GROWTH**at
+            temperature = cooling.hot * (COLD / cooling.hot) ** at
             energy = _energy(state.load, p)
-        v = draw(rng, num_blocks)
+        v = draw(rng, len(state.device))
         a, b = int(state.device[v]), _destination(data, state, rng, v)
         if a == b:
             continue
-        size = _choose(data, state, rng, v, b, group, mark, step + 1, doublings)
-        if not _supported(data, state, group[:size], a, b):
+        group = state.group[: _choose(data, state, rng, v, b, step + 1, cooling.doublings)]
+        supported = True
+        for w in group:
+            supported &= data.time_ns[w, a + b - state.device[w]] != UNSUPPORTED
+        if not supported:
             continue
-        _exchange(data, state, group[:size], a, b)
+        _exchange(data, state, group, a, b)
         after = _energy(state.load, p)
         if (
             state.held[a] <= data.memory_bytes[a]
@@ -176,9 +185,9 @@ def _anneal(
             energy = after
             if state.load.max() < least:
                 least = state.load.max()
-                copy_to(best, state.device)
+                copy_to(state.best, state.device)
         else:
-            _exchange(data, state, group[:size], a, b)
+            _exchange(data, state, group, a, b)
     return int(least)
 
 
@@ -197,12 +206,13 @@ def _energy(load: Ints, power: float) -> float:
 @kernel(nogil=True, allocates=False)
 def _destination(data: _Data, state: _State, rng: np.random.Generator, v: int) -> int:
     """A device that shares a net with block v, three times out of four; else any."""
-    nets = data.block_ptr[v + 1] - data.block_ptr[v]
+    pins = data.pins
+    nets = pins.block_ptr[v + 1] - pins.block_ptr[v]
     if nets == 0 or draw(rng, 4) == 0:
         return draw(rng, len(state.load))
-    e = data.net[data.block_ptr[v] + draw(rng, nets)]
-    at = data.net_ptr[e] + draw(rng, data.net_ptr[e + 1] - data.net_ptr[e])
-    return int(state.device[data.pin[at]])
+    e = pins.net[pins.block_ptr[v] + draw(rng, nets)]
+    at = pins.net_ptr[e] + draw(rng, pins.net_ptr[e + 1] - pins.net_ptr[e])
+    return int(state.device[pins.pin[at]])
 
 
 @kernel(nogil=True, allocates=False)
@@ -212,52 +222,36 @@ def _choose(
     rng: np.random.Generator,
     v: int,
     to: int,
-    group: Ints,
-    mark: Ints,
     stamp: int,
     doublings: int,
 ) -> int:
-    """Blocks that move: v with others around it, v and one in exchange, or v alone; how many."""
+    """Blocks that move: v with others around it, v and one in exchange, or v alone; how many.
+
+    What is around v is on its device, breadth first over nets.
+    """
+    group, mark, pins = state.group, state.mark, data.pins
     group[0] = v
     kind = draw(rng, 8)
-    if kind < 4:
-        most = 1 + draw(rng, 2 << draw(rng, doublings))
-        return int(_surroundings(data, state, most, group, mark, stamp))
     if kind == 4:
         w = draw(rng, len(mark))
         if state.device[w] == to:
             group[1] = w
             return 2
-    return 1
-
-
-@kernel(nogil=True, allocates=False)
-def _surroundings(
-    data: _Data, state: _State, most: int, group: Ints, mark: Ints, stamp: int
-) -> int:
-    """Up to `most` blocks on the device of the group's first, breadth first over nets."""
-    v = group[0]
+    if kind >= 4:
+        return 1
+    most = 1 + draw(rng, 2 << draw(rng, doublings))
     mark[v] = stamp
     count, at = 1, 0
     while at < count < most:
         w = group[at]
         at += 1
-        for i in range(data.block_ptr[w], data.block_ptr[w + 1]):
-            for j in range(data.net_ptr[data.net[i]], data.net_ptr[data.net[i] + 1]):
-                u = data.pin[j]
+        for i in range(pins.block_ptr[w], pins.block_ptr[w + 1]):
+            for j in range(pins.net_ptr[pins.net[i]], pins.net_ptr[pins.net[i] + 1]):
+                u = pins.pin[j]
                 if count < most and mark[u] != stamp and state.device[u] == state.device[v]:
                     group[count], mark[u] = u, stamp
                     count += 1
     return count
-
-
-@kernel(nogil=True, allocates=False)
-def _supported(data: _Data, state: _State, group: Ints, a: int, b: int) -> bool:
-    """Whether every block runs on the other one of the two devices."""
-    supported = True
-    for v in group:
-        supported &= data.time_ns[v, a + b - state.device[v]] != UNSUPPORTED
-    return supported
 
 
 @kernel(nogil=True, allocates=False)
@@ -270,9 +264,9 @@ def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
         state.time[to] += data.time_ns[v, to]
         state.held[source] -= data.size_bytes[v]
         state.held[to] += data.size_bytes[v]
-        for at in range(data.block_ptr[v], data.block_ptr[v + 1]):
-            e = data.net[at]
-            pins = data.net_ptr[e + 1] - data.net_ptr[e]
+        for at in range(data.pins.block_ptr[v], data.pins.block_ptr[v + 1]):
+            e = data.pins.net[at]
+            pins = data.pins.net_ptr[e + 1] - data.pins.net_ptr[e]
             if state.inside[e, source] == pins:
                 state.paid[source] += data.weight_ns[e, source]
             elif state.inside[e, source] == 1:
@@ -287,3 +281,166 @@ def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
     for k in (a, b):
         time, paid = state.time[k], state.paid[k]
         state.load[k] = max(time, paid) if data.overlap else time + paid
+
+
+COARSEST = 40
+"""Blocks for each device on the coarsest level."""
+
+HEAVIEST = 0.2
+"""Part of a device's mean work that a pair of blocks may have on a coarse level."""
+
+SHRINKS = 0.95
+"""A level that has more than such a part of the blocks before it is the last one."""
+
+WIDEST = 64
+"""Nets with more pins do not say which blocks belong together."""
+
+HOT, WARM = 0.01, 0.002
+"""Temperatures on the coarsest level and below."""
+
+DOUBLINGS = 2
+"""Groups of at most 2^2 blocks move: larger ones are blocks of coarser levels."""
+
+MOVES = 300
+"""Moves of annealing for each block of a level."""
+
+
+def search_levels(
+    problem: SplitProblem,
+    start: Ints,
+    *,
+    seed: int,
+    clock: Clock,
+    heat: float = 1.0,
+    afresh: bool = False,
+) -> Ints:
+    """The best plan seen, (b,), never heavier than the start, unless it is made afresh.
+
+    Parameters
+    ----------
+    problem : SplitProblem
+    start : (b,) int64
+        Devices of the blocks, feasible: every plan seen is.
+    seed : int
+    clock : Clock
+        When it is over, the best plan so far is returned.
+    heat : float
+        Factor of the temperatures.
+    afresh : bool
+        Whether blocks of different devices are paired as well, so that the plan's cuts may go: a
+        coarse block is then where the start has most of its work, if all fit there.
+
+    Notes
+    -----
+    O(p log p) for p pins to make the levels, and `MOVES` moves for each block.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
+    >>> problem = build_split_problem(example())
+    >>> plan = search_levels(problem, np.zeros(4, np.int64), seed=0, clock=Clock(None))
+    >>> int(problem.loads(plan).max())
+    25
+    """
+    rng = np.random.default_rng(seed)
+    levels: list[tuple[SplitProblem, Ints]] = []  # problems, and where their blocks go
+    coarse, device = problem, start
+    while coarse.num_blocks > COARSEST * problem.num_devices and clock.left_s != 0.0:
+        home = match(coarse, np.zeros_like(device) if afresh else device, rng)
+        smaller = contract(coarse, home)
+        if smaller.num_blocks > SHRINKS * coarse.num_blocks:
+            break
+        levels.append((coarse, home))
+        coarse, device = smaller, _carry(coarse, home, device)
+    hot = HOT
+    if not coarse.fits(device):
+        return start.copy()
+    while True:
+        left = sum(level.num_blocks for level, _ in levels)
+        share = max(0.3, coarse.num_blocks / (coarse.num_blocks + left))
+        device = anneal(
+            coarse,
+            device,
+            seed=int(rng.integers(2**62)),
+            moves=MOVES * coarse.num_blocks,
+            hot=heat * hot,
+            power=40.0,
+            clock=clock.part(share),
+            doublings=DOUBLINGS,
+        )
+        if not levels:
+            return device
+        coarse, home = levels.pop()
+        device, hot = device[home], WARM
+
+
+def _carry(problem: SplitProblem, home: Ints, device: Ints) -> Ints:
+    """For each group of a numbering the device that has most of its work."""
+    work = np.zeros((int(home.max()) + 1, problem.num_devices))
+    b = np.arange(problem.num_blocks)
+    np.add.at(work, (home, device), 1.0 + problem.time_ns[b, device].astype(np.float64))
+    most: Ints = work.argmax(axis=1).astype(np.int64)
+    return most
+
+
+def match(problem: SplitProblem, device: Ints, rng: np.random.Generator) -> Ints:
+    """Number of the pair that each block is in, or of the block alone, (b,).
+
+    Partners are on the same device, and wherever one runs the other does.
+    """
+    nets = problem.nets
+    supported = problem.time_ns != UNSUPPORTED
+    work = np.where(supported, problem.time_ns, 0).astype(np.float64)
+    time = work.sum(axis=1) / np.maximum(1, supported.sum(axis=1))
+    sizes = np.diff(nets.net_ptr)
+    rating = nets.weight_ns.max(axis=1, initial=0) / np.maximum(1, sizes - 1)
+    rating[sizes > WIDEST] = 0.0
+    rules = np.unique(supported, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    heaviest = HEAVIEST * time.sum() / problem.num_devices
+    order = rng.permutation(problem.num_blocks)
+    mate = _match(order, device, rules, time, heaviest, rating, net_pins(nets))
+    first = np.minimum(mate, np.arange(problem.num_blocks))
+    home: Ints = np.unique(first, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return home
+
+
+@kernel
+def _match(
+    order: Ints,
+    device: Ints,
+    rules: Ints,
+    time: Floats,
+    heaviest: float,
+    rating: Floats,
+    pins: NetPins,
+) -> Ints:
+    num_blocks = len(order)
+    mate = np.full(num_blocks, -1, np.int64)
+    worth = np.zeros(num_blocks)
+    near = np.empty(num_blocks, np.int64)
+    for v in order:
+        if mate[v] >= 0:
+            continue
+        count = 0
+        for i in range(pins.block_ptr[v], pins.block_ptr[v + 1]):
+            e = pins.net[i]
+            if rating[e] <= 0.0:
+                continue
+            for j in range(pins.net_ptr[e], pins.net_ptr[e + 1]):
+                u = pins.pin[j]
+                if u == v or mate[u] >= 0 or device[u] != device[v] or rules[u] != rules[v]:
+                    continue
+                if worth[u] == 0.0:
+                    near[count] = u
+                    count += 1
+                worth[u] += rating[e]
+        best = v
+        for i in range(count):
+            u = near[i]
+            if time[u] + time[v] <= heaviest and (best == v or worth[u] > worth[best]):
+                best = u
+        for i in range(count):
+            worth[near[i]] = 0.0
+        mate[v], mate[best] = best, v
+    return mate

@@ -1,21 +1,60 @@
 """Plans of `noncontiguous`: local search from a plan, then from what kicks make of the best one.
 
-Two devices share their blocks anew (`noncontiguous.pair_search`), unless all are too entangled for
-that; many blocks are searched on coarser problems first (`noncontiguous.multilevel`).
+Two devices share their blocks anew (`noncontiguous.pair_splits`), unless all are too entangled for
+that; many blocks are searched on coarser problems first (`annealing.search_levels`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
+from placegap.solvers.core.best import Best
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.annealing import anneal
-from placegap.solvers.noncontiguous.best_partition import BestPartition
-from placegap.solvers.noncontiguous.multilevel import search_levels
-from placegap.solvers.noncontiguous.pair_search import can_split, exchange_pairs, shake
+from placegap.solvers.noncontiguous.annealing import anneal, search_levels
+from placegap.solvers.noncontiguous.pair_splits import can_split, exchange_pairs, shake
+from placegap.solvers.noncontiguous.problem import SplitProblem
+
+
+@dataclass(eq=False, kw_only=True)
+class BestPartition(Best):
+    """The best plan of blocks and ops.
+
+    Attributes
+    ----------
+    problem : SplitProblem
+        After merging.
+    devices : (n,) int64
+        Device of each op.
+    merged : (b,) int64
+        Device of each block, in the best plan of the problem's blocks.
+    """
+
+    problem: SplitProblem
+    devices: Ints
+    merged: Ints
+
+    @property
+    def plan_ns(self) -> int:
+        """Value of the best plan: here there is always one."""
+        assert self.value_ns is not None
+        return self.value_ns
+
+    def offer(self, device: Ints) -> None:
+        """Take over a plan of the blocks if it fits and is better."""
+        value_ns = int(self.problem.loads(device).max())
+        if value_ns < self.plan_ns and self.problem.fits(device):
+            self.merged = device.copy()
+            self.offer_ops(value_ns, device[self.problem.block])
+
+    def offer_ops(self, value_ns: int, devices: Ints) -> None:
+        """Take over a feasible plan of the ops if it is better."""
+        if self.improve(value_ns):
+            self.devices = devices.copy()
+
 
 LARGE = 1_000
 """Blocks from which on local search begins on coarser problems."""

@@ -22,7 +22,7 @@ from placegap.instances import (
 from placegap.instances.io.reader import read_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, solve
-from placegap.solvers.latency import method as latency
+from placegap.solvers.latency import latency
 
 FEW: dict[str, object] = {"workers": 1, "moves": 1000}
 every_q = pytest.mark.parametrize("semantics", LATENCY_SEMANTICS, ids=["once", "twice"])

@@ -23,12 +23,11 @@ from placegap.instances import (
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.referee.simulate import PlanError
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
+from placegap.solvers.latency import spine as latency_spine
 from placegap.solvers.latency.annealing import anneal_calls
+from placegap.solvers.latency.call_rows import Row, best_row, passing_ns, row_places
 from placegap.solvers.latency.calls import build_call_problem
-from placegap.solvers.latency.rows import spine as latency_spine
-from placegap.solvers.latency.rows.bound import Row, best_row, passing_ns
-from placegap.solvers.latency.rows.plans import row_places
-from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+from placegap.solvers.latency.spine import build_nodes, build_spine
 
 BESIDE = (None, 0, 1)
 
@@ -67,7 +66,7 @@ def test_the_latency_of_random_plans_is_the_referees() -> None:
         problem = build_call_problem(instance, semantics.subgraphs)
         rng = np.random.default_rng(seed)
         for sort in (False, True):
-            place = rng.integers(0, len(problem.data.device), instance.num_ops)
+            place = rng.integers(0, len(problem.device), instance.num_ops)
             if sort:  # along a topological order there are fewer cycles
                 place = np.sort(place)[instance.arrays.index.topological_position]
             plan, value = problem.plan(place), problem.latency_ns(place)
@@ -216,7 +215,7 @@ def test_annealing_keeps_to_memory_and_is_the_same_for_a_seed() -> None:
     for seed in range(12):
         instance = spine_instance(seed, 14, 3, 1)
         problem = build_call_problem(instance, 2)
-        start = np.full(instance.num_ops, problem.data.num_calls, np.int64)
+        start = np.full(instance.num_ops, problem.num_calls, np.int64)
         if not problem.fits(start):
             continue
         found = [anneal_calls(problem, start, seed=s, moves=3000) for s in (seed, seed)]
@@ -230,7 +229,7 @@ def test_annealing_finds_most_small_optima() -> None:
     for seed in range(60):
         instance = spine_draw(seed)
         problem, best = build_call_problem(instance, 1), optimum(instance, ONCE)
-        start = np.full(instance.num_ops, len(problem.data.device) - 1, np.int64)
+        start = np.full(instance.num_ops, len(problem.device) - 1, np.int64)
         if best is not None and problem.fits(start):
             tried += 1
             place = anneal_calls(problem, start, seed=1, moves=1000, hot=0.1)

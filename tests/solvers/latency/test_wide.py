@@ -19,15 +19,11 @@ from placegap.instances import (
     Op,
     Semantics,
 )
-from placegap.instances.problem.integers import NEVER
 from placegap.solvers import solve
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.latency import method as latency
-from placegap.solvers.latency.ideals.chains import build_chains
-from placegap.solvers.latency.rows import spine as latency_spine
-from placegap.solvers.latency.rows.absorbing import absorbed
-from placegap.solvers.latency.rows.bound import best_row
-from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+from placegap.solvers.latency import latency
+from placegap.solvers.latency import spine as latency_spine
+from placegap.solvers.latency.call_rows import best_row
+from placegap.solvers.latency.spine import absorbed, build_nodes, build_spine
 
 ONCE, TWICE, THRICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2, 3))
 BESIDE = (None, 0, 1, 2)
@@ -51,7 +47,7 @@ def branches(count: int, width: int, accelerators: int = 1, host: bool = False) 
     )
 
 
-@pytest.mark.parametrize("count", [62, 63, 64, 65, 128, 129])
+@pytest.mark.parametrize("count", [63, 64, 65])
 def test_sections_of_any_size_are_enumerated(count: int) -> None:
     # one call holds all, without a transfer: count + 2 ns; two lines, so that all ideals are listed
     result = solve(branches(count, 2), ONCE, "latency", {"finish": False, "moves": 0})
@@ -59,7 +55,7 @@ def test_sections_of_any_size_are_enumerated(count: int) -> None:
     assert (result.status, result.bound_origin) == ("optimal", "sections")
 
 
-@pytest.mark.parametrize(("count", "width"), [(64, 64), (65, 5), (200, 10), (1000, 4)])
+@pytest.mark.parametrize(("count", "width"), [(65, 5), (200, 10)])
 def test_wide_sections_give_a_plan_and_a_bound(count: int, width: int) -> None:
     instance = branches(count, width, accelerators=3, host=True)
     for semantics in (ONCE, TWICE):
@@ -132,10 +128,6 @@ def compare_bounds(instance: Instance, semantics: Semantics) -> bool:
             for speakers_only in (False, True):
                 spine = build_spine(nodes, beside, speakers_only=speakers_only)
                 found.append(best_row(spine, room, most_calls).cost_ns)
-                chains = build_chains(spine, room, most_calls)
-                assert chains is not None
-                for limit_ns, most in ((NEVER - 1, 1), (NEVER - 1, 3), (best + 1, 50), (best, 50)):
-                    found.append(chains.search(limit_ns, most, Clock(None)).bound_ns)
     assert max(found) <= best, (instance.name, semantics.label)
     return max(found) == best
 
@@ -160,19 +152,19 @@ def slots(instance: Instance, semantics: Semantics) -> int:
 def test_no_bound_is_above_the_optimum_of_groups(
     scale: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = grouped(scale, 0, 20)
+    pairs = grouped(scale, 0, 12)
     exact = [compare_bounds(*pair) for pair in pairs]
     monkeypatch.setattr(latency_spine, "MOST_IDEALS", 3)
     for pair in pairs[::4]:
         compare_bounds(*pair)
-    assert len(pairs) >= 30
-    assert sum(exact) >= 10
+    assert len(pairs) >= 18
+    assert sum(exact) >= 6
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("scale", ["small", "real"])
 def test_no_bound_is_above_the_optimum_of_many_groups(scale: str) -> None:
-    for first, count in ((20, 20), (1000, 4000)):
+    for first, count in ((12, 28), (1000, 4000)):
         for pair in grouped(scale, first, count):
             compare_bounds(*pair)
     for seed in range(4000, 5000):

@@ -27,8 +27,9 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, Outcome, Result, Task, solve
 from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.registry import why_not
-from placegap.solvers.noncontiguous import multilevel, partition_search
-from placegap.solvers.noncontiguous import search as split_search
+from placegap.solvers.noncontiguous import annealing as multilevel
+from placegap.solvers.noncontiguous import noncontiguous as split_search
+from placegap.solvers.noncontiguous import partition_search
 from placegap.solvers.noncontiguous.annealing import anneal
 from placegap.solvers.noncontiguous.problem import build_split_problem
 

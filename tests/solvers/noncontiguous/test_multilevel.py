@@ -9,8 +9,8 @@ from references.brute_force import max_load_draws
 from placegap.instances import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous import multilevel
-from placegap.solvers.noncontiguous.multilevel import contract, match, search_levels
+from placegap.solvers.noncontiguous import annealing as multilevel
+from placegap.solvers.noncontiguous.annealing import contract, match, search_levels
 from placegap.solvers.noncontiguous.problem import build_split_problem
 
 DRAWS = max_load_draws()[5:100:5]

@@ -12,8 +12,13 @@ from placegap.instances import Instance
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.pair_exchange import PairSplit, split_pair
-from placegap.solvers.noncontiguous.pair_search import exchange_pairs, shake
+from placegap.solvers.noncontiguous.pair_splits import (
+    PairSplit,
+    SplitRules,
+    exchange_pairs,
+    shake,
+    split_pair,
+)
 from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_problem
 
 LIMIT_NS = 300
@@ -30,15 +35,8 @@ def some_plan(problem: SplitProblem, rng: np.random.Generator) -> Ints:
 
 
 def split(problem: SplitProblem, device: Ints, pair: tuple[int, int]) -> PairSplit | None:
-    return split_pair(
-        problem,
-        device,
-        pair,
-        np.arange(problem.num_blocks),
-        limit_ns=LIMIT_NS,
-        num_cells=LIMIT_NS + 1,
-        max_moves=10**6,
-    )
+    rules = SplitRules(LIMIT_NS, num_cells=LIMIT_NS + 1)
+    return split_pair(problem, device, pair, np.arange(problem.num_blocks), rules)
 
 
 def trade_offs(problem: SplitProblem, device: Ints, pair: tuple[int, int]) -> list[tuple[int, int]]:
@@ -81,16 +79,8 @@ def test_it_knows_every_trade_off_between_two_loads(seed: int) -> None:
 def test_pairs_with_too_many_moves_are_passed_over() -> None:
     problem = build_split_problem(drawn(1))
     device = some_plan(problem, np.random.default_rng(1))
-    found = split_pair(
-        problem,
-        device,
-        (0, 1),
-        np.arange(problem.num_blocks),
-        limit_ns=LIMIT_NS,
-        num_cells=LIMIT_NS + 1,
-        max_moves=1,
-    )
-    assert found is None
+    rules = SplitRules(LIMIT_NS, num_cells=LIMIT_NS + 1, max_moves=1)
+    assert split_pair(problem, device, (0, 1), np.arange(problem.num_blocks), rules) is None
 
 
 @pytest.mark.parametrize("overlap", [False, True])

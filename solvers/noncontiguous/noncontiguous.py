@@ -1,4 +1,9 @@
-"""The search of `noncontiguous`: phases in turn, until the gap is small enough or time is over."""
+"""The method ``noncontiguous``: max_load over plans of any kind, to proven optimality.
+
+A start by the ideal DP, exact merging, new splits of pairs of devices; then column generation for a
+bound, and dives through its columns for better plans; a MIP for what is left. The phases go on in
+turn, until the gap is small enough or time is over.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +12,36 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
+import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.explain import explain_infeasible
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core import trust
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.interrupts import raise_if_stopped
-from placegap.solvers.core.method import EFFORT, ExactParams, Task
-from placegap.solvers.core.registry import find_method, why_not
-from placegap.solvers.core.result import internal_error
-from placegap.solvers.noncontiguous.best_partition import BestPartition
-from placegap.solvers.noncontiguous.columns.dives import dive
-from placegap.solvers.noncontiguous.columns.generation import (
+from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
+from placegap.solvers.core.progress import teller
+from placegap.solvers.core.registry import find_method, register, why_not
+from placegap.solvers.core.result import Outcome, internal_error
+from placegap.solvers.core.starts import best_start
+from placegap.solvers.noncontiguous.column_generation import (
     ColumnGeneration,
     choose_pricer,
     cover_all,
+    dive,
 )
-from placegap.solvers.noncontiguous.columns.pricing import Pricer
-from placegap.solvers.noncontiguous.partition_search import KICKS, PartitionSearch
+from placegap.solvers.noncontiguous.partition_search import (
+    KICKS,
+    BestPartition,
+    PartitionSearch,
+)
+from placegap.solvers.noncontiguous.pricing import Pricer
+from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_problem, merge_blocks
 
 GRIDS = (
     (8e6, 400, 4_000),
@@ -46,19 +60,16 @@ SHARP = 4
 PRICINGS = (600, 800, 2_000, 1_000)
 """Most pricings at first and in each round; the last one goes on for later rounds."""
 
-MOST_ROUNDS = len(PRICINGS) - 1
+SHARE, LESS = 0.3, 0.25
+"""Parts of the time that is left. The first is for pricing, for local search, and before anything
+else for a search on coarser problems; the other for the first local search, for dives, for the MIP.
+"""
 
-PRICE_SHARE, SEARCH_SHARE, DIVES_SHARE, MIP_SHARE = 0.3, 0.3, 0.25, 0.25
-"""Parts of the time that is left: pricing, local search and dives of a round; and the MIP."""
-
-SET_UP_SHARE = 0.2
-"""Of the time, for the frontiers: without them there is no pricing."""
+MERGE_SHARE, SET_UP_SHARE = 0.1, 0.2
+"""Likewise for merging, and for the frontiers: without them there is no pricing."""
 
 PRICED_PER_S, PRICING_SHARE = 2e8, 0.05
 """Moves times cells that a pricing does in a second, at least; of the time left, for each."""
-
-LEVELS_SHARE = 0.3
-"""Of the time: for a search on coarser problems, before anything else."""
 
 NEAR = 2_000
 """On all but the finest grid a cell in so many is near enough: rounding costs more than that."""
@@ -68,6 +79,17 @@ ROWS_PER_S = 10_000
 
 AIMS = (0.1, 0.4, 0.2, 0.6, 0.05, 0.8)
 """Where dives aim between bound and value, one after the other."""
+
+
+FLOOR = "floor"
+"""Origin of the bound that the task brought along: its proof is the caller's."""
+
+STARTS = ("ideal-dp", "m-topo", "single-device")
+
+CLOSED = "the MIP came to its end: what gap is left is its tolerance"
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class NoncontiguousParams(ExactParams):
@@ -90,15 +112,87 @@ class NoncontiguousParams(ExactParams):
 
     moves: int = Field(default=500_000, ge=0, json_schema_extra=EFFORT)
     patience: int = Field(default=150, ge=0, json_schema_extra=EFFORT)
-    rounds: int = Field(default=3, ge=0, le=MOST_ROUNDS, json_schema_extra=EFFORT)
+    rounds: int = Field(default=3, ge=0, le=len(PRICINGS) - 1, json_schema_extra=EFFORT)
     mip: bool = True
     workers: int = Field(default=2, ge=1, le=1024)
 
 
-CLOSED = "the MIP came to its end: what gap is left is its tolerance"
+def applies(task: Task[MaxLoad], params: Params) -> str | None:
+    """Why the method cannot do the task, or None."""
+    semantics = task.semantics
+    if semantics.plans != "any":
+        return f"its plans are of any kind, not {semantics.plans}"
+    if semantics.replicas or semantics.levels == 2:
+        return f"knows no replicas and no servers: not {semantics.label}"
+    return None
 
-P = ParamSpec("P")
-T = TypeVar("T")
+
+def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
+    """Solve, or return the best plan and bound when a limit or Ctrl-C comes."""
+    clock = task.limits.clock()
+    start = best_start(task, STARTS)
+    if start is None:
+        return _without_start(task, params)
+    whole = build_split_problem(task.instance, overlap=task.semantics.load == "overlap")
+    device = np.zeros(whole.num_blocks, np.int64)
+    device[whole.block] = start.plan.devices
+    merged = merge_blocks(whole, start.value_ns + 1, [device], clock.part(MERGE_SHARE))
+    problem = merged.problem
+    progress = BestPartition(
+        problem=problem,
+        gap=task.limits.gap,
+        value_ns=start.value_ns,
+        origin="work",
+        devices=start.plan.devices,
+        merged=merged.plans[0],
+        on_news=teller(task.instance, task.semantics, "noncontiguous"),
+    )
+    progress.prove(_least_work(problem), "work")
+    progress.prove(task.floor_ns, FLOOR)
+    progress.details.update(blocks=problem.num_blocks, nets=problem.nets.num_nets)
+    build_s = clock.spent_s
+    search = SplitSearch(task, params, progress, clock)
+    search.run(merged.plans[0])
+    message = search.ending
+    if message and progress.plan_ns == start.value_ns:
+        message += f"; no plan better than the first, of {start.value_ns} ns, was found"
+    return Outcome(
+        plan=Plan.on(progress.devices.tolist()),
+        claim_ns=progress.plan_ns,
+        bound_ns=None if progress.origin == FLOOR else progress.bound_ns,
+        bound_origin=progress.origin,
+        rests_on=trust.word_of("highspy") if progress.origin == "highs" else trust.PROOF,
+        faults=tuple(progress.faults),
+        message=message,
+        build_s=build_s,
+        details=progress.details,
+    )
+
+
+def _least_work(problem: SplitProblem) -> int:
+    """The heaviest block where it is fastest: a bound that needs no search."""
+    never = int(problem.time_ns.max()) + 1
+    time_ns = np.where(problem.time_ns == UNSUPPORTED, never, problem.time_ns)
+    return int(time_ns.min(axis=1).max())
+
+
+def _without_start(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
+    """No placer finds room: say why, or leave it to the MIP."""
+    reasons = explain_infeasible(task.instance)
+    if reasons:
+        return Outcome(proven_infeasible=True, rests_on=trust.PROOF, message="; ".join(reasons))
+    method, missing = find_method("throughput-ip"), "no plan that fits into memory was found"
+    if not params.mip or why_not(method, task, method.params()) is not None:
+        return Outcome(message=missing)
+    try:
+        outcome = method.run(task, method.params())
+    except Exception as error:
+        raise_if_stopped(error)
+        fault = internal_error(f"the MIP ({trust.word_of('highspy')})", error)
+        return Outcome(message=f"{missing}; {fault}", faults=(fault,))
+    if outcome.rests_on or (outcome.bound_ns is None and not outcome.proven_infeasible):
+        return outcome
+    return replace(outcome, rests_on=trust.word_of("highspy"))
 
 
 class SplitSearch:
@@ -140,13 +234,13 @@ class SplitSearch:
         progress = self.progress
         self.clock.check()
         if self.plans.is_large:
-            self.attempt("local search", self.plans.search_levels, device, self.share(LEVELS_SHARE))
+            self.attempt("local search", self.plans.search_levels, device, self.share(SHARE))
             device = progress.merged
         self.pricer = self.attempt("the pricing's set-up", self.set_up)
         if self.pricer is not None:  # a first bound, from the work alone
             self.plans.order = self.pricer.order
             self.attempt("pricing", self.new_columns, self.pricer, 0)
-        self.attempt("local search", self.plans.improve, device, 0.25, 0)
+        self.attempt("local search", self.plans.improve, device, LESS, 0)
         if self.pricer is not None and not progress.is_close:
             self.attempt("pricing", self.prove_first, self.pricer)
 
@@ -200,11 +294,15 @@ class SplitSearch:
     def price_round(
         self, pricer: Pricer, grid: int, before: ColumnGeneration | None, number: int
     ) -> tuple[int, ColumnGeneration]:
-        """Prices on a grid that is fine enough."""
-        grid, columns = self.sharp_columns(pricer, grid, before)
-        most = PRICINGS[min(number, len(PRICINGS) - 1)]
-        near = 0 if grid == len(GRIDS) - 1 else columns.num_cells // NEAR
-        self.price(columns, most, PRICE_SHARE, near)
+        """Prices on a grid, or on a finer one if rounding takes much of the gap."""
+        progress, finest = self.progress, len(GRIDS) - 1
+        grid = min(grid, finest)
+        columns = self.new_columns(pricer, grid, before)
+        while grid < finest and SHARP * columns.lost_ns > progress.plan_ns - progress.bound_ns:
+            grid += 1
+            columns = self.new_columns(pricer, grid, before)
+        near = 0 if grid == finest else columns.num_cells // NEAR
+        self.price(columns, PRICINGS[min(number, len(PRICINGS) - 1)], near)
         return grid, columns
 
     def prove_first(self, pricer: Pricer) -> None:
@@ -215,25 +313,12 @@ class SplitSearch:
         """Local search from the best plan; in late rounds until its part of the time is over."""
         if not self.progress.is_close:
             endless = late and self.task.limits.time_limit_s is not None
-            self.plans.improve(self.progress.merged, SEARCH_SHARE, None if endless else KICKS)
+            self.plans.improve(self.progress.merged, SHARE, None if endless else KICKS)
 
     def share(self, part: float) -> Clock:
         """A clock for part of the time that is left."""
         self.clock.check()
         return self.clock.part(part)
-
-    def sharp_columns(
-        self, pricer: Pricer, grid: int, before: ColumnGeneration | None
-    ) -> tuple[int, ColumnGeneration]:
-        """Column generation on a grid, or on a finer one if rounding takes much of the gap."""
-        progress = self.progress
-        while True:
-            grid = min(grid, len(GRIDS) - 1)
-            columns = self.new_columns(pricer, grid, before)
-            gap_ns = progress.plan_ns - progress.bound_ns
-            if grid == len(GRIDS) - 1 or SHARP * columns.lost_ns <= gap_ns:
-                return grid, columns
-            grid += 1
 
     def new_columns(
         self, pricer: Pricer, grid: int, before: ColumnGeneration | None = None
@@ -265,14 +350,14 @@ class SplitSearch:
         else:
             self.progress.prove(columns.bound_ns, "column generation")
 
-    def price(self, columns: ColumnGeneration, most: int, part: float, near: int) -> None:
-        """Raise the bound for a number of pricings and a part of the time."""
+    def price(self, columns: ColumnGeneration, most: int, near: int) -> None:
+        """Raise the bound for a number of pricings and `SHARE` of the time."""
         progress = self.progress
         if progress.is_close:
             return
         enough_ns = math.ceil((1 - progress.gap) * progress.plan_ns)
         try:
-            columns.close(self.share(part), enough_ns, most, near)
+            columns.close(self.share(SHARE), enough_ns, most, near)
         except LimitReached:
             self.clock.check()
         finally:
@@ -295,7 +380,7 @@ class SplitSearch:
 
     def dives(self, columns: ColumnGeneration, aims: Sequence[float]) -> None:
         """Plans from the columns, mended by local search, in a part of the time."""
-        progress, clock = self.progress, self.share(DIVES_SHARE)
+        progress, clock = self.progress, self.share(LESS)
         for aim in aims:
             target = int(progress.bound_ns + aim * (progress.plan_ns - progress.bound_ns))
             if progress.is_close or target in self.aimed or target == 0:
@@ -316,7 +401,7 @@ class SplitSearch:
         It gets all the time if there is no limit, else a part, for more rounds follow.
         """
         left, number = self.clock.need_s(), self.params.rounds
-        why = self.mip(None if left is None else MIP_SHARE * left)
+        why = self.mip(None if left is None else LESS * left)
         self.ending = f"ended after {number + 1} rounds of pricing; {why}"
         return left is None or why == CLOSED
 
@@ -355,3 +440,18 @@ class SplitSearch:
         if outcome.details.get("ending") == "optimal":
             return CLOSED
         return f"the MIP: {outcome.message or 'ended'}"
+
+
+register(
+    Method(
+        name="noncontiguous",
+        claim="exact",
+        objectives=("max_load",),
+        paper="Tarnawski et al., NeurIPS 2020 (the problem)",
+        summary="Optimal max-load split of any kind: column generation, pair splits, dives.",
+        run=run,
+        params=NoncontiguousParams,
+        applies=applies,
+        packages=("numba", "highspy"),
+    )
+)

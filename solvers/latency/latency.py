@@ -20,7 +20,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.best import Best
-from placegap.solvers.core.clock import Clock, LimitReached, now_s
+from placegap.solvers.core.clock import LimitReached, now_s
 from placegap.solvers.core.interrupts import raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
 from placegap.solvers.core.progress import teller
@@ -30,12 +30,10 @@ from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.trust import PROOF, word_of
 from placegap.solvers.latency import ip as latency_ip
 from placegap.solvers.latency.annealing import anneal_calls
+from placegap.solvers.latency.call_rows import best_row, row_places
 from placegap.solvers.latency.calls import CallProblem, build_call_problem
-from placegap.solvers.latency.ideals.chains import IdealChains, build_chains
-from placegap.solvers.latency.rows.bound import best_row
-from placegap.solvers.latency.rows.plans import row_places
-from placegap.solvers.latency.rows.spine import Nodes, build_nodes, build_spine
 from placegap.solvers.latency.slices import group_slices, with_slices
+from placegap.solvers.latency.spine import Nodes, build_nodes, build_spine
 
 BESIDE = (None, 16, 32, 8)
 """Nodes beside more nodes of the longest path than this are left out; None: nothing is."""
@@ -52,14 +50,8 @@ LARGEST_MATRIX = 4000
 ROWS_SHARE, CHAINS_SHARE = 0.4, 0.3
 """Parts of the time limit after which no other spine is begun, and which chains may take."""
 
-ANNEALING_SHARE, IDEALS_SHARE = 0.4, 0.7
-"""Parts of the time left that annealing may take, and then chains of ideals."""
-
-MORE_LABELS, MOST_LABELS = 2, 2**10
-"""How many times more labels per ideal the next search has, and the most there are."""
-
-ROUND = 1_000
-"""Further annealing, while time is left, is numbered from here."""
+ANNEALING_SHARE = 0.4
+"""Part of the time left that annealing may take, before CP-SAT."""
 
 
 class LatencyParams(ExactParams):
@@ -72,7 +64,7 @@ class LatencyParams(ExactParams):
     rounds : int
         How often annealing goes through all of `HEAT`.
     finish : bool
-        Whether chains of ideals and CP-SAT work on what is left after it.
+        Whether CP-SAT works on what is left after it.
     workers : int
         Threads of CP-SAT.
     """
@@ -170,8 +162,6 @@ class _Search:
         self.guard("annealing", self.anneal)
         progress.details["annealed_ns"] = progress.value_ns or 0
         if not progress.done and self.params.finish:
-            self.guard("ideals", self.ideals)
-        if not progress.done and self.params.finish:
             self.guard("CP-SAT", self.finish)
         if not progress.done and self.params.finish and self.params.rounds:
             self.guard("annealing", self.anneal_on)
@@ -227,7 +217,7 @@ class _Search:
             if progress.done or key in seen:
                 continue
             seen[key] = None
-            most_calls = min(progress.problem.data.num_calls, len(nodes.own_ns))
+            most_calls = min(progress.problem.num_calls, len(nodes.own_ns))
             limit_ns = NEVER - 1 if progress.value_ns is None else progress.value_ns
             try:
                 clock = self.clock.part(1 - CHAINS_SHARE)
@@ -248,11 +238,9 @@ class _Search:
     def spines(self) -> Iterator[tuple[Nodes, bool, int | None]]:
         """Nodes, whether only those that speak for groups are kept, and what is left out."""
         instance, subgraphs = self.task.instance, self.task.semantics.subgraphs
-        nodes = build_nodes(instance, subgraphs)
-        for beside in BESIDE:
-            yield nodes, False, beside
-        if subgraphs == 1 and instance.arrays.num_groups < instance.num_ops:
-            nodes = build_nodes(instance, subgraphs, apart=True)
+        grouped = subgraphs == 1 and instance.arrays.num_groups < instance.num_ops
+        for apart in (False, True)[: 1 + grouped]:
+            nodes = build_nodes(instance, subgraphs, apart=apart)
             for beside in BESIDE:
                 yield nodes, False, beside
         for beside in BESIDE:
@@ -267,41 +255,6 @@ class _Search:
             self.progress.prove_infeasible("some path of ops fits nowhere")
         else:
             self.progress.prove(chains, "chains")
-
-    def ideals(self) -> None:
-        """Bounds and plans from chains of ideals, with more labels each time."""
-        task, progress, arrays = self.task, self.progress, self.task.instance.arrays
-        if task.instance.num_ops > LARGEST_MATRIX:
-            return
-        self.clock.check()
-        clock = self.clock.part(IDEALS_SHARE)
-        room = int(arrays.memory_bytes[~arrays.is_host].max(initial=0))
-        nodes = build_nodes(task.instance, task.semantics.subgraphs)
-        most_calls = min(progress.problem.data.num_calls, len(nodes.own_ns))
-        for narrow in (False, True):
-            spine = build_spine(nodes, narrow=narrow)
-            chains = build_chains(spine, room, most_calls)
-            if chains is not None:
-                self.chains_of_ideals(chains, clock)
-                break
-
-    def chains_of_ideals(self, chains: IdealChains, clock: Clock) -> None:
-        """Search, until nothing more is found or the time for it is over."""
-        progress, labels = self.progress, 1
-        while not progress.done and labels <= MOST_LABELS:
-            limit_ns = NEVER - 1 if progress.value_ns is None else progress.value_ns
-            found = chains.search(limit_ns, labels, clock)
-            if found.bound_ns >= NEVER - 1:
-                progress.prove_infeasible("no chain of calls holds all ops")
-                return
-            progress.prove(found.bound_ns, "ideals")
-            progress.details["labels"] = labels
-            if found.row is not None:
-                progress.offer(row_places(progress.problem, chains.spine, found.row))
-            if found.exact or not found.ended:
-                break
-            labels *= MORE_LABELS
-        progress.details["ideals_ns"] = progress.bound_ns
 
     def anneal(self) -> None:
         """From the best plan and the starts in turn, each time at another temperature."""
@@ -336,7 +289,7 @@ class _Search:
         """While time is left and no bound can get better: annealing from the best plan."""
         if self.clock.need_s() is None or self.progress.place is None:
             return
-        number = ROUND
+        number = self.params.rounds * len(HEAT)
         while not self.progress.done:
             self.clock.check()
             self.anneal_once(number, self.progress.place)

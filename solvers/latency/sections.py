@@ -22,7 +22,7 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.latency.masks import beyond, has, ideals, masks, meets
-from placegap.solvers.latency.rows.spine import Spine, most_ideals
+from placegap.solvers.latency.spine import Spine, most_ideals
 
 
 class RowSection(NamedTuple):
@@ -158,6 +158,27 @@ def _lists(matrix: Flags) -> tuple[Ints, Ints]:
     return start.astype(np.int64), np.nonzero(matrix)[1].astype(np.int64)
 
 
+class _Ask(NamedTuple):
+    """What `options` is asked for."""
+
+    room: int
+    first: bool
+    second: bool
+    limit_ns: int
+    linked: bool
+
+
+class _Side(NamedTuple):
+    """Calls at one end of a section, a row each: cost and bytes; bits of all nodes of their groups.
+
+    `cost_ns` is `NEVER` where an accelerator cannot run the call.
+    """
+
+    cost_ns: Ints
+    bytes: Ints
+    tied: Ints
+
+
 def options(
     section: RowSection, room: int, first: bool, second: bool, limit_ns: int, linked: bool = False
 ) -> Options:
@@ -172,19 +193,20 @@ def options(
     Nothing in the calls; op 3 in the first; op 2 in the second, too: 10 + 1 + 10, 1 + 10 + 20:
 
     >>> from placegap.instances import example
-    >>> from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
     >>> section = build_section(build_spine(build_nodes(example(), 1)), 1)
     >>> found = options(section, 0, True, True, NEVER)
     >>> found.cost_ns.tolist(), found.inside[:, 0].tolist(), found.ideal[:, 0].tolist()
     ([72, 54, 52], [0, 2, 2], [3, 3, 2])
     """
     k, words = len(section.own_ns), section.ideal.shape[1]
-    all_of_it = masks(np.ones((1, k), np.bool_), k + 1)
+    everything = masks(np.ones((1, k), np.bool_), k + 1)
     found, count = ideals(section.ideal, most_ideals(k))
     if count > most_ideals(k):
         raise ValueError(f"a section of {k} nodes has more than {most_ideals(k)} ideals")
     starts = found[:count] if first else np.zeros((1, words), np.int64)
-    ends = found[:count].copy() if second else all_of_it.copy()
+    ends = found[:count].copy() if second else everything.copy()
+    begun = everything & ~ends
     if not second:  # bit k: the bottleneck after the section is not in the second call
         ends[:, k // 64] |= np.int64(1) << np.int64(k % 64)
     hosted = np.zeros(words, np.int64)
@@ -197,7 +219,12 @@ def options(
     if first != second and meets(section.together[k + 1], both):  # one in a call, one on a host
         starts = starts[:0]
     rows, which = _options(
-        section, starts, ends, room, first, second, all_of_it[0], hosted, limit_ns, linked
+        section,
+        _Ask(room, first, second, limit_ns, linked),
+        starts,
+        ends,
+        begun,
+        hosted & everything[0],
     )
     first_bytes, second_bytes, cost = (np.ascontiguousarray(column) for column in rows.T)
     return Options(first_bytes, second_bytes, cost, starts[which[:, 0]], ends[which[:, 1]])
@@ -205,69 +232,55 @@ def options(
 
 @kernel
 def _options(
-    section: RowSection,
-    starts: Ints,
-    ends: Ints,
-    room: int,
-    first: bool,
-    second: bool,
-    all_of_it: Ints,
-    hosted: Ints,
-    limit_ns: int,
-    linked: bool,
+    section: RowSection, ask: _Ask, starts: Ints, ends: Ints, begun: Ints, hosted: Ints
 ) -> tuple[Ints, Ints]:
     """Memory and cost of `Options`, D and J: by memory of the first call, each better than before.
 
     A pair is left out where a group would be torn apart: between accelerator and host, and between
-    calls if it is in one.
+    calls if it is in one. `begun` are the nodes of the second calls.
     """
-    k, words = len(section.own_ns), len(all_of_it)
-    cost_in, size_in = _first_calls(section, starts, first)
-    cost_out, size_out = _second_calls(section, ends, second, all_of_it)
-    tied_in, tied_out = _ties(section, starts, ends, first, second)
+    k, words = len(section.own_ns), starts.shape[1]
+    before, after = _calls(section, starts, ask.first, 0), _calls(section, begun, ask.second, 1)
+    sizes = np.unique(after.bytes)
+    rank = np.searchsorted(sizes, after.bytes)
+    best = np.full(len(sizes) + 1, NEVER, np.int64)  # prefix minima, as a Fenwick tree
+    by_size, by_cost = np.argsort(before.bytes), np.argsort(after.cost_ns)
     tied = False
     for v in range(k + 2):
-        tied |= beyond(section.together[v], np.zeros(words, np.int64))
-    sizes = np.unique(size_out)
-    rank = np.searchsorted(sizes, size_out)
-    best = np.full(len(sizes) + 1, NEVER, np.int64)  # prefix minima, as a Fenwick tree
-    order, ends_order = np.argsort(size_in), np.argsort(cost_out)
-    done, inside, calls_only = (
-        np.zeros((2, k), np.int64),
-        np.zeros(words, np.int64),
-        np.zeros(words, np.int64),
-    )
+        for w in range(words):
+            tied |= section.together[v, w] != 0
+    done = np.zeros((2, k), np.int64)
+    inside, calls_only = np.zeros(words, np.int64), np.zeros(words, np.int64)
     rows, which, count = np.zeros((64, 3), np.int64), np.zeros((64, 2), np.int64), 0
-    for d in order:
-        if cost_in[d] >= NEVER or size_in[d] > room:
+    for d in by_size:
+        if before.cost_ns[d] >= NEVER or before.bytes[d] > ask.room:
             continue
-        for j in ends_order:
-            if cost_in[d] + cost_out[j] > limit_ns or cost_out[j] >= NEVER:
+        for j in by_cost:
+            cost = before.cost_ns[d] + after.cost_ns[j]
+            if cost > ask.limit_ns or after.cost_ns[j] >= NEVER:
                 break
-            apart = False
-            for w in range(words):
-                apart |= starts[d, w] & ~ends[j, w] != 0
-            if apart or size_out[j] > room:
+            if beyond(starts[d], ends[j]) or after.bytes[j] > ask.room:
                 continue
-            cost, known, at = cost_in[d] + cost_out[j], NEVER, rank[j] + 1
+            known, at = NEVER, rank[j] + 1
             while at > 0:
                 known = min(known, best[at])
                 at -= at & -at
             if cost >= known:
                 continue
             for w in range(words):
-                inside[w] = ends[j, w] & ~starts[d, w] & all_of_it[w]
-                calls_only[w] = tied_in[d, w] | tied_out[j, w]
+                inside[w] = ends[j, w] & ~starts[d, w]
+                calls_only[w] = before.tied[d, w] | after.tied[j, w]
+            inside[k // 64] &= ~(np.int64(1) << np.int64(k % 64))
             if tied:
-                if beyond(tied_in[d], ends[j]) != linked:
+                if beyond(before.tied[d], ends[j]) != ask.linked:
                     continue
-                if section.once != 0 and (linked or meets(calls_only, inside)):
+                if section.once != 0 and (ask.linked or meets(calls_only, inside)):
                     continue
-                if beyond(hosted & all_of_it, inside):
+                if beyond(hosted, inside):
                     continue
-            gap = _gap(section, inside, calls_only, hosted, room, done)
+            gap = _gap(section, inside, calls_only, hosted, ask.room, done)
             cost += gap
-            if gap >= NEVER or cost >= known or cost > limit_ns:
+            if gap >= NEVER or cost >= known or cost > ask.limit_ns:
                 continue
             at = rank[j] + 1
             while at <= len(sizes):
@@ -276,94 +289,49 @@ def _options(
             if count == len(rows):
                 rows = np.concatenate((rows, np.zeros_like(rows)))
                 which = np.concatenate((which, np.zeros_like(which)))
-            rows[count] = size_in[d], size_out[j], cost
+            rows[count] = before.bytes[d], after.bytes[j], cost
             which[count] = d, j
             count += 1
     return rows[:count], which[:count]
 
 
 @kernel
-def _ties(
-    section: RowSection, starts: Ints, ends: Ints, first: bool, second: bool
-) -> tuple[Ints, Ints]:
-    """Bits of what is in a group with something in the first call, and in the second."""
+def _calls(section: RowSection, inside: Ints, call: bool, end: int) -> _Side:
+    """Calls that end with sets of nodes of a section (`end` 0), or begin with them (1).
+
+    A call pays the tensors that leave it, or enter it; without a `call` there is nothing to pay.
+    """
     k = len(section.own_ns)
-    tied_in, tied_out = np.zeros_like(starts), np.zeros_like(ends)
-    for d in range(len(starts)):
-        if first:
-            tied_in[d] |= section.together[k + 1]
-        for v in range(k):
-            if has(starts[d], v):
-                tied_in[d] |= section.together[v]
-    for j in range(len(ends)):
-        if second:
-            tied_out[j] |= section.together[k]
-        for v in range(k):
-            if not has(ends[j], v):
-                tied_out[j] |= section.together[v]
-    return tied_in, tied_out
-
-
-@kernel
-def _first_calls(section: RowSection, inside: Ints, call: bool) -> tuple[Ints, Ints]:
-    """Time and tensors out of a call that ends with each ideal, and the ideal's bytes."""
     cost, size = np.zeros(len(inside), np.int64), np.zeros(len(inside), np.int64)
-    for d in range(len(inside) if call else 0):
-        cost[d], size[d] = _work(section, inside[d])
-        if cost[d] >= NEVER:
+    tied = np.zeros_like(inside)
+    for at in range(len(inside) if call else 0):
+        one = inside[at]
+        tied[at] |= section.together[k + 1 - end]
+        runs = True
+        for v in range(k):
+            if has(one, v):
+                tied[at] |= section.together[v]
+                size[at] += section.size_bytes[v]
+                runs &= section.own_ns[v] < NEVER
+                cost[at] += section.own_ns[v] if runs else 0
+        if not runs:
+            cost[at] = NEVER
             continue
         for e in range(len(section.producer)):
             p = section.producer[e]
-            if (p < 0 or has(inside[d], p)) and (
-                section.onward[e] + section.farther[e] > 0
-                or beyond(section.consumers[e], inside[d])
-            ):
-                cost[d] += section.move_ns[e]
-        cost[d] += _arriving(section, inside[d], 0)
-    return cost, size
-
-
-@kernel(allocates=False)
-def _arriving(section: RowSection, inside: Ints, column: int) -> int:
-    """Tensors from far before the section that a call with these nodes brings in."""
-    total = np.int64(0)
-    for a in range(len(section.arriving_ns)):
-        if meets(section.arriving[a, column], inside):
-            total += section.arriving_ns[a]
-    return int(total)
-
-
-@kernel
-def _second_calls(
-    section: RowSection, ideal: Ints, call: bool, all_of_it: Ints
-) -> tuple[Ints, Ints]:
-    """Tensors into and time of a call that begins with what is not in each ideal, and its bytes."""
-    cost, size = np.zeros(len(ideal), np.int64), np.zeros(len(ideal), np.int64)
-    for j in range(len(ideal) if call else 0):
-        inside = all_of_it & ~ideal[j]
-        cost[j], size[j] = _work(section, inside)
-        if cost[j] >= NEVER:
-            continue
-        for e in range(len(section.producer)):
-            p = section.producer[e]
-            if (p < 0 or not has(inside, p)) and (
-                section.onward[e] != 0 or meets(section.consumers[e], inside)
-            ):
-                cost[j] += section.move_ns[e]
-        cost[j] += _arriving(section, inside, 2)
-    return cost, size
-
-
-@kernel(allocates=False)
-def _work(section: RowSection, inside: Ints) -> tuple[int, int]:
-    """Time of some nodes on an accelerator, `NEVER` if it does not run one, and their bytes."""
-    time, size, runs = np.int64(0), np.int64(0), True
-    for v in range(len(section.own_ns)):
-        if has(inside, v):
-            size += section.size_bytes[v]
-            runs &= section.own_ns[v] < NEVER
-            time += section.own_ns[v] if runs else 0
-    return int(time) if runs else NEVER, int(size)
+            if end == 0:
+                pays = p < 0 or has(one, p)
+                onward = section.onward[e] + section.farther[e] > 0
+                pays &= onward or beyond(section.consumers[e], one)
+            else:
+                pays = p < 0 or not has(one, p)
+                pays &= section.onward[e] != 0 or meets(section.consumers[e], one)
+            if pays:
+                cost[at] += section.move_ns[e]
+        for a in range(len(section.arriving_ns)):  # from far before the section
+            if meets(section.arriving[a, 2 * end], one):
+                cost[at] += section.arriving_ns[a]
+    return _Side(cost, size, tied)
 
 
 @kernel(allocates=False)

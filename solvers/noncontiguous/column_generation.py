@@ -1,35 +1,37 @@
-"""A bound on max_load over plans of any kind: fractional cover by sets of single devices.
+"""A bound on max_load over plans of any kind, and plans: cover by sets of single devices.
 
 If max_load T can be reached, sets of blocks that single devices hold within T cover every block,
 one set per device. So for any prices of blocks, all devices together must be able to hold all of
 the price: a load T with sum_k n_k P_k(T) < total price is refuted, where P_k(T) is the most price
-that a device of kind k holds within T. One pricing (`columns.knapsack`) gives P_k for all T, and so
-the best bound that its prices prove, in integers. Column generation looks for the prices: at a
-target load, by the level method, between the best prices known and the dual of the covering LP over
-the sets found so far.
+that a device of kind k holds within T. One pricing (`noncontiguous.knapsack`) gives P_k for all T,
+and so the best bound that its prices prove, in integers. Column generation looks for the prices: at
+a target load, by the level method (`step_to_level`), between the best prices known and the dual of
+the covering LP over the sets found so far (`CoveringLP`). `dive` makes plans of these sets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+import highspy
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.columns.covering_lp import Cover, CoveringLP
-from placegap.solvers.noncontiguous.columns.knapsack import (
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
+from placegap.solvers.core.back_ends.outcome import THREADS
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.noncontiguous.knapsack import (
     TOTAL_PRICE,
     Grid,
     Prices,
     best_sets,
     most_price,
 )
-from placegap.solvers.noncontiguous.columns.price_levels import step_to_level
-from placegap.solvers.noncontiguous.columns.pricing import Pricer, build_pricer, choices
+from placegap.solvers.noncontiguous.pricing import Pricer, build_pricer, choices
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
 STEP = 0.5
@@ -293,7 +295,7 @@ def cover_all(pricer: Pricer, value_ns: int, num_cells: int) -> ColumnGeneration
 
     >>> from placegap.instances import Cluster, Device, Graph, Instance, Op
     >>> from placegap.solvers.core.clock import Clock
-    >>> from placegap.solvers.noncontiguous.columns.pricing import build_pricer
+    >>> from placegap.solvers.noncontiguous.pricing import build_pricer
     >>> from placegap.solvers.noncontiguous.problem import build_split_problem
     >>> ops = tuple(Op(name=name, time_ns={"gpu": 4}) for name in "abc")
     >>> devices = tuple(Device(name=name, kind="gpu") for name in ("g0", "g1"))
@@ -346,3 +348,261 @@ def to_integers(prices: Floats) -> Prices:
     if not scaled.any():
         scaled[int(np.argmax(sound))] = 1
     return scaled
+
+
+SCALE = 1000.0
+"""Prices sum to this inside the LP, so that its absolute tolerances are small to them."""
+
+
+class Cover(NamedTuple):
+    """theta over the sets known, prices of the blocks, value of each kind, weight of each set."""
+
+    theta: float
+    price: Floats
+    kind_value: Floats
+    weight: Floats
+
+
+class CoveringLP:
+    """The master: fractional cover of some blocks by sets of single devices.
+
+        theta = max t  subject to  sum over sets that hold v of lambda >= t   for every block v,
+                                   sum over sets of kind k of lambda <= n_k   for every kind k.
+
+    Its dual prices blocks, minimize sum n_k z_k with z_k >= price(S) for every set S of kind k and
+    prices that sum to 1; that is the LP solved here, a row per set.
+
+    Parameters
+    ----------
+    active : (b,) bool
+        Blocks to be covered; the prices of the others are 0.
+    counts : sequence of int
+        Devices of each kind.
+
+    Examples
+    --------
+    Two devices, three blocks, of which any two fit: each is covered 4/3 times.
+
+    >>> lp = CoveringLP(np.ones(3, np.bool_), [2])
+    >>> for pair in ([0, 1], [0, 2], [1, 2]):
+    ...     lp.add(0, np.array(pair))
+    >>> round(lp.solve().theta, 6)
+    1.333333
+    """
+
+    def __init__(self, active: Flags, counts: Sequence[int]) -> None:
+        self.num_blocks = len(active)
+        self._highs = highs = highspy.Highs()
+        highs.setOptionValue("output_flag", False)
+        highs.setOptionValue("threads", THREADS)
+        for is_active in active.tolist():
+            highs.addVar(0.0, highspy.kHighsInf if is_active else 0.0)
+        for kind, count in enumerate(counts):
+            highs.addVar(0.0, highspy.kHighsInf)
+            highs.changeColCost(self.num_blocks + kind, float(count))
+        blocks = np.arange(self.num_blocks, dtype=np.int32)
+        highs.addRow(SCALE, SCALE, self.num_blocks, blocks, np.ones(self.num_blocks))
+
+    def add(self, kind: int, blocks: Ints) -> None:
+        """A set that devices of a kind can hold."""
+        columns = np.append(blocks, self.num_blocks + kind).astype(np.int32)
+        values = np.append(-np.ones(len(blocks)), 1.0)
+        self._highs.addRow(0.0, highspy.kHighsInf, len(columns), columns, values)
+
+    def solve(self, limit_s: float | None = None) -> Cover | None:
+        """The optimum over the sets known; None if HiGHS does not find it, in so many seconds."""
+        if limit_s is not None:  # HiGHS counts the time of all runs
+            self._highs.setOptionValue("time_limit", self._highs.getRunTime() + limit_s)
+        self._highs.run()
+        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        solution = self._highs.getSolution()
+        values = np.maximum(np.array(solution.col_value), 0.0) / SCALE
+        objective = self._highs.getInfo().objective_function_value
+        return Cover(
+            objective / SCALE,
+            values[: self.num_blocks],
+            values[self.num_blocks :],
+            np.array(solution.row_dual[1:]),
+        )
+
+
+SWEEPS = 100
+"""Rounds over all half spaces at most."""
+
+CLOSE = 1e-7
+"""A half space that is missed by less counts as met."""
+
+
+def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:
+    """Prices near the best ones at which no cut is worth more than the level.
+
+    The level method (Lemarechal, Nemirovskii and Nesterov 1995): of all prices at which the sets
+    found so far are worth at most a level, those nearest to the best prices known. A step is
+    measured against each block's first price, so that large prices move further than small ones.
+    The projection onto the half spaces is Hildreth's (1957): one after the other, again and again.
+
+    Parameters
+    ----------
+    best : (b,) float
+        Prices that sum to 1.
+    cuts : (m, b) float
+        How often each block is held, all devices together.
+    level : float
+    reach : (b,) float
+        How far each price may move, relative to the others'; 0 for prices that stay.
+
+    Returns
+    -------
+    (b,) float
+        Not negative, with sum 1. O(m b) a round; about at the level if the rounds do not suffice.
+
+    Examples
+    --------
+    Of two blocks the first is held twice, the second once; less than 1.4 asks for 0.4 and 0.6.
+
+    >>> prices = step_to_level(np.array([0.5, 0.5]), np.array([[2.0, 1.0]]), 1.4, np.ones(2))
+    >>> prices.round(3).tolist()
+    [0.4, 0.6]
+    """
+    prices = np.maximum(_project(best, cuts, level, reach), 0.0)
+    total = prices.sum()
+    return prices / total if total > 0 else best
+
+
+@kernel(nogil=True, fastmath=True)
+def _project(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:
+    m, n = cuts.shape
+    x, on_cut, on_zero = best.copy(), np.zeros(m), np.zeros(n)
+    norm, room = np.zeros(m), 0.0
+    for j in range(n):
+        room += reach[j]
+    for i in range(m):
+        for j in range(n):
+            norm[i] += cuts[i, j] * cuts[i, j] * reach[j]
+    for _ in range(SWEEPS):
+        missed = 0.0
+        for i in range(m):
+            if norm[i] <= 0.0:
+                continue
+            worth = 0.0
+            for j in range(n):
+                worth += cuts[i, j] * x[j]
+            step = max(-on_cut[i], (worth - level) / norm[i])
+            if step != 0.0:
+                missed = max(missed, abs(step) * norm[i])
+                on_cut[i] += step
+                for j in range(n):
+                    x[j] -= step * reach[j] * cuts[i, j]
+        total = 0.0
+        for j in range(n):
+            if reach[j] > 0.0:
+                step = max(-on_zero[j], -x[j] / reach[j])
+                on_zero[j] += step
+                x[j] += step * reach[j]
+            total += x[j]
+        step = (total - 1.0) / room
+        for j in range(n):
+            x[j] -= step * reach[j]
+        if missed < CLOSE:
+            break
+    return x
+
+
+PRICINGS = 25
+"""How many follow each set that is fixed."""
+
+
+def dive(found: ColumnGeneration, target_ns: int, clock: Clock) -> Ints | None:
+    """A plan whose loads are about `target_ns` if all goes well, (b,); None if memory prevents it.
+
+    The set of largest weight is fixed on a device, the rest is priced again, and so on: every set
+    takes its blocks out of the problem and a device out of the count, and the covering LP is
+    brought up to date by some more pricings. What no set covers in the end goes where it makes the
+    heaviest device lightest; local search repairs the rest.
+
+    Parameters
+    ----------
+    found : ColumnGeneration
+        Its sets and prices are where the dive starts.
+    target_ns : int
+    clock : Clock
+        Devices get equal parts of its time. Where one is over, the sets known have to do.
+    """
+    pricer = found.pricer
+    problem = pricer.problem
+    members = [list(devices) for devices in problem.members()]
+    device = np.full(problem.num_blocks, -1, np.int64)
+    room = problem.memory_bytes.copy()
+    sets, prices = [(kind, blocks) for (kind, _), (_, blocks) in found.sets.items()], found.best
+    while (device < 0).any() and any(members):
+        active = device < 0
+        counts = tuple(len(devices) for devices in members)
+        search = ColumnGeneration(pricer, target_ns + 1, found.num_cells, active, counts)
+        target = target_ns // search.unit_ns
+        search.carry(sets)
+        search.best = np.where(active, prices, 0.0) + np.where(active, 1e-9, 0.0)
+        left = sum(len(devices) for devices in members)
+        try:
+            search.reach(clock.part(1 / left), target, PRICINGS, regardless=True)
+        except LimitReached:
+            if search.cover is None:
+                search.reach(Clock(None), target, 0, regardless=True)
+        chosen = _heaviest(search, problem, room, members)
+        if chosen is None:
+            break
+        kind, blocks = chosen
+        k = members[kind].pop(0)
+        device[blocks] = k
+        room[k] -= problem.size_bytes[blocks].sum()
+        sets, prices = list(search.rows), search.best
+    return _complete(problem, device)
+
+
+def _heaviest(
+    search: ColumnGeneration, problem: SplitProblem, room: Ints, members: list[list[int]]
+) -> tuple[int, Ints] | None:
+    """The set of largest weight that fits a device that is left; of equal ones the first."""
+    cover = search.cover
+    if cover is None:
+        return None
+    weight = cover.weight
+    for at in np.argsort(-weight, kind="stable").tolist():
+        kind, blocks = search.rows[at]
+        if (
+            members[kind]
+            and len(blocks)
+            and problem.size_bytes[blocks].sum() <= room[members[kind][0]]
+        ):
+            return kind, blocks
+    return None
+
+
+def _complete(problem: SplitProblem, device: Ints) -> Ints | None:
+    """Put what is left where the heaviest load stays least; O(d K) for a block of d nets."""
+    nets = problem.nets
+    left = np.flatnonzero(device < 0)
+    weight = np.where(problem.time_ns[left] == UNSUPPORTED, 0, problem.time_ns[left]).max(axis=1)
+    placed = np.flatnonzero(device >= 0)
+    time, held = np.zeros((2, problem.num_devices), np.int64)
+    np.add.at(held, device[placed], problem.size_bytes[placed])
+    np.add.at(time, device[placed], problem.time_ns[placed, device[placed]])
+    inside, sizes = problem.pins_on(device), np.diff(nets.net_ptr)
+    paid = problem.paid_ns(inside)
+    for v in left[np.argsort(-weight, kind="stable")].tolist():
+        possible = problem.time_ns[v] != UNSUPPORTED
+        possible &= held + problem.size_bytes[v] <= problem.memory_bytes
+        if not possible.any():
+            return None
+        own = nets.net[nets.block_ptr[v] : nets.block_ptr[v + 1]]
+        opens, closes = inside[own] == 0, inside[own] == sizes[own, None] - 1
+        pays = (nets.weight_ns[own] * (opens.astype(np.int64) - closes)).sum(axis=0)
+        before, after = (time, paid), (time + problem.time_ns[v], paid + pays)
+        load = problem.joined_ns(*after)
+        rises = load - problem.joined_ns(*before)
+        k = min(np.flatnonzero(possible).tolist(), key=lambda k: (load[k], rises[k], k))
+        device[v] = k
+        time[k], paid[k] = after[0][k], after[1][k]
+        inside[own, k] += 1
+        held[k] += problem.size_bytes[v]
+    return device

@@ -20,14 +20,17 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
-from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.nets import Nets
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.columns.elimination_order import elimination_orders
-from placegap.solvers.noncontiguous.columns.frontier import Frontier, build_frontier
-from placegap.solvers.noncontiguous.columns.knapsack import Grid, build_grid
-from placegap.solvers.noncontiguous.problem import SplitProblem
+from placegap.solvers.noncontiguous.knapsack import (
+    Frontier,
+    Grid,
+    build_frontier,
+    build_grid,
+    elimination_orders,
+    find_steps,
+)
+from placegap.solvers.noncontiguous.problem import SplitProblem, index_nets
 
 MOST_MOVES = 200_000
 """Frontiers with more moves leave out their lightest nets; the bound stays valid."""
@@ -62,16 +65,13 @@ class DeviceKind(NamedTuple):
     Attributes
     ----------
     frontier : Frontier
-    net : (e_k,) int64
-        Nets that the frontier knows.
-    load_ns, weight_ns : (b,), (e_k,) int64
-        What counts for each block and for each of these nets if it is cut.
+    load_ns, weight_ns : (b,), (e,) int64
+        What counts for each block, and for each net of the frontier if it is cut.
     scale, spare_ns : int
         Within load T counts up to ``scale * T + spare_ns``.
     """
 
     frontier: Frontier
-    net: Ints
     load_ns: Ints
     weight_ns: Ints
     scale: int
@@ -169,20 +169,16 @@ def build_pricer(
     if weights is None:
         weights = Weights(1, 0) if problem.overlap else Weights()
     members = problem.members()
-    if like is None:
-        frontiers = _frontiers(problem, clock)
-    else:
-        frontiers = [(k.frontier, k.net) for k in like.kinds]
+    found = _frontiers(problem, clock) if like is None else [kind.frontier for kind in like.kinds]
     kinds, rents_ns = [], np.zeros(problem.num_blocks, np.int64)
-    for (frontier, net), (k, *same) in zip(frontiers, members, strict=True):
+    for frontier, (k, *same) in zip(found, members, strict=True):
         rent_ns = _rents_ns(problem, k, weights)
         rents_ns += rent_ns * (1 + len(same))
         kinds.append(
             DeviceKind(
                 frontier,
-                net,
                 weights.work * np.maximum(problem.time_ns[:, k], 0) + rent_ns,
-                weights.transfer * problem.nets.weight_ns[net, k],
+                weights.transfer * problem.nets.weight_ns[:, k],
                 weights.work + weights.transfer * problem.overlap,
                 weights.rent_ns if rent_ns.any() else 0,
             )
@@ -220,58 +216,46 @@ def choices(problem: SplitProblem, value_ns: int) -> Iterator[Weights]:
             yield Weights(work, transfer, part * scale * value_ns // whole)
 
 
-def _frontiers(problem: SplitProblem, clock: Clock | None = None) -> list[tuple[Frontier, Ints]]:
-    """For each kind a frontier and the nets that it knows."""
-    known: dict[tuple[bytes, bytes], tuple[Frontier, Ints]] = {}
+def _frontiers(problem: SplitProblem, clock: Clock | None = None) -> list[Frontier]:
+    """A frontier for each kind, of the nets that it pays; kinds that pay the same ones share it."""
+    known: dict[bytes, Frontier] = {}
     found = []
     for k, *_ in problem.members():
-        paid = np.flatnonzero(problem.nets.weight_ns[:, k] > 0)
-        nets = select_nets(problem.nets, paid)
-        key = nets.pin.tobytes(), nets.net_ptr.tobytes()
+        paid = problem.nets.weight_ns[:, k] > 0
+        key = paid.tobytes()
         if key not in known:
-            known[key] = _light_frontier(nets, problem.num_blocks, clock)
-        frontier, kept = known[key]
-        found.append((frontier, paid[kept]))
+            known[key] = _light_frontier(problem, np.flatnonzero(paid), clock)
+        found.append(known[key])
     return found
 
 
-def select_nets(nets: Nets, kept: Ints) -> Nets:
-    """Some of the nets, in that order, ascending."""
-    sizes = np.diff(nets.net_ptr)
-    chosen = np.zeros(nets.num_nets, np.bool_)
-    chosen[kept] = True
-    pin = nets.pin[np.repeat(chosen, sizes)]
-    sizes = sizes[kept]
-    net_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    block_ptr, at = group_by(pin, len(nets.block_ptr) - 1)
-    owner = np.repeat(np.arange(len(kept)), sizes)[at]
-    return Nets(net_ptr, pin, block_ptr, owner, nets.weight_ns[kept])
-
-
-def _light_frontier(
-    nets: Nets, num_blocks: int, clock: Clock | None = None
-) -> tuple[Frontier, Ints]:
-    """A frontier with few enough moves, and the nets that it knows.
+def _light_frontier(problem: SplitProblem, paid: Ints, clock: Clock | None = None) -> Frontier:
+    """A frontier with few enough moves.
 
     Nets that are left out cost nothing: loads only fall. The heaviest nets are kept, as many as the
     frontier bears: shares of 4/5, (4/5)^2, ... of them, found by bisection where all are too many.
     """
-    by_weight = np.argsort(-nets.weight_ns.max(axis=1, initial=0), kind="stable")
+    nets, b = problem.nets, problem.num_blocks
+    by_weight = paid[np.argsort(-nets.weight_ns[paid].max(axis=1, initial=0), kind="stable")]
 
-    def tried(step: int) -> tuple[Frontier, Ints] | None:
-        size = int(nets.num_nets * LIGHTER**step)
-        kept = np.sort(by_weight[:size])
-        chosen = nets if size == nets.num_nets else select_nets(nets, kept)
-        for order in elimination_orders(chosen, num_blocks, clock)[:2]:
-            frontier = build_frontier(chosen, order, MOST_MOVES, clock)
+    def tried(step: int) -> Frontier | None:
+        kept = by_weight[: int(len(paid) * LIGHTER**step)]
+        known = np.zeros(nets.num_nets, np.bool_)
+        known[kept] = True
+        sizes = np.diff(nets.net_ptr)
+        pin, weight_ns = nets.pin[np.repeat(known, sizes)], nets.weight_ns[known]
+        chosen = index_nets(sizes[known], pin, weight_ns, b)
+        for order in elimination_orders(chosen, b, clock)[:2]:
+            steps = find_steps(nets, np.array(order, np.int64))
+            frontier = build_frontier(nets, steps, known, MOST_MOVES, clock)
             if frontier is not None:
-                return frontier, kept
+                return frontier
         return None
 
     best = tried(0)
     if best is not None:
         return best
-    least, most = 0, math.ceil(math.log(max(2, nets.num_nets)) / -math.log(LIGHTER)) + 1
+    least, most = 0, math.ceil(math.log(max(2, len(paid))) / -math.log(LIGHTER)) + 1
     while most - least > 1:
         middle = (least + most) // 2
         found = tried(middle)

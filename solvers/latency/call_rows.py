@@ -6,7 +6,7 @@ with the next bottleneck, has to wait for it, and for what is left of the sectio
 latency is at least the sum of the calls and of the gaps, minimised over all rows of at most so many
 calls, each within the largest memory. `options` lists the ways to run a section; what is known of a
 row up to a bottleneck is a label: calls made, memory of the open one, time. A call that is linked
-to the one before it, by a colocation group, shares its memory; `rows.groups` counts it.
+to the one before it, by a colocation group, shares its memory; `group_memory` counts it.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.core.clock import Clock
+from placegap.solvers.latency.calls import CallProblem
 from placegap.solvers.latency.masks import masks, members
-from placegap.solvers.latency.rows.groups import group_memory, places
-from placegap.solvers.latency.rows.options import (
+from placegap.solvers.latency.sections import (
     Options,
     RowSection,
     build_section,
     incidence,
     options,
 )
-from placegap.solvers.latency.rows.spine import Spine, SpineNet
+from placegap.solvers.latency.spine import Spine, SpineNet
 
-MOST_TABLES, MOST_GROUPS = 64, 8
-"""Tables of ways to run one section, and groups of calls that pay different arriving tensors."""
+MOST_GROUPS = 8
+"""Groups of calls that pay different arriving tensors: each has its own table of ways."""
 
 MOST_LINKED = 64
 """Labels that a linked call may follow; more are merged into so many that are no worse."""
@@ -128,7 +128,7 @@ def best_row(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
     >>> spine = build_spine(build_nodes(example(), 1))
     >>> row = best_row(spine, 0, 2)
     >>> row.cost_ns, row.call.tolist()
@@ -163,7 +163,7 @@ class _Search:
         own, size = NEVER, 0
         if not last:
             own = int(nodes.own_ns[v])
-            size = int(spine.size_bytes[v]) + self.groups.more(t, t)
+            size = int(spine.size_bytes[v] + self.groups.more_bytes[t, t])
         ways = self.tables(t, section, own < NEVER)
         self.ways.append(ways)
         after: list[list[RowLabels]] = [[] for _ in range(self.most_calls + 1)]
@@ -243,8 +243,9 @@ class _Search:
             return _none()
         spine = self.spine
         more = int(spine.size_bytes[spine.bottlenecks[t]]) + int(section.size_bytes.sum())
-        size = labels.bytes + more + self.groups.more_than_before(labels.start, t)
-        kept = np.flatnonzero((labels.start != HOST) & (size <= self.room))
+        elsewhere, start = self.groups.more_bytes, labels.start
+        size = labels.bytes + more + elsewhere[start, t] - elsewhere[start, t - 1]
+        kept = np.flatnonzero((start != HOST) & (size <= self.room))
         picked = _pick(labels, kept)
         return picked._replace(
             bytes=size[kept],
@@ -259,7 +260,7 @@ class _Search:
         first, _, linked, starts, found = self.ways[t][table]
         kept = np.flatnonzero(np.isin(labels.start, starts if first else [HOST]))
         if first:
-            kept = kept[~self.groups.torn(labels.start[kept], t - 1)]
+            kept = kept[~self.groups.is_torn[labels.start[kept], t - 1]]
         if not len(kept) or not len(found.cost_ns):
             return _none()
         cost = labels.cost_ns[kept]
@@ -281,7 +282,7 @@ class _Search:
             least[at] + found.cost_ns[fits],
             same,
             kept[where[at]],
-            MOST_TABLES * fits + table,
+            len(self.ways[t]) * fits + table,
         )
 
     def close_linked(
@@ -290,7 +291,7 @@ class _Search:
         """Every label with every way: the next call begins with the memory of this one."""
         found = self.ways[t][table].found
         size = labels.bytes[kept]
-        carried = np.maximum(size - self.groups.unfinished(labels.start[kept], t - 1), 0)
+        carried = np.maximum(size - self.groups.unfinished_bytes[labels.start[kept], t - 1], 0)
         least, small = np.minimum.accumulate(cost), np.minimum.accumulate(carried)
         better = np.ones(len(cost), np.bool_)  # neither time nor memory beaten by smaller ones
         better[1:] = (cost[1:] < least[:-1]) | (carried[1:] < small[:-1])
@@ -307,7 +308,7 @@ class _Search:
             cost[label] + found.cost_ns[way],
             np.full(len(label), c),
             kept[label],
-            MOST_TABLES * way + table,
+            len(self.ways[t]) * way + table,
         )
 
     def tidied(self, parts: list[RowLabels]) -> RowLabels:
@@ -335,7 +336,7 @@ class _Search:
             if way == ONGOING:
                 call[inner] = c - 1
             else:
-                number, table = divmod(way, MOST_TABLES)
+                number, table = divmod(way, len(self.ways[t]))
                 first, second, _, _, found = self.ways[t][table]
                 if first:
                     call[inner[members(found.inside[number], len(inner))]] = before - 1
@@ -406,3 +407,151 @@ def arriving_nets(spine: Spine) -> list[list[Arriving]]:
             if y % 2 == 0 and 0 <= x < y - 1:
                 found[y // 2].append((net, x, ends))
     return found
+
+
+class GroupMemory(NamedTuple):
+    """What colocation groups mean for calls, by their first and last bottleneck.
+
+    Attributes
+    ----------
+    more_bytes : (T, T) int64
+        Memory that groups of the call have elsewhere.
+    unfinished_bytes : (T, T) int64
+        Memory of the groups that may have nodes in the call, its first section included, and after
+        its last bottleneck: a linked call counts it itself.
+    is_torn : (T, T) bool
+        Whether the call has a part of a group that must be in one.
+    """
+
+    more_bytes: Ints
+    unfinished_bytes: Ints
+    is_torn: Flags
+
+
+def group_memory(spine: Spine) -> GroupMemory:
+    """The tables of a spine; O(T^2) for each group of several nodes.
+
+    With one call per accelerator, a call that holds one of a group holds all. With several, ops of
+    a group may be in several calls; each of them has the whole group's memory, because its
+    accelerator has. The nodes of a call count with their own memory wherever they are in it. What
+    its groups have elsewhere leaves out the sections at its ends, of which it may hold a part.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
+    >>> group_memory(build_spine(build_nodes(example(), 1))).more_bytes.tolist()
+    [[0, 0], [0, 0]]
+    """
+    nodes, place = spine.nodes, places(spine)
+    held: dict[int, list[int]] = {}
+    for v in np.flatnonzero(place >= 0).tolist():
+        held.setdefault(int(nodes.group[v]), []).append(v)
+    count = len(spine.bottlenecks)
+    more, unfinished = np.zeros((2, count, count), np.int64)
+    torn = np.zeros((count, count), np.bool_)
+    first = 2 * np.arange(count)[:, None]  # section before the call
+    last = 2 * np.arange(count)[None, :] + 2  # section after it
+    for inside in held.values():
+        if len(inside) == 1:
+            continue
+        at, size = place[inside], spine.size_bytes[inside]
+        total = int(size.sum())
+        touched, around, before, later = np.zeros((4, count, count), np.int64)
+        for y, b in zip(at.tolist(), size.tolist(), strict=True):
+            touched |= (first < y) & (y < last)
+            around += b * ((first <= y) & (y <= last))
+            before |= (first <= y) & (y < last)
+            later |= y >= last
+        more += touched * (total - around)
+        unfinished += total * (before & later)
+        if nodes.once:
+            torn |= (touched > 0) & ~((at.min() >= first) & (at.max() <= last))
+    return GroupMemory(more, unfinished, torn)
+
+
+def places(spine: Spine) -> Ints:
+    """2 t for nodes of section t, 2 t + 1 for the bottleneck behind it, -1 if left out, (m,)."""
+    place = np.full(len(spine.nodes.own_ns), -1, np.int64)
+    for t, inner in enumerate(spine.sections):
+        place[inner] = 2 * t
+    place[spine.bottlenecks] = 2 * np.arange(len(spine.bottlenecks)) + 1
+    return place
+
+
+def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:
+    """Place of each op, (n,), or None where the row makes no plan.
+
+    What is outside of all calls runs on hosts; what the spine leaves out goes with its first
+    consumer, and with the first call of its colocation group where there is one. Calls that share
+    a group are packed into accelerators together, the largest first, each where least is left.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.latency.calls import build_call_problem
+    >>> from placegap.solvers.latency.call_rows import best_row
+    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
+    >>> spine = build_spine(build_nodes(example(), 1))
+    >>> row_places(build_call_problem(example(), 1), spine, best_row(spine, 0, 2)).tolist()
+    [0, 0, 0, 0]
+    """
+    call = row.call[spine.nodes.node].copy()
+    for v in reversed(spine.left_out):
+        for i in np.flatnonzero(spine.nodes.node == v).tolist():
+            consumers = problem.succ[problem.succ_ptr[i] : problem.succ_ptr[i + 1]]
+            found = call[consumers][call[consumers] >= 0]
+            call[i] = found.min(initial=NEVER) if len(found) else -1
+    for ops in np.split(problem.member, problem.group_ptr[1:-1]):
+        inside = call[ops]
+        if (inside < 0).any() and (inside >= 0).any():
+            call[ops[inside < 0]] = inside[inside >= 0].min()
+    devices = _pack(problem, call)
+    if devices is None:
+        return None
+    place = np.zeros(len(call), np.int64)
+    made: dict[int, int] = {}
+    for c, k in enumerate(devices):  # calls of one device are numbered as they follow each other
+        first = int(np.argmax(problem.device == k))
+        place[call == c] = first + made.get(k, 0)
+        made[k] = made.get(k, 0) + 1
+    hosts = problem.device[problem.num_calls :]
+    for i in np.flatnonzero(call < 0).tolist():
+        times = problem.time_ns[i, hosts]
+        able = np.flatnonzero(times != UNSUPPORTED)
+        if not len(able):
+            return None
+        place[i] = problem.num_calls + able[np.argmin(times[able])]
+    return place if problem.fits(place) and problem.latency_ns(place) < NEVER else None
+
+
+def _pack(problem: CallProblem, call: Ints) -> list[int] | None:
+    """The accelerator of each call, or None if they were not packed."""
+    accelerators = problem.device[: problem.num_calls : problem.subgraphs].tolist()
+    left = {k: int(problem.memory_bytes[k]) for k in accelerators}
+    free = dict.fromkeys(accelerators, problem.subgraphs)
+    count = int(call.max(initial=-1)) + 1
+    devices, bunch = [-1] * count, np.arange(count)
+    for ops in np.split(problem.member, problem.group_ptr[1:-1]):
+        shared = np.unique(bunch[call[ops[call[ops] >= 0]]])
+        bunch[np.isin(bunch, shared)] = shared.min(initial=count)
+    of_op = np.where(call >= 0, bunch[call] if count else -1, -1)
+    bunches = np.unique(bunch).tolist()
+    size = {b: int(problem.size_bytes[of_op == b].sum()) for b in bunches}
+    for b in sorted(bunches, key=lambda b: -size[b]):
+        ops, calls = np.flatnonzero(of_op == b), np.flatnonzero(bunch == b).tolist()
+        able = [
+            k
+            for k in accelerators
+            if free[k] >= len(calls)
+            and size[b] <= left[k]
+            and (problem.time_ns[ops, k] != UNSUPPORTED).all()
+        ]
+        if not able:
+            return None
+        k = min(able, key=lambda k: (left[k], k))
+        for c in calls:
+            devices[c] = k
+        left[k] -= size[b]
+        free[k] -= len(calls)
+    return devices

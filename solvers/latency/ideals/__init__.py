@@ -1,1 +1,0 @@
-"""Chains of ideals: labels of calls and end times over a lattice."""

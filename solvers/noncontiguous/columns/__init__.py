@@ -1,1 +1,0 @@
-"""Column generation: prices, sets that hold little enough, plans from columns."""

@@ -1,0 +1,582 @@
+"""Sets of blocks for one device: for every load up to a limit, the most that a set is worth.
+
+A net is open between its first block and its last. What a set of blocks does later depends on what
+it did before only through the open nets: so in an elimination order, in which few nets are open at
+any time, a DP has few states. A state says of each open net whether the blocks behind are all out
+of the set, all in, or mixed, so that the net is paid already. A path of states and choices is a
+set, and the work and the nets along it add up to its load. All states and moves are a `Frontier`.
+
+A knapsack runs over them (`most_price`). Loads are counted in cells of `unit_ns`, rounded down move
+by move: no set counts for more than its load, so no device can hold more price than is said, and
+what follows is a proof. What a move loses in rounding is partly kept for later: a state has a
+residual below one cell, by which some way to it exceeds whole cells.
+
+What counts as a set's load may be more than its load (`pricing`): a grid has spare cells for that.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.graph_index import freeze
+from placegap.instances.problem.kernels import kernel, sizes_of
+from placegap.instances.problem.nets import Nets
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.noncontiguous.problem import NetPins, net_pins
+
+STARTS, MOST_STEPS = 24, 40_000
+"""How many blocks the greedy orders start from, evenly spread, and their steps in all."""
+
+
+def elimination_orders(
+    nets: Nets, num_blocks: int, clock: Clock | None = None
+) -> list[tuple[int, ...]]:
+    """Greedy orders, those with fewest open nets first; each a permutation of the blocks.
+
+    From a start, the next block is the one that opens least beyond what it closes; of equal ones
+    the one whose nets have been open longest. The measure is the sum over the steps of
+    2^(number of blocks behind that are in open nets, or of open nets if they are fewer).
+    O(p log p) per start, for p pins. Once the clock is over, no further start is tried.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
+    >>> elimination_orders(build_split_problem(example()).nets, 4)[0]
+    (0, 1, 2, 3)
+    """
+    pins = net_pins(nets)
+    found: dict[tuple[int, ...], float] = {}
+    starts = max(1, min(STARTS, MOST_STEPS // num_blocks))
+    for start in range(0, num_blocks, -(-num_blocks // starts)):
+        if found and clock is not None and clock.left_s == 0.0:
+            break
+        order = _greedy(start, pins)
+        found[tuple(order.tolist())] = _cost(order, pins)
+    return sorted(found, key=lambda order: (found[order], order))
+
+
+@kernel
+def _greedy(start: int, pins: NetPins) -> Ints:
+    """The order from a start; the heap may hold old keys of a block, which are passed over."""
+    net_ptr, pin, block_ptr, net = pins
+    num_blocks = len(block_ptr) - 1
+    left, opened = sizes_of(net_ptr), np.zeros(len(net_ptr) - 1, np.bool_)
+    growth = sizes_of(block_ptr)  # nets that a block opens, less those that it closes
+    since = np.zeros(num_blocks, np.int64)  # the step after which its first net was open
+    done = np.zeros(num_blocks, np.bool_)
+    order = np.empty(num_blocks, np.int64)
+    waiting = [(growth[start], 0, start)]
+    fresh = 0
+    for at in range(num_blocks):
+        v = -1
+        while len(waiting) > 0:
+            key = heapq.heappop(waiting)
+            u = key[2]
+            if not done[u] and key[0] == growth[u] and key[1] == since[u]:
+                v = u
+                break
+        if v < 0:
+            while done[fresh]:
+                fresh += 1
+            v = fresh
+        done[v] = True
+        order[at] = v
+        for i in range(block_ptr[v], block_ptr[v + 1]):
+            e = net[i]
+            left[e] -= 1
+            opens = not opened[e]
+            opened[e] = True
+            if not opens and left[e] != 1:
+                continue
+            for j in range(net_ptr[e], net_ptr[e + 1]):
+                w = pin[j]
+                if done[w]:
+                    continue
+                growth[w] -= int(opens) + int(left[e] == 1)
+                if since[w] == 0:
+                    since[w] = at + 1
+                heapq.heappush(waiting, (growth[w], since[w], w))
+    return order
+
+
+@kernel
+def _cost(order: Ints, pins: NetPins) -> float:
+    net_ptr, pin, block_ptr, net = pins
+    left = sizes_of(net_ptr)
+    held = np.zeros(len(order), np.int64)  # open nets of each block behind
+    waiting, opened, total = 0, 0, 0.0
+    for at in range(len(order)):
+        v = order[at]
+        for i in range(block_ptr[v], block_ptr[v + 1]):
+            e = net[i]
+            size = net_ptr[e + 1] - net_ptr[e]
+            opened += int(left[e] == size)
+            left[e] -= 1
+            waiting += int(held[v] == 0)
+            held[v] += 1
+            if left[e] > 0:
+                continue
+            opened -= 1
+            for j in range(net_ptr[e], net_ptr[e + 1]):
+                held[pin[j]] -= 1
+                waiting -= int(held[pin[j]] == 0)
+        total += 2.0 ** min(waiting, opened, 60)
+    return total
+
+
+OUT, IN, PAID = 0, 1, 2
+
+CHECKED = 256
+"""Steps between looks at the clock."""
+
+
+class Frontier(NamedTuple):
+    """All moves of the DP, sorted by step and by the state that they lead to.
+
+    Attributes
+    ----------
+    order : (s,) int64
+        Block of each step.
+    step_ptr : (s + 1,) int64
+        Moves of step i are ``step_ptr[i]:step_ptr[i + 1]``.
+    source, target : (a,) int64
+        States before and after, numbered from 0 within their step; one state at either end.
+    taken : (a,) int64
+        1 if the step's block is in the set.
+    paid_ptr, paid : (a + 1,), (q,) int64
+        Nets that become mixed by the move.
+    num_states : (s + 1,) int64
+        States before each step, and 1 at the end.
+    """
+
+    order: Ints
+    step_ptr: Ints
+    source: Ints
+    target: Ints
+    taken: Ints
+    paid_ptr: Ints
+    paid: Ints
+    num_states: Ints
+
+    @property
+    def step(self) -> Ints:
+        """The step of each move, (a,)."""
+        return np.repeat(np.arange(len(self.order)), np.diff(self.step_ptr))
+
+
+class Steps(NamedTuple):
+    """An elimination order of some blocks, and the first and the last step of each net, (e,).
+
+    Nets without a pin among them have their first step beyond the last one.
+    """
+
+    order: Ints
+    first: Ints
+    last: Ints
+
+
+def find_steps(nets: Nets, order: Ints) -> Steps:
+    """The steps of blocks in an order.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
+    >>> nets = build_split_problem(example()).nets
+    >>> find_steps(nets, np.arange(4)).last.tolist()
+    [1, 2, 3, 3]
+    """
+    at = np.full(len(nets.block_ptr) - 1, -1, np.int64)
+    at[order] = np.arange(len(order))
+    where = at[nets.pin]
+    if nets.num_nets == 0:
+        return Steps(order, where, where)
+    first = np.minimum.reduceat(np.where(where < 0, len(order), where), nets.net_ptr[:-1])
+    return Steps(order, first, np.maximum.reduceat(where, nets.net_ptr[:-1]))
+
+
+def build_frontier(
+    nets: Nets,
+    steps: Steps,
+    known: Flags,
+    max_moves: int,
+    clock: Clock | None = None,
+    able: Flags | None = None,
+) -> Frontier | None:
+    """The DP's moves, or None if there are more than `max_moves`; O(moves) but for nets per block.
+
+    Parameters
+    ----------
+    nets : Nets
+    steps : Steps
+    known : (e,) bool
+        Nets that count; all others are left out.
+    max_moves : int
+    clock : Clock, optional
+    able : (b, 2) bool, optional
+        Whether each block may be left out of the set, and whether it may be in it.
+
+    Raises
+    ------
+    LimitReached
+        If the clock is over before it is built.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
+    >>> nets = build_split_problem(example()).nets
+    >>> steps = find_steps(nets, np.arange(4))
+    >>> build_frontier(nets, steps, np.ones(4, bool), 100).num_states.tolist()
+    [1, 2, 4, 4, 1]
+    """
+    first, last, counts = steps.first.tolist(), steps.last.tolist(), known.tolist()
+    slot: dict[int, int] = {}  # of each open net: two bits of the state
+    free: list[int] = []
+    states = {0: 0}
+    moves: list[tuple[int, int, int, tuple[int, ...]]] = []
+    step_ptr, num_states = [0], [1]
+    for at, v in enumerate(steps.order.tolist()):
+        if clock is not None and at % CHECKED == 0:
+            clock.check()
+        own = [e for e in nets.net[nets.block_ptr[v] : nets.block_ptr[v + 1]].tolist() if counts[e]]
+        for e in own:
+            if first[e] == at:
+                slot[e] = free.pop() if free else len(slot) + len(free)
+        rules = [(e, 2 * slot[e], first[e] == at, last[e] == at) for e in own]
+        choices = (0, 1) if able is None else np.flatnonzero(able[v]).tolist()
+        reached: dict[int, int] = {}
+        step = []
+        for state, number in states.items():
+            for taken in choices:
+                after, paid = _advance(state, taken, rules)
+                target = reached.setdefault(after, len(reached))
+                step.append((target, number, taken, paid))
+        step.sort()
+        moves += step
+        if len(moves) > max_moves:
+            return None
+        for e in own:
+            if last[e] == at:
+                free.append(slot.pop(e))
+        states = reached
+        step_ptr.append(len(moves))
+        num_states.append(len(states))
+    table = np.array([move[:3] for move in moves], np.int64).reshape(-1, 3)
+    frontier = Frontier(
+        order=steps.order.copy(),
+        step_ptr=np.array(step_ptr, np.int64),
+        source=table[:, 1].copy(),
+        target=table[:, 0].copy(),
+        taken=table[:, 2].copy(),
+        paid_ptr=np.cumsum([0, *(len(move[3]) for move in moves)]).astype(np.int64),
+        paid=np.array([e for move in moves for e in move[3]], np.int64),
+        num_states=np.array(num_states, np.int64),
+    )
+    for array in frontier:
+        array.setflags(write=False)
+    return frontier
+
+
+def _advance(
+    state: int, taken: int, rules: list[tuple[int, int, bool, bool]]
+) -> tuple[int, tuple[int, ...]]:
+    """State after a choice, two bits per open net, and the nets that become mixed."""
+    paid: tuple[int, ...] = ()
+    for e, shift, opens, closes in rules:
+        code = state >> shift & 3
+        if opens:
+            code = taken
+        elif code not in (PAID, taken):
+            code = PAID
+            paid += (e,)
+        state &= ~(3 << shift)
+        if not closes:
+            state |= code << shift
+    return state, paid
+
+
+Prices = NDArray[np.int32]
+
+TOTAL_PRICE = 2**30
+"""Prices of all blocks sum to at most this: what a set is worth then fits into 32 bits."""
+
+UNREACHABLE = np.int32(-3 * 2**29)
+"""Stays negative whatever is added to it on the way."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Moves of a frontier in cells.
+
+    Attributes
+    ----------
+    frontier : Frontier
+    unit_ns, num_cells : int
+        Cell c stands for loads from ``c * unit_ns`` to below ``(c + 1) * unit_ns``.
+    spare : int
+        Cells before cell 0.
+    shift : (a,) int64
+        Cells that each move adds; ``spare + num_cells`` where it is impossible.
+    rank_type : type
+        Unsigned integers that number the moves to one state.
+    """
+
+    frontier: Frontier
+    unit_ns: int
+    num_cells: int
+    spare: int
+    shift: Ints
+    rank_type: type[np.unsignedinteger[Any]]
+
+
+def build_grid(
+    frontier: Frontier,
+    time_ns: Ints,
+    weight_ns: Ints,
+    allowed: Flags,
+    unit_ns: int,
+    num_cells: int,
+    spare: int = 0,
+) -> Grid:
+    """Round a device's loads to cells.
+
+    Parameters
+    ----------
+    frontier : Frontier
+    time_ns : (b,) int64
+        What each block adds to the load.
+    weight_ns : (e,) int64
+        What each net adds that the set cuts.
+    allowed : (b,) bool
+        Blocks that the device may hold.
+    unit_ns, num_cells : int
+        Loads of ``unit_ns * num_cells`` and more are not looked at.
+    spare : int
+        So many cells that count as below 0.
+
+    Returns
+    -------
+    Grid
+
+    Notes
+    -----
+    O(a d) for a moves, d of them to a state.
+    """
+    block = frontier.order[frontier.step]
+    load = frontier.taken * time_ns[block] + paid_by_move(frontier, weight_ns)
+    grid = round_moves(frontier, load, unit_ns, num_cells, spare)
+    shift = np.where((frontier.taken == 1) & ~allowed[block], num_cells + spare, grid.shift)
+    return replace(grid, shift=shift)
+
+
+def paid_by_move(frontier: Frontier, weight_ns: Ints) -> Ints:
+    """Weights of the nets, (e,), that become mixed by each move, (a,)."""
+    running = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight_ns[frontier.paid])])
+    paid: Ints = running[frontier.paid_ptr[1:]] - running[frontier.paid_ptr[:-1]]
+    return paid
+
+
+def round_moves(
+    frontier: Frontier, load_ns: Ints, unit_ns: int, num_cells: int, spare: int = 0
+) -> Grid:
+    """Round what each move adds to the load, (a,), to cells: down, and as little as may be."""
+    shift = _round_down(frontier, load_ns, unit_ns)
+    steps = frontier.step
+    changes = np.flatnonzero((np.diff(frontier.target) != 0) | (np.diff(steps) != 0))
+    widest = int(np.diff(np.concatenate([[-1], changes, [len(steps) - 1]])).max(initial=0))
+    rank_type = np.uint8 if widest <= 255 else np.uint16 if widest <= 65535 else np.uint32
+    shift = np.minimum(shift, num_cells + spare)
+    grid = Grid(frontier, unit_ns, num_cells, spare, shift, rank_type)
+    freeze(grid)
+    return grid
+
+
+@kernel
+def _round_down(frontier: Frontier, load: Ints, unit: int) -> Ints:
+    """Whole cells of each move, given residuals of the states that lose little.
+
+    A state's residual is one that some move to it has, and at most what any move to it brings:
+    so no move adds less than nothing. The last state has none. Over a path the differences of
+    residuals cancel: its cells are at most its load in cells.
+    """
+    step_ptr, source, target = frontier.step_ptr, frontier.source, frontier.target
+    shift = np.zeros(len(load), np.int64)
+    residual = np.zeros(1, np.int64)
+    for i in range(len(step_ptr) - 1):
+        after = np.zeros(frontier.num_states[i + 1], np.int64)
+        first = step_ptr[i]
+        while first < step_ptr[i + 1]:
+            end, least = first, 2**62
+            while end < step_ptr[i + 1] and target[end] == target[first]:
+                least = min(least, load[end] + residual[source[end]])
+                end += 1
+            best, best_loss = 0, 2**62
+            for c in range(first - 1, end):
+                trial = 0 if c < first else (load[c] + residual[source[c]]) % unit
+                if trial <= least:
+                    loss = 0
+                    for m in range(first, end):
+                        loss += (load[m] + residual[source[m]] - trial) % unit
+                    if loss < best_loss:
+                        best, best_loss = trial, loss
+                if i + 2 == len(step_ptr):
+                    break
+            after[target[first]] = best
+            for m in range(first, end):
+                shift[m] = (load[m] + residual[source[m]] - best) // unit
+            first = end
+        residual = after
+    return shift
+
+
+def most_price(grid: Grid, price: Prices) -> Prices:
+    """For each cell the most price of the sets whose load is in it or below, (cells,).
+
+    Sets whose load is above may count as well, by what rounding down loses. O(moves * cells).
+
+    Examples
+    --------
+    The second op of the diamond takes 20 ns, and two tensors of 1 ns if it is alone.
+
+    >>> from placegap.instances import example
+    >>> from placegap.solvers.noncontiguous.pricing import build_pricer
+    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
+    >>> (grid,) = build_pricer(build_split_problem(example())).grids(1, 100)
+    >>> held = most_price(grid, np.array([0, 1, 0, 0], np.int32))
+    >>> int(np.argmax(held > 0))
+    22
+    """
+    gain, cells = _gains(grid.frontier, price), grid.spare + grid.num_cells
+    none = np.zeros((0, 0), grid.rank_type)
+    held: Prices = _run(grid.frontier, grid.shift, gain, cells, none)[grid.spare :]
+    return held
+
+
+class PricedSet(NamedTuple):
+    """Blocks of a set, ascending, and the least cell that it counts for on the grid."""
+
+    blocks: Ints
+    cell: int
+
+
+def best_sets(grid: Grid, price: Prices, cells: list[int]) -> tuple[Prices, list[PricedSet]]:
+    """`most_price`, and for each of some cells a set that attains it there.
+
+    O(moves * cells) time; a byte per state and cell.
+    """
+    value, choice = most_gain(grid, _gains(grid.frontier, price))
+    return value, [trace(grid, choice, cell) for cell in cells]
+
+
+def _gains(frontier: Frontier, price: Prices) -> Prices:
+    """Price that each move takes."""
+    own = price[frontier.order[frontier.step]]
+    gains: Prices = np.where(frontier.taken == 1, own, np.int32(0))
+    return gains
+
+
+def most_gain(grid: Grid, gain: Prices) -> tuple[Prices, NDArray[np.unsignedinteger[Any]]]:
+    """For each cell the largest sum of the moves' gains, and the choices that lead there.
+
+    Parameters
+    ----------
+    grid : Grid
+    gain : (a,) int32
+        Of each move, not negative; no path's sum may exceed `TOTAL_PRICE`.
+
+    Returns
+    -------
+    value : (cells,) int32
+        Negative where no path's load is in the cell or below.
+    choice : (states, cells)
+    """
+    num_states, num_cells = grid.frontier.num_states, grid.spare + grid.num_cells
+    choice = np.empty((int(num_states[1:].sum()), num_cells), grid.rank_type)
+    value = _run(grid.frontier, grid.shift, gain, num_cells, choice)
+    return value[grid.spare :], choice
+
+
+def trace(grid: Grid, choice: NDArray[np.unsignedinteger[Any]], cell: int) -> PricedSet:
+    """The set that the choices of `most_gain` lead to at a cell that is reached."""
+    frontier = grid.frontier
+    taken, used = _trace(frontier, grid.shift, choice, grid.spare + cell)
+    return PricedSet(np.sort(frontier.order[taken]), max(0, used - grid.spare))
+
+
+@kernel(nogil=True, boundscheck=False)
+def _run(
+    frontier: Frontier, shift: Ints, gain: Prices, num_cells: int, choice: NDArray[np.uint8]
+) -> Prices:
+    step_ptr, source, target = frontier.step_ptr, frontier.source, frontier.target
+    num_states = frontier.num_states
+    recording = len(choice) > 0
+    before = np.zeros((num_states.max(), num_cells), np.int32)
+    after = np.empty((num_states.max(), num_cells), np.int32)
+    row = 0
+    for i in range(len(step_ptr) - 1):
+        after[: num_states[i + 1]] = UNREACHABLE
+        rank, previous = 0, -1
+        for m in range(step_ptr[i], step_ptr[i + 1]):
+            s, t, by = source[m], target[m], shift[m]
+            rank = rank + 1 if t == previous else 0
+            previous = t
+            if by >= num_cells:
+                continue
+            if recording:
+                _relax_recording(
+                    after[t, by:], before[s, : num_cells - by], gain[m], choice[row + t, by:], rank
+                )
+            else:
+                _relax(after[t, by:], before[s, : num_cells - by], gain[m])
+        row += num_states[i + 1]
+        before, after = after, before
+    held: Prices = before[0].copy()
+    return held
+
+
+@kernel(nogil=True, boundscheck=False, allocates=False)
+def _relax(after: Prices, before: Prices, gain: int) -> None:
+    step = np.int32(gain)
+    for c in range(len(after)):
+        after[c] = max(after[c], np.int32(before[c] + step))
+
+
+@kernel(nogil=True, boundscheck=False, allocates=False)
+def _relax_recording(
+    after: Prices, before: Prices, gain: int, choice: NDArray[np.uint8], rank: int
+) -> None:
+    step = np.int32(gain)
+    for c in range(len(after)):
+        value = np.int32(before[c] + step)
+        better = value > after[c]
+        after[c] = value if better else after[c]
+        choice[c] = rank if better else choice[c]
+
+
+@kernel
+def _trace(
+    frontier: Frontier, shift: Ints, choice: NDArray[np.uint8], cell: int
+) -> tuple[Flags, int]:
+    """Which steps take their block on the best path to a cell, and how many cells it has."""
+    step_ptr, source, target = frontier.step_ptr, frontier.source, frontier.target
+    result = np.zeros(len(step_ptr) - 1, np.bool_)
+    row, state, used = len(choice), 0, 0
+    for i in range(len(step_ptr) - 2, -1, -1):
+        row -= frontier.num_states[i + 1]
+        m = step_ptr[i]
+        while target[m] != state:
+            m += 1
+        m += choice[row + state, cell]
+        result[i] = frontier.taken[m] == 1
+        cell -= shift[m]
+        used += shift[m]
+        state = source[m]
+    return result, used
