@@ -20,13 +20,10 @@ from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.solvers import solve
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start, Task
-from placegap.solvers.local_search import choices
-from placegap.solvers.local_search import improve as rounds
-from placegap.solvers.local_search import search as local_search
-from placegap.solvers.local_search.disjunctive import AFTER, START, TAIL, fill
-from placegap.solvers.local_search.improve import adapted, best_at_peak, improve
-from placegap.solvers.local_search.run_moves.peak import schedule_fits
-from placegap.solvers.local_search.search import Search
+from placegap.solvers.local_search import disjunctive_search, walk
+from placegap.solvers.local_search.disjunctive_graph import AFTER, START, TAIL, fill
+from placegap.solvers.local_search.disjunctive_search import Search, adapted, best_at_peak, improve
+from placegap.solvers.local_search.peak_memory import schedule_fits
 
 CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
 TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")
@@ -216,9 +213,9 @@ def test_ops_change_places_where_no_device_has_room_for_one_more() -> None:
 
 
 def test_no_exchange_touches_more_than_can_be_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choices, "EXCHANGE_SHARE", 1.0)
+    monkeypatch.setattr(walk, "EXCHANGE_SHARE", 1.0)
     most = [_most_touched(seed) for seed in range(40)]
-    monkeypatch.setattr(choices, "MOST_TOUCHED", 8)
+    monkeypatch.setattr(walk, "MOST_TOUCHED", 8)
     assert max(most) > 8 >= max(_most_touched(seed) for seed in range(40)) > 0
 
 
@@ -233,8 +230,8 @@ def _most_touched(seed: int) -> int:
     for v in range(n):
         to, chosen[0] = 1 - int(device[v]), v
         given = search.machines, search.orders, rooms, search.whole(), chosen
-        alone = choices.admitted(*given, 0, 1, to)
-        moved = choices.exchanged.py_func(*given, search.rng, alone, to)
+        alone = walk.admitted(*given, 0, 1, to)
+        moved = walk.exchanged.py_func(*given, search.rng, alone, to)
         if moved > alone:
             ops = chosen[:moved]
             most = max(most, int((np.diff(index.succ_ptr) + np.diff(index.pred_ptr))[ops].sum()))
@@ -252,8 +249,8 @@ def test_the_same_seed_and_steps_give_the_same_plans() -> None:
 
 def test_windows_improve_what_a_whole_walk_would(monkeypatch: pytest.MonkeyPatch) -> None:
     # a window of 20 of 60 ops at a time; the rest waits, and follows
-    monkeypatch.setattr(rounds, "LARGEST_WALK", 1)
-    monkeypatch.setattr(local_search, "WINDOW_OPS", 20)
+    monkeypatch.setattr(disjunctive_search, "LARGEST_WALK", 1)
+    monkeypatch.setattr(disjunctive_search, "WINDOW_OPS", 20)
     for number, semantics in enumerate(SEMANTICS):
         instance = tiny_instance(number, num_ops=60, num_devices=3, density=0.1)
         start = drawn(instance, number)
@@ -281,7 +278,7 @@ def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPat
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(local_search, "anneal", interrupt)
+    monkeypatch.setattr(disjunctive_search, "anneal", interrupt)
     found = solve(example(), Makespan(), "disjunctive-search")
     assert found.value_ns is not None
     assert found.message == "interrupted"
