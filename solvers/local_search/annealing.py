@@ -1,11 +1,9 @@
-"""Simulated annealing of placement and priorities for makespan, on the quick scheduler.
+"""annealing: placement and priorities by simulated annealing, from the best of some placers.
 
 A state is a device per op and a shift of its priority; the priority itself is the longest way to
 the end under the placement, as in list scheduling. Ops move in connected groups, or in blocks that
 the graph suggests (maximal chains, insides of intervals), together with what they are colocated
 with. Every state fits into memory.
-
-annealing: placement and priorities by simulated annealing, from the best of some placers.
 """
 
 from __future__ import annotations
@@ -31,6 +29,7 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
+from placegap.solvers.local_search.cooling import Pace, Steps, heat_of
 from placegap.solvers.local_search.quick_schedule import (
     ScheduleArrays,
     Work,
@@ -53,43 +52,66 @@ RUNS = 4
 MOST_MOVES, MOVES_PER_OP, MOST_WORK = 20_000, 200, 40_000_000
 """Moves of a run by default; the last is the most that moves x (ops + edges) may be."""
 
-CHUNK_S = 0.1
-"""About so long runs the kernel between two looks at the clock."""
+STARTS = ("heft", "peft", "etf", "single-device", "m-topo", "order-place")
 
 
-class _Moves(NamedTuple):
-    """What may move: neighbours and colocation groups of ops, and blocks, all as CSR lists."""
+class AnnealingParams(Params):
+    """Parameters of ``annealing``.
 
-    near_ptr: Ints
-    near: Ints
-    group: Ints
-    member_ptr: Ints
-    member: Ints
-    block_ptr: Ints
-    block: Ints
-    size_bytes: Ints
-    memory_bytes: Ints
+    Attributes
+    ----------
+    restarts : int
+        How many runs there are, each with random numbers of its own.
+    moves : int or None
+        Moves of a run; by default `annealing.moves.usual_moves`.
+    """
 
-
-class _State(NamedTuple):
-    """Where the search is, and the best that it has seen; ``value[:]`` is (now, least)."""
-
-    device: Ints
-    shift: Ints
-    held: Ints
-    best_device: Ints
-    best_shift: Ints
-    value: Ints
+    restarts: int = Field(default=RUNS, ge=1, json_schema_extra=EFFORT)
+    moves: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
 
 
-class _Scratch(NamedTuple):
-    """Arrays of a trial: levels and priorities, the ops that move and what they were."""
+def anneal(task: Task[Makespan], params: AnnealingParams) -> Outcome:
+    """Anneal from the best plan known, `restarts` times; the best plan of all comes back.
 
-    level: Ints
-    chosen: Ints
-    mark: Ints
-    old_device: Ints
-    old_shift: Ints
+    A heuristic. Without a time limit it is deterministic for a seed; with one, runs share the time
+    that is left, and where `moves` is not given, more of them go on from the best plan until it is
+    over. O(restarts x moves x (n + m) log m).
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> task = Task(example(), Makespan())
+    >>> anneal(task, AnnealingParams(moves=200)).plan.placement
+    ((0,), (1,), (0,), (1,))
+    """
+    clock = task.limits.clock()
+    start = best_start(task, STARTS)
+    if start is None:
+        return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
+    search = Annealing(task.instance, task.semantics)
+    best, least = start
+    seed, tried = task.limits.seed, -1
+    while tried < search.tried and not search.interrupted:
+        tried = search.tried
+        for plan in search.runs(
+            [best.devices],
+            seed=seed,
+            count=params.restarts,
+            moves=params.moves,
+            limit_s=clock.left_s,
+        ):
+            value = evaluate(task.instance, plan, task.semantics).value_ns
+            if value is not None and value < least:
+                best, least = plan, value
+                tell(task.instance, task.semantics, "annealing", value_ns=value, plan=plan)
+        seed += params.restarts
+        if params.moves is not None or not clock.left_s:
+            break
+    return Outcome(
+        best,
+        message="interrupted" if search.interrupted else "",
+        details={"moves": search.tried},
+    )
 
 
 class Annealing:
@@ -187,26 +209,19 @@ class Annealing:
             np.zeros(2, np.int64),
         )
         state.value[:] = _evaluate(self.data, state, self.work, self.scratch)
-        rng, done, chunk, began = np.random.default_rng(seed), 0, 16, now_s()
+        rng, pace = np.random.default_rng(seed), Pace(deadline)
+
+        def walk(steps: Steps) -> None:
+            _anneal(self.data, self.moves, state, self.work, self.scratch, rng, steps)
+
         try:
-            while k > 1 and done < moves and state.value[1] > 0:
-                now = now_s()
-                if deadline is not None:
-                    if now >= deadline:
+            if k > 1 and state.value[1] > 0:
+                for _ in pace.cool(walk, moves, HOT, COLD / HOT, fits=True):
+                    if state.value[1] == 0:
                         break
-                    rate = done / (now - began) if done >= 16 else None
-                    if rate is not None:
-                        moves = min(moves, done + max(1, int(rate * (deadline - now))))
-                chunk = min(chunk, moves - done)
-                _anneal(
-                    self.data, self.moves, state, self.work, self.scratch, rng, done, chunk, moves
-                )
-                done += chunk
-                spent = now_s() - now
-                chunk = max(1, min(4 * chunk, int(chunk * CHUNK_S / max(spent, 1e-6))))
         except KeyboardInterrupt:
             self.interrupted = True
-        self.tried += done
+        self.tried += pace.moves
         state.device[:], state.shift[:] = state.best_device, state.best_shift
         _evaluate(self.data, state, self.work, self.scratch)
         return plan_of(self.instance, self.semantics, self.data, state.device, self.work)
@@ -216,6 +231,20 @@ def usual_moves(instance: Instance) -> int:
     """How many moves a run takes by default: two seconds' worth, fewer for less than 100 ops."""
     size = instance.num_ops + len(instance.graph.edges)
     return max(100, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops, MOST_WORK // max(1, size)))
+
+
+class _Moves(NamedTuple):
+    """What may move: neighbours and colocation groups of ops, and blocks, all as CSR lists."""
+
+    near_ptr: Ints
+    near: Ints
+    group: Ints
+    member_ptr: Ints
+    member: Ints
+    block_ptr: Ints
+    block: Ints
+    size_bytes: Ints
+    memory_bytes: Ints
 
 
 def _moves(instance: Instance, candidates: Sequence[Interval] | None) -> _Moves:
@@ -267,6 +296,27 @@ def _chains(instance: Instance) -> list[list[int]]:
     return found
 
 
+class _State(NamedTuple):
+    """Where the search is, and the best that it has seen; ``value[:]`` is (now, least)."""
+
+    device: Ints
+    shift: Ints
+    held: Ints
+    best_device: Ints
+    best_shift: Ints
+    value: Ints
+
+
+class _Scratch(NamedTuple):
+    """Arrays of a trial: levels and priorities, the ops that move and what they were."""
+
+    level: Ints
+    chosen: Ints
+    mark: Ints
+    old_device: Ints
+    old_shift: Ints
+
+
 @kernel(nogil=True, allocates=False)
 def _evaluate(data: ScheduleArrays, state: _State, work: Work, scratch: _Scratch) -> int:
     bottom_levels(data, state.device, scratch.level)
@@ -283,13 +333,10 @@ def _anneal(
     work: Work,
     scratch: _Scratch,
     rng: np.random.Generator,
-    done: int,
-    chunk: int,
-    total: int,
+    steps: Steps,
 ) -> None:
-    """Try moves number `done` to `done + chunk` of `total`."""
-    for step in range(done, done + chunk):
-        temperature = HOT * (COLD / HOT) ** (step / total)
+    """Try some moves of a cooling, whose heat is in makespans of the state at hand."""
+    for step in range(steps.done, steps.done + steps.count):
         kind = draw(rng, 10)
         if kind < 2:
             count = _shift_priorities(moves, state, scratch, rng)
@@ -300,8 +347,8 @@ def _anneal(
         after = _evaluate(data, state, work, scratch)
         now = state.value[0]
         accepted = after <= now  # from a makespan of 0 nothing leads up
-        if not accepted and now > 0:
-            accepted = rng.random() < np.exp((now - after) / (temperature * now))
+        if not accepted and now > 0:  # `limit_of`, but a number is drawn only where it counts
+            accepted = rng.random() < np.exp((now - after) / (heat_of(steps, step) * now))
         if accepted:
             state.value[0] = after
             if after < state.value[1]:
@@ -348,7 +395,15 @@ def _move_ops(
             scratch.chosen[at] = moves.block[moves.block_ptr[b] + at]
         first = scratch.chosen[draw(rng, count)]
     elif walk:
-        count = _walk(data, state, scratch, rng)
+        most = 1 + draw(rng, 2 << draw(rng, 6))  # a random way forward, of up to 64 ops
+        i, count = draw(rng, len(state.device)), 0
+        while True:
+            scratch.chosen[count] = i
+            count += 1
+            begin, end = data.succ_ptr[i], data.succ_ptr[i + 1]
+            if begin == end or count == most:
+                break
+            i = data.consumer[data.succ_edge[begin + draw(rng, end - begin)]]
         first = scratch.chosen[count - 1]
     else:
         count = _surroundings(moves, state, scratch, rng)
@@ -380,29 +435,6 @@ def _move_ops(
 
 
 @kernel(nogil=True, allocates=False)
-def _walk(data: ScheduleArrays, state: _State, scratch: _Scratch, rng: np.random.Generator) -> int:
-    """A random way forward from a random op, of up to 64 ops; how many."""
-    most = 1 + draw(rng, 2 << draw(rng, 6))
-    i, count = draw(rng, len(state.device)), 0
-    while True:
-        scratch.chosen[count] = i
-        count += 1
-        first, last = data.succ_ptr[i], data.succ_ptr[i + 1]
-        if first == last or count == most:
-            return count
-        i = data.consumer[data.succ_edge[first + draw(rng, last - first)]]
-
-
-@kernel(nogil=True, allocates=False)
-def _undo(moves: _Moves, state: _State, scratch: _Scratch, count: int) -> None:
-    for at in range(count):
-        i, back = scratch.chosen[at], scratch.old_device[at]
-        state.held[state.device[i]] -= moves.size_bytes[i]
-        state.held[back] += moves.size_bytes[i]
-        state.device[i], state.shift[i] = back, scratch.old_shift[at]
-
-
-@kernel(nogil=True, allocates=False)
 def _surroundings(moves: _Moves, state: _State, scratch: _Scratch, rng: np.random.Generator) -> int:
     """A random op and up to 63 around it on the same device, breadth first; how many."""
     n = len(state.device)
@@ -424,66 +456,13 @@ def _surroundings(moves: _Moves, state: _State, scratch: _Scratch, rng: np.rando
     return count
 
 
-STARTS = ("heft", "peft", "etf", "single-device", "m-topo", "order-place")
-
-
-class AnnealingParams(Params):
-    """Parameters of ``annealing``.
-
-    Attributes
-    ----------
-    restarts : int
-        How many runs there are, each with random numbers of its own.
-    moves : int or None
-        Moves of a run; by default `annealing.moves.usual_moves`.
-    """
-
-    restarts: int = Field(default=RUNS, ge=1, json_schema_extra=EFFORT)
-    moves: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
-
-
-def anneal(task: Task[Makespan], params: AnnealingParams) -> Outcome:
-    """Anneal from the best plan known, `restarts` times; the best plan of all comes back.
-
-    A heuristic. Without a time limit it is deterministic for a seed; with one, runs share the time
-    that is left, and where `moves` is not given, more of them go on from the best plan until it is
-    over. O(restarts x moves x (n + m) log m).
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> task = Task(example(), Makespan())
-    >>> anneal(task, AnnealingParams(moves=200)).plan.placement
-    ((0,), (1,), (0,), (1,))
-    """
-    clock = task.limits.clock()
-    start = best_start(task, STARTS)
-    if start is None:
-        return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
-    search = Annealing(task.instance, task.semantics)
-    best, least = start
-    seed, tried = task.limits.seed, -1
-    while tried < search.tried and not search.interrupted:
-        tried = search.tried
-        for plan in search.runs(
-            [best.devices],
-            seed=seed,
-            count=params.restarts,
-            moves=params.moves,
-            limit_s=clock.left_s,
-        ):
-            value = evaluate(task.instance, plan, task.semantics).value_ns
-            if value is not None and value < least:
-                best, least = plan, value
-                tell(task.instance, task.semantics, "annealing", value_ns=value, plan=plan)
-        seed += params.restarts
-        if params.moves is not None or not clock.left_s:
-            break
-    return Outcome(
-        best,
-        message="interrupted" if search.interrupted else "",
-        details={"moves": search.tried},
-    )
+@kernel(nogil=True, allocates=False)
+def _undo(moves: _Moves, state: _State, scratch: _Scratch, count: int) -> None:
+    for at in range(count):
+        i, back = scratch.chosen[at], scratch.old_device[at]
+        state.held[state.device[i]] -= moves.size_bytes[i]
+        state.held[back] += moves.size_bytes[i]
+        state.device[i], state.shift[i] = back, scratch.old_shift[at]
 
 
 register(

@@ -1,12 +1,8 @@
 """disjunctive-search: placement and orders by local search in the disjunctive graph.
 
-Better and better plans of one instance, for as long as there is time.
-
 Each round cools a walk from the best schedule known (simulated annealing with reheating); rounds
 get longer. Several walks with random numbers of their own go on in threads, and each round begins
 with the best of all. Graphs that are too large for one walk are searched window by window.
-
-One schedule that is searched: taken over from a plan, walked from, turned into a plan.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
-from placegap.solvers.local_search.contended_list import contended_lists
+from placegap.solvers.local_search.cooling import Pace, Steps
 from placegap.solvers.local_search.disjunctive_graph import (
     LABEL,
     MACHINE,
@@ -44,17 +40,17 @@ from placegap.solvers.local_search.disjunctive_graph import (
     num_transfers,
 )
 from placegap.solvers.local_search.peak_memory import Peak, peak_arrays, schedule_fits
-from placegap.solvers.local_search.rolling_horizon import rolling_plans
+from placegap.solvers.local_search.rolling_horizon import contended_lists, rolling_plans
 from placegap.solvers.local_search.walk import (
     MOST_TOGETHER,
     Rooms,
     ScheduleWindow,
     Trace,
-    anneal,
     find_exits,
     makespan_of,
     restore,
     save,
+    walk_on,
 )
 
 HOT, COLD = 0.2, 0.005
@@ -63,210 +59,12 @@ HOT, COLD = 0.2, 0.005
 WINDOW_OPS, MOST_EXITS = 500, 512
 """Ops of a window, and how many items behind it may wait for what is in it."""
 
-
-class Search:
-    """A schedule that is searched, what it is made of, and the best one of this round.
-
-    Parameters
-    ----------
-    instance, semantics
-        The problem.
-    seed : sequence of int
-        Of the random numbers.
-    at_peak : Instance, optional
-        The best schedule must fit into its memory at its peak, as the first one does; `instance`
-        then has the bytes that are held in any case.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> search = Search(example(), Makespan(), [0])
-    >>> search.load(Plan.on([0] * 4))
-    43
-    >>> search.walk(search.whole(), 0, 200, 200, 10.0)
-    >>> search.value_ns
-    34
-    """
-
-    def __init__(
-        self,
-        instance: Instance,
-        semantics: Makespan,
-        seed: Sequence[int],
-        at_peak: Instance | None = None,
-    ) -> None:
-        self.instance, self.semantics = instance, semantics
-        arrays, k = instance.arrays, instance.num_devices
-        self.machines = machines_of(instance, semantics)
-        self.orders = empty_orders(instance, semantics, self.machines)
-        member_ptr, member = group_by(arrays.group, arrays.num_groups)
-        self.rooms = Rooms(
-            arrays.group,
-            member_ptr,
-            member,
-            arrays.resident_bytes,
-            arrays.memory_bytes,
-            np.zeros(k, np.int64),
-        )
-        item, ends, device, *_ = self.orders
-        self.trace = Trace(
-            np.zeros(2, np.int64),
-            np.zeros(MOST_TOGETHER, np.int64),
-            np.zeros(MOST_TOGETHER, np.int64),
-            np.empty_like(item),
-            np.empty_like(ends),
-            np.empty_like(device),
-            np.zeros(k, np.int64),
-        )
-        is_used, times = at_peak is not None, 0
-        if is_used:
-            times = instance.num_ops + num_transfers(instance, semantics)
-        start, end = np.zeros((2, times), np.int64)
-        holding = peak_arrays(at_peak or instance, semantics, is_used=is_used)
-        self.peak = Peak(is_used, holding, start, end)
-        self.rng = np.random.default_rng(list(seed))
-        self.saved = self.in_part = False
-
-    @property
-    def value_ns(self) -> int:
-        """Makespan of the best schedule."""
-        return int(self.trace.value[1])
-
-    def load(self, plan: Plan) -> int:
-        """Take over the schedule of a plan; its makespan."""
-        arrays, n = self.instance.arrays, self.instance.num_ops
-        schedule = simulate(self.instance, plan, self.semantics)
-        position = arrays.index.topological_position
-        start, end, level, item = schedule.start_ns, schedule.end_ns, 2 * position, np.arange(n)
-        sent = schedule.transfers
-        if not self.machines.free:
-            number = sent.item
-            if self.machines.per_tensor:
-                number = sent.item * self.instance.num_devices + sent.destination
-            start, end = np.append(start, sent.start_ns), np.append(end, sent.end_ns)
-            level = np.append(level, 2 * position[sent.producer] + 1)
-            item = np.append(item, n + number)
-        sequence = item[np.lexsort((item, level, end, start))]
-        fill(self.machines, self.orders, schedule.device, sequence)
-        held = self.rooms.held_bytes
-        held[:] = 0
-        np.add.at(held, schedule.device, arrays.resident_bytes)
-        self.trace.value[:] = schedule.makespan_ns
-        self.saved = False
-        return schedule.makespan_ns
-
-    def copy(self, other: Search) -> None:
-        """Take over the schedule of another search of the same problem."""
-        for mine, its in zip(self.orders[:4], other.orders[:4], strict=True):
-            mine[:] = its
-        self.rooms.held_bytes[:] = other.rooms.held_bytes
-        self.trace.value[:] = other.trace.value
-        self.saved = False
-
-    def whole(self) -> ScheduleWindow:
-        """A window of everything."""
-        size = self.machines.num_items
-        exits = np.zeros(MOST_EXITS + 1, np.int64)
-        return ScheduleWindow(np.arange(self.instance.num_ops), size, size + 1, exits)
-
-    def windows(self) -> Iterator[ScheduleWindow]:
-        """Windows of `WINDOW_OPS` ops that overlap by half, along the schedule as it is by then."""
-        size, n = self.machines.num_items, self.instance.num_ops
-        for first in range(0, max(1, n - WINDOW_OPS // 2), WINDOW_OPS // 2):
-            order = np.argsort(self.orders.item[:n, LABEL], kind="stable")
-            last = first + WINDOW_OPS
-            begin = int(order[first - 1]) if first else size
-            end = int(order[last]) if last < n else size + 1
-            exits = np.zeros(MOST_EXITS + 1, np.int64)
-            if not find_exits(self.machines, self.orders, end, exits):
-                end = size + 1
-            yield ScheduleWindow(order[first:last], begin, end, exits)
-
-    def walk(
-        self, window: ScheduleWindow, done: int, steps: int, total: int, hot_ns: float
-    ) -> None:
-        """Go on by some steps of a walk of `total` steps."""
-        self.saved = anneal(
-            self.machines,
-            self.orders,
-            self.rooms,
-            window,
-            self.trace,
-            self.peak,
-            self.rng,
-            done,
-            steps,
-            total,
-            hot_ns,
-            hot_ns * COLD / HOT,
-            self.saved,
-            not self.in_part,
-        )
-
-    def enter(self, window: ScheduleWindow) -> None:
-        """Begin with a part of the schedule: its state is saved once, and not at each best."""
-        self.trace.value[:] = makespan_of(self.orders, window, self.instance.num_devices)
-        save(self.orders, self.rooms, self.trace)
-        self.saved = self.in_part = True
-
-    def leave(self, window: ScheduleWindow) -> None:
-        """Keep what was found in a part, unless it is worse, and let the rest follow it."""
-        is_worse = self.trace.value[0] > self.trace.value[1]
-        if not is_worse and self.peak.at_peak:
-            all_starts(self.machines, self.orders, window.begin)
-            is_worse = not schedule_fits(self.machines, self.orders, self.peak)
-        if is_worse:
-            restore(self.orders, self.rooms, self.trace)
-        else:
-            all_starts(self.machines, self.orders, window.begin)
-            self.trace.value[1] = self.trace.value[0]
-        self.trace.value[0] = self.trace.value[1]
-        self.saved = self.in_part = False
-
-    def refresh(self) -> None:
-        """Compute all tails anew, and the makespan."""
-        all_tails(self.machines, self.orders)
-        self.trace.value[:] = makespan_of(self.orders, self.whole(), self.instance.num_devices)
-
-    def back(self) -> None:
-        """Return to the best schedule."""
-        if self.saved:
-            restore(self.orders, self.rooms, self.trace)
-        self.trace.value[0] = self.trace.value[1]
-        self.saved = False
-
-    def plan(self) -> Plan:
-        """The plan of the best schedule."""
-        n, k = self.instance.num_ops, self.instance.num_devices
-        item, device = self.orders.item, self.orders.device
-        if self.saved:
-            item, device = self.trace.best_item, self.trace.best_device
-        order = np.argsort(item[:n, LABEL], kind="stable")
-        on_device = tuple(tuple(order[device[order] == d].tolist()) for d in range(k))
-        sent = np.flatnonzero(item[n : self.machines.num_items, MACHINE] >= 0)
-        sent = sent[np.argsort(item[n + sent, LABEL], kind="stable")]
-        if self.machines.per_tensor:
-            number, target = np.divmod(sent, k)
-        else:
-            number, target = sent, device[self.machines.consumer[sent]]
-        transfers = [Transfer(*row) for row in zip(number.tolist(), target.tolist(), strict=True)]
-        channels: dict[int, tuple[Transfer, ...]] = {}
-        for c in range(k, len(self.orders.ends)):
-            used = np.flatnonzero((item[n + sent, MACHINE : MACHINE + 2] == c).any(axis=1))
-            if len(used):
-                channels[c - k] = tuple(transfers[at] for at in used.tolist())
-        return Plan(tuple((d,) for d in device.tolist()), on_device, channels or None)
-
-
 FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
 """Moves of the first round, at least so many and so many for each op, and how much longer each
 round is than the one before."""
 
 ENOUGH_PER_OP = 100
 """Moves for each op that go with the full heat; fewer begin colder, in proportion."""
-
-CHUNK_S, FIRST_CHUNK = 0.2, 16
-"""About so long the kernel runs between two looks at the clock; its first moves."""
 
 LARGEST_WALK = 60_000
 """Items of the largest graph that is searched as a whole."""
@@ -276,6 +74,97 @@ MOST_SHARED = 1_000_000
 
 WINDOW_MOVES_PER_OP = 5
 """Moves of a window for each of its ops, in the first sweep; later ones have more, like rounds."""
+
+NAME = "disjunctive-search"
+
+USUAL_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
+"""Moves where there is neither a time limit nor a number of steps."""
+
+ROLLING_SHARE, LARGE_ROLLING_SHARE = 0.6, 0.9
+"""Of the time that is left, for plans that are searched while they are built; windows of a large
+graph gain little."""
+
+
+class DisjunctiveSearchParams(Params):
+    """Parameters of ``disjunctive-search``.
+
+    Attributes
+    ----------
+    steps : int or None
+        Moves of each walk. By default they go on for the whole time limit; without one there are
+        200 for each op, and no more than 200,000.
+    workers : int
+        Walks side by side, in threads.
+    start : bool
+        Whether placers are asked for a first plan besides the task's incumbent.
+    """
+
+    steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    workers: int = Field(default=2, ge=1, le=1024)
+    start: bool = True
+
+
+def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
+    """Improve the best plan of all fast placers for as long as there is time.
+
+    A heuristic: simulated annealing over devices of ops and orders on devices and channels, with
+    exact recomputation of what a move changes (the disjunctive graph of Balas and Vazacopoulos
+    1998; moves of an op to any place on any device as in Mastrolilli and Gambardella 2000).
+    Deterministic for a seed without a time limit.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> task = Task(example(), Makespan())
+    >>> disjunctive_search(task, DisjunctiveSearchParams(workers=1)).plan.placement
+    ((0,), (1,), (0,), (1,))
+    """
+    clock, instance = task.limits.clock(), task.instance
+    start = best_start(task, placers(task) if params.start else ())
+    found = [] if start is None else [start]
+    before_s = clock.spent_s
+    for plan in contended_lists(instance, task.semantics):
+        verdict = evaluate(instance, plan, task.semantics)
+        if verdict.feasible and verdict.value_ns is not None:
+            found.append(Start(plan, verdict.value_ns))
+            tell(instance, task.semantics, NAME, value_ns=verdict.value_ns, plan=plan)
+        left_s, before_s, one_s = clock.left_s, clock.spent_s, clock.spent_s - before_s
+        if left_s is not None and left_s < 4 * one_s:  # another would take most of the time
+            break
+    if not found:
+        return Outcome(message="no start: none of the fast placers found a plan")
+    message = _roll(task, params, clock, found)
+    if message:
+        return Outcome(best_at_peak(task, found).plan, message=message)
+    usual = max(LEAST_MOVES, min(MOST_MOVES, USUAL_PER_OP * instance.num_ops))
+    best, plans, message = improve_start(
+        task, found, NAME, clock, steps=params.steps, usual=usual, workers=params.workers
+    )
+    return Outcome(best, message=message, details={"plans": plans})
+
+
+def _roll(
+    task: Task[Makespan], params: DisjunctiveSearchParams, clock: Clock, found: list[Start]
+) -> str:
+    """Add what a horizon finds that rolls along the ops, in its share of the time; a message."""
+    instance, semantics, left_s = task.instance, task.semantics, clock.left_s
+    if instance.num_devices == 1:
+        return ""
+    deadline = None
+    if left_s is not None:
+        is_large = instance.num_ops + len(instance.graph.edges) > LARGEST_WALK
+        deadline = now_s() + (LARGE_ROLLING_SHARE if is_large else ROLLING_SHARE) * left_s
+    best = min(found, key=lambda one: one.value_ns)
+    plans = rolling_plans(
+        instance, semantics, best, deadline=deadline, seed=task.limits.seed, workers=params.workers
+    )
+    try:
+        for start in plans:
+            found.append(start)
+            tell(instance, semantics, NAME, value_ns=start.value_ns, plan=start.plan)
+    except KeyboardInterrupt:
+        return "interrupted"
+    return ""
 
 
 def improve_start(
@@ -420,6 +309,19 @@ def improve(
         raise
 
 
+def _best_of(
+    instance: Instance, semantics: Makespan, plans: Sequence[Plan]
+) -> tuple[Plan, int] | None:
+    """The best plan that fits, and its value."""
+    best: tuple[Plan, int] | None = None
+    for plan in plans:
+        verdict = evaluate(instance, plan, semantics)
+        value_ns = verdict.value_ns if verdict.feasible else None
+        if value_ns is not None and (best is None or value_ns < best[1]):
+            best = plan, value_ns
+    return best
+
+
 class _Rounds:
     """The rounds of one call: walks side by side, the clock, and what was found last."""
 
@@ -427,14 +329,13 @@ class _Rounds:
         self, searches: Sequence[Search], least_ns: int, deadline: float | None, steps: int | None
     ) -> None:
         self.searches, self.least_ns = searches, least_ns
-        self.deadline, self.left = deadline, steps
+        self.pace, self.left = Pace(deadline), steps
         times = searches[0].instance.arrays.time_ns
         self.mean_ns = float(times[times != UNSUPPORTED].mean())
-        self.rate, self.told, self.pause_s = 0.0, now_s(), 0.0
+        self.told, self.pause_s = now_s(), 0.0
 
     def is_over(self) -> bool:
-        late = self.deadline is not None and now_s() >= self.deadline
-        return late or self.left == 0 or self.searches[0].value_ns == 0
+        return self.pace.is_over or self.left == 0 or self.searches[0].value_ns == 0
 
     def best(self) -> Search:
         return min(self.searches, key=lambda search: search.value_ns)
@@ -481,27 +382,25 @@ class _Rounds:
         *,
         whole: bool,
     ) -> Iterator[Plan]:
-        """One cooling of all searches, fitted to the time where little more than that is left."""
-        done, chunk, began = 0, FIRST_CHUNK, now_s()
-        total = length if self.left is None else min(length, self.left)
-        while done < total and not self.is_over():
-            now = now_s()
-            if whole and self.deadline is not None and self.rate > 0:
-                left = done + max(1, int(self.rate * (self.deadline - now)))
-                if left < total or (done == 0 and left < (1 + GROWTH) * length):
-                    total = left
-            chunk = min(chunk, total - done)
-            heat = min(1.0, total / (ENOUGH_PER_OP * len(windows[0].ops)))
-            same = (repeat(value) for value in (done, chunk, total, heat * hot_ns))
+        """One cooling of all searches; a last one of the whole takes all the time that is left."""
+        left = self.pace.moves_left if whole else None
+        if left is not None and left < (1 + GROWTH) * length:
+            length = left
+        if self.left is not None:
+            length = min(length, self.left)
+        heat = min(1.0, length / (ENOUGH_PER_OP * len(windows[0].ops)))
+
+        def walk(steps: Steps) -> None:
+            same = (repeat(value) for value in steps[:4])
             list(pool.map(Search.walk, self.searches, windows, *same))
-            done += chunk
+
+        for count in self.pace.cool(walk, length, heat * hot_ns, COLD / HOT, fits=whole):
             if self.left is not None:
-                self.left -= chunk
-            spent_s = max(now_s() - now, 1e-6)
-            self.rate = done / max(now_s() - began, 1e-6)
-            chunk = max(1, min(4 * chunk, int(chunk * CHUNK_S / spent_s)))
+                self.left -= count
             if whole:
                 yield from self.news(at_once=False)
+            if self.is_over():
+                break
 
     def _sweep(self, pool: ThreadPoolExecutor, hot_ns: float, scale: int) -> Iterator[Plan]:
         """One window after the other, from the beginning to the end."""
@@ -519,17 +418,184 @@ class _Rounds:
             search.refresh()
 
 
-def _best_of(
-    instance: Instance, semantics: Makespan, plans: Sequence[Plan]
-) -> tuple[Plan, int] | None:
-    """The best plan that fits, and its value."""
-    best: tuple[Plan, int] | None = None
-    for plan in plans:
-        verdict = evaluate(instance, plan, semantics)
-        value_ns = verdict.value_ns if verdict.feasible else None
-        if value_ns is not None and (best is None or value_ns < best[1]):
-            best = plan, value_ns
-    return best
+class Search:
+    """A schedule that is searched, what it is made of, and the best one of this round.
+
+    Parameters
+    ----------
+    instance, semantics
+        The problem.
+    seed : sequence of int
+        Of the random numbers.
+    at_peak : Instance, optional
+        The best schedule must fit into its memory at its peak, as the first one does; `instance`
+        then has the bytes that are held in any case.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> search = Search(example(), Makespan(), [0])
+    >>> search.load(Plan.on([0] * 4))
+    43
+    >>> search.walk(search.whole(), 0, 200, 200, 10.0)
+    >>> search.value_ns
+    34
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        semantics: Makespan,
+        seed: Sequence[int],
+        at_peak: Instance | None = None,
+    ) -> None:
+        self.instance, self.semantics = instance, semantics
+        arrays, k = instance.arrays, instance.num_devices
+        self.machines = machines_of(instance, semantics)
+        self.orders = empty_orders(instance, semantics, self.machines)
+        member_ptr, member = group_by(arrays.group, arrays.num_groups)
+        self.rooms = Rooms(
+            arrays.group,
+            member_ptr,
+            member,
+            arrays.resident_bytes,
+            arrays.memory_bytes,
+            np.zeros(k, np.int64),
+        )
+        item, ends, device, *_ = self.orders
+        self.trace = Trace(
+            np.zeros(2, np.int64),
+            np.zeros(1, np.bool_),
+            np.zeros(MOST_TOGETHER, np.int64),
+            np.zeros(MOST_TOGETHER, np.int64),
+            np.empty_like(item),
+            np.empty_like(ends),
+            np.empty_like(device),
+            np.zeros(k, np.int64),
+        )
+        is_used, times = at_peak is not None, 0
+        if is_used:
+            times = instance.num_ops + num_transfers(instance, semantics)
+        start, end = np.zeros((2, times), np.int64)
+        holding = peak_arrays(at_peak or instance, semantics, is_used=is_used)
+        self.peak = Peak(is_used, holding, start, end)
+        self.rng = np.random.default_rng(list(seed))
+
+    @property
+    def value_ns(self) -> int:
+        """Makespan of the best schedule."""
+        return int(self.trace.value[1])
+
+    def load(self, plan: Plan) -> int:
+        """Take over the schedule of a plan; its makespan."""
+        arrays, n = self.instance.arrays, self.instance.num_ops
+        schedule = simulate(self.instance, plan, self.semantics)
+        position = arrays.index.topological_position
+        start, end, level, item = schedule.start_ns, schedule.end_ns, 2 * position, np.arange(n)
+        sent = schedule.transfers
+        if not self.machines.free:
+            number = sent.item
+            if self.machines.per_tensor:
+                number = sent.item * self.instance.num_devices + sent.destination
+            start, end = np.append(start, sent.start_ns), np.append(end, sent.end_ns)
+            level = np.append(level, 2 * position[sent.producer] + 1)
+            item = np.append(item, n + number)
+        sequence = item[np.lexsort((item, level, end, start))]
+        fill(self.machines, self.orders, schedule.device, sequence)
+        held = self.rooms.held_bytes
+        held[:] = 0
+        np.add.at(held, schedule.device, arrays.resident_bytes)
+        self.trace.value[:] = schedule.makespan_ns
+        self.trace.saved[0] = False
+        return schedule.makespan_ns
+
+    def copy(self, other: Search) -> None:
+        """Take over the schedule of another search of the same problem."""
+        for mine, its in zip(self.orders[:4], other.orders[:4], strict=True):
+            mine[:] = its
+        self.rooms.held_bytes[:] = other.rooms.held_bytes
+        self.trace.value[:] = other.trace.value
+        self.trace.saved[0] = False
+
+    def whole(self) -> ScheduleWindow:
+        """A window of everything."""
+        size = self.machines.num_items
+        exits = np.zeros(MOST_EXITS + 1, np.int64)
+        return ScheduleWindow(np.arange(self.instance.num_ops), size, size + 1, exits, False)
+
+    def windows(self) -> Iterator[ScheduleWindow]:
+        """Windows of `WINDOW_OPS` ops that overlap by half, along the schedule as it is by then."""
+        size, n = self.machines.num_items, self.instance.num_ops
+        for first in range(0, max(1, n - WINDOW_OPS // 2), WINDOW_OPS // 2):
+            order = np.argsort(self.orders.item[:n, LABEL], kind="stable")
+            last = first + WINDOW_OPS
+            begin = int(order[first - 1]) if first else size
+            end = int(order[last]) if last < n else size + 1
+            exits = np.zeros(MOST_EXITS + 1, np.int64)
+            if not find_exits(self.machines, self.orders, end, exits):
+                end = size + 1
+            yield ScheduleWindow(order[first:last], begin, end, exits, True)
+
+    def walk(
+        self, window: ScheduleWindow, done: int, count: int, total: int, hot_ns: float
+    ) -> None:
+        """Go on by some steps of a cooling of `total` steps."""
+        steps = Steps(done, count, total, hot_ns, COLD / HOT)
+        held, trace = (self.machines, self.orders, self.rooms), self.trace
+        walk_on(*held, window, trace, self.peak, self.rng, steps)
+
+    def enter(self, window: ScheduleWindow) -> None:
+        """Begin with a part of the schedule: its state is saved once, and not at each best."""
+        self.trace.value[:] = makespan_of(self.orders, window, self.instance.num_devices)
+        save(self.orders, self.rooms, self.trace)
+
+    def leave(self, window: ScheduleWindow) -> None:
+        """Keep what was found in a part, unless it is worse, and let the rest follow it."""
+        is_worse = self.trace.value[0] > self.trace.value[1]
+        if not is_worse and self.peak.at_peak:
+            all_starts(self.machines, self.orders, window.begin)
+            is_worse = not schedule_fits(self.machines, self.orders, self.peak)
+        if is_worse:
+            restore(self.orders, self.rooms, self.trace)
+        else:
+            all_starts(self.machines, self.orders, window.begin)
+            self.trace.value[1] = self.trace.value[0]
+        self.trace.value[0] = self.trace.value[1]
+        self.trace.saved[0] = False
+
+    def refresh(self) -> None:
+        """Compute all tails anew, and the makespan."""
+        all_tails(self.machines, self.orders)
+        self.trace.value[:] = makespan_of(self.orders, self.whole(), self.instance.num_devices)
+
+    def back(self) -> None:
+        """Return to the best schedule."""
+        if self.trace.saved[0]:
+            restore(self.orders, self.rooms, self.trace)
+        self.trace.value[0] = self.trace.value[1]
+        self.trace.saved[0] = False
+
+    def plan(self) -> Plan:
+        """The plan of the best schedule."""
+        n, k = self.instance.num_ops, self.instance.num_devices
+        item, device = self.orders.item, self.orders.device
+        if self.trace.saved[0]:
+            item, device = self.trace.best_item, self.trace.best_device
+        order = np.argsort(item[:n, LABEL], kind="stable")
+        on_device = tuple(tuple(order[device[order] == d].tolist()) for d in range(k))
+        sent = np.flatnonzero(item[n : self.machines.num_items, MACHINE] >= 0)
+        sent = sent[np.argsort(item[n + sent, LABEL], kind="stable")]
+        if self.machines.per_tensor:
+            number, target = np.divmod(sent, k)
+        else:
+            number, target = sent, device[self.machines.consumer[sent]]
+        transfers = [Transfer(*row) for row in zip(number.tolist(), target.tolist(), strict=True)]
+        channels: dict[int, tuple[Transfer, ...]] = {}
+        for c in range(k, len(self.orders.ends)):
+            used = np.flatnonzero((item[n + sent, MACHINE : MACHINE + 2] == c).any(axis=1))
+            if len(used):
+                channels[c - k] = tuple(transfers[at] for at in used.tolist())
+        return Plan(tuple((d,) for d in device.tolist()), on_device, channels or None)
 
 
 def adapted(instance: Instance, plan: Plan, found: Makespan, semantics: Makespan) -> Plan | None:
@@ -570,99 +636,6 @@ def adapted(instance: Instance, plan: Plan, found: Makespan, semantics: Makespan
             first[transfer] = start, end
     rows = [(transfer, *when) for transfer, when in first.items()]
     return plan_from_times(instance, semantics, schedule.device.tolist(), list(times), rows)
-
-
-NAME = "disjunctive-search"
-
-USUAL_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
-"""Moves where there is neither a time limit nor a number of steps."""
-
-
-ROLLING_SHARE, LARGE_ROLLING_SHARE = 0.6, 0.9
-"""Of the time that is left, for plans that are searched while they are built; windows of a large
-graph gain little."""
-
-
-class DisjunctiveSearchParams(Params):
-    """Parameters of ``disjunctive-search``.
-
-    Attributes
-    ----------
-    steps : int or None
-        Moves of each walk. By default they go on for the whole time limit; without one there are
-        200 for each op, and no more than 200,000.
-    workers : int
-        Walks side by side, in threads.
-    start : bool
-        Whether placers are asked for a first plan besides the task's incumbent.
-    """
-
-    steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
-    workers: int = Field(default=2, ge=1, le=1024)
-    start: bool = True
-
-
-def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
-    """Improve the best plan of all fast placers for as long as there is time.
-
-    A heuristic: simulated annealing over devices of ops and orders on devices and channels, with
-    exact recomputation of what a move changes (the disjunctive graph of Balas and Vazacopoulos
-    1998; moves of an op to any place on any device as in Mastrolilli and Gambardella 2000).
-    Deterministic for a seed without a time limit.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> task = Task(example(), Makespan())
-    >>> disjunctive_search(task, DisjunctiveSearchParams(workers=1)).plan.placement
-    ((0,), (1,), (0,), (1,))
-    """
-    clock, instance = task.limits.clock(), task.instance
-    start = best_start(task, placers(task) if params.start else ())
-    found = [] if start is None else [start]
-    before_s = clock.spent_s
-    for plan in contended_lists(instance, task.semantics):
-        verdict = evaluate(instance, plan, task.semantics)
-        if verdict.feasible and verdict.value_ns is not None:
-            found.append(Start(plan, verdict.value_ns))
-            tell(instance, task.semantics, NAME, value_ns=verdict.value_ns, plan=plan)
-        left_s, before_s, one_s = clock.left_s, clock.spent_s, clock.spent_s - before_s
-        if left_s is not None and left_s < 4 * one_s:  # another would take most of the time
-            break
-    if not found:
-        return Outcome(message="no start: none of the fast placers found a plan")
-    message = _roll(task, params, clock, found)
-    if message:
-        return Outcome(best_at_peak(task, found).plan, message=message)
-    usual = max(LEAST_MOVES, min(MOST_MOVES, USUAL_PER_OP * instance.num_ops))
-    best, plans, message = improve_start(
-        task, found, NAME, clock, steps=params.steps, usual=usual, workers=params.workers
-    )
-    return Outcome(best, message=message, details={"plans": plans})
-
-
-def _roll(
-    task: Task[Makespan], params: DisjunctiveSearchParams, clock: Clock, found: list[Start]
-) -> str:
-    """Add what a horizon finds that rolls along the ops, in its share of the time; a message."""
-    instance, semantics, left_s = task.instance, task.semantics, clock.left_s
-    if instance.num_devices == 1:
-        return ""
-    deadline = None
-    if left_s is not None:
-        is_large = instance.num_ops + len(instance.graph.edges) > LARGEST_WALK
-        deadline = now_s() + (LARGE_ROLLING_SHARE if is_large else ROLLING_SHARE) * left_s
-    best = min(found, key=lambda one: one.value_ns)
-    plans = rolling_plans(
-        instance, semantics, best, deadline=deadline, seed=task.limits.seed, workers=params.workers
-    )
-    try:
-        for start in plans:
-            found.append(start)
-            tell(instance, semantics, NAME, value_ns=start.value_ns, plan=start.plan)
-    except KeyboardInterrupt:
-        return "interrupted"
-    return ""
 
 
 register(

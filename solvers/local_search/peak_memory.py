@@ -88,7 +88,19 @@ def peak_excess(peak: PeakArrays, device: Ints, start: Ints, end: Ints) -> float
     (per_tensor); `start` and `end` are their times. O((n + m) log(n + m)).
     """
     k, level, most = len(peak.memory_bytes), peak.level, peak.most
-    _hold_state(peak, device)
+    held = peak.has_shared
+    for a in range(k):
+        level[a] = 0
+    for at in range(len(held)):
+        held[at] = 0
+    for i in range(len(device)):
+        level[device[i]] += peak.state_bytes[i]
+    for at in range(len(peak.shared_op)):  # shared state once for each name
+        a = device[peak.shared_op[at]]
+        name = peak.shared_name[at]
+        if held[name * k + a] == 0:
+            held[name * k + a] = 1
+            level[a] += peak.shared_bytes[name]
     copy_to(most, level)
     count = _spans(peak, device, start, end)
     moment = peak.moment[:count]
@@ -101,24 +113,6 @@ def peak_excess(peak: PeakArrays, device: Ints, start: Ints, end: Ints) -> float
         if most[a] > peak.memory_bytes[a]:
             excess += (most[a] - peak.memory_bytes[a]) / max(1, peak.memory_bytes[a])
     return excess
-
-
-@kernel(nogil=True, allocates=False)
-def _hold_state(peak: PeakArrays, device: Ints) -> None:
-    """Fill the levels with the state of the ops, shared state once for each name."""
-    k, level, held = len(peak.memory_bytes), peak.level, peak.has_shared
-    for a in range(k):
-        level[a] = 0
-    for at in range(len(held)):
-        held[at] = 0
-    for i in range(len(device)):
-        level[device[i]] += peak.state_bytes[i]
-    for at in range(len(peak.shared_op)):
-        a = device[peak.shared_op[at]]
-        name = peak.shared_name[at]
-        if held[name * k + a] == 0:
-            held[name * k + a] = 1
-            level[a] += peak.shared_bytes[name]
 
 
 @kernel(nogil=True, allocates=False)

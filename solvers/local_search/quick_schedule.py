@@ -1,16 +1,15 @@
 """A schedule from devices and priorities, in one compiled call: the inner loop of the annealing.
 
-At each instant, of the ready ops and transfers whose device or channels are free, the one of the
-highest priority starts, again and again. That is a rule like the referee's
-(`instances.referee.simulate`), with priorities that can be given; what it makes is a schedule, and
-its orders are a plan. Only the referee's value of that plan counts.
-
-A schedule by insertion: the most urgent op first, each into the first gap that is long enough.
-
-The rule of `schedule` never waits, so that a long op nobody waits for may begin just before one on
-the longest way. Here ops are booked by priority, not by time: the longest way comes first, and
+There are two rules. That of `schedule` is like the referee's (`instances.referee.simulate`), with
+priorities that can be given: at each instant, of the ready ops and transfers whose device or
+channels are free, the one of the highest priority starts, again and again. It never waits, so that
+a long op nobody waits for may begin just before one on the longest way. `insert_all` books ops by
+priority, not by time, each into the first gap that is long enough: the longest way comes first, and
 gradients of weights, say, fill the gaps that it leaves on devices and on channels (insertion as in
 HEFT, Topcuoglu et al. 2002, for both).
+
+What comes out is a schedule, and its orders are a plan. Only the referee's value of that plan
+counts.
 """
 
 from __future__ import annotations
@@ -167,7 +166,7 @@ def schedule(data: ScheduleArrays, device: Ints, priority: Ints, work: Work) -> 
     while True:
         while running > 0 and end[event[0]] == now:
             item = event[0]
-            running = _first_ended(event, end, running)
+            running = _pop(event, running, end)
             if item < n:
                 busy[device[item]] = 0
                 for at in range(data.succ_ptr[item], data.succ_ptr[item + 1]):
@@ -182,11 +181,12 @@ def schedule(data: ScheduleArrays, device: Ints, priority: Ints, work: Work) -> 
                     if waiting[transfer] == 0:
                         waiting[transfer] = 1
                         rank[transfer] = rank[j]
-                        if data.per_tensor:
-                            edges = data.tensor_edge[
-                                data.tensor_ptr[tensor[e]] : data.tensor_ptr[tensor[e] + 1]
-                            ]
-                            rank[transfer] = _most_urgent(rank, device, consumer, edges, device[j])
+                        if data.per_tensor:  # as urgent as what it is sent to
+                            t = tensor[e]
+                            for at_t in range(data.tensor_ptr[t], data.tensor_ptr[t + 1]):
+                                other = consumer[data.tensor_edge[at_t]]
+                                if device[other] == device[j]:
+                                    rank[transfer] = max(rank[transfer], rank[other])
                         _insert(heaps, k + device[item] * k + device[j], transfer)
                 continue
             if data.per_tensor:
@@ -222,20 +222,10 @@ def schedule(data: ScheduleArrays, device: Ints, priority: Ints, work: Work) -> 
                 duration = data.transfer_ns[t, data.link_class[pair]]
             start[best], end[best] = now, now + duration
             makespan = max(makespan, now + duration)
-            running = _will_end(event, end, running, best)
+            running = _push(event, running, end, best)
         if running == 0:
             return makespan
         now = end[event[0]]
-
-
-@kernel(allocates=False)
-def _most_urgent(rank: Ints, device: Ints, consumer: Ints, edges: Ints, target: int) -> int:
-    """Highest priority among the consumers on one device that a tensor's edges lead to."""
-    most = -(2**62)
-    for e in edges:
-        if device[consumer[e]] == target:
-            most = max(most, rank[consumer[e]])
-    return most
 
 
 @kernel(allocates=False)
@@ -255,39 +245,6 @@ def _next(root: Ints, rank: Ints, busy: Ints, resource: Ints, k: int) -> tuple[i
                 continue
         best, queue = item, q
     return best, queue
-
-
-@kernel(allocates=False)
-def _will_end(event: Ints, end: Ints, running: int, item: int) -> int:
-    """Put an item into the heap of those that run, by end; how many run now."""
-    at = running
-    while at > 0:
-        parent = (at - 1) // 2
-        if end[event[parent]] <= end[item]:
-            break
-        event[at] = event[parent]
-        at = parent
-    event[at] = item
-    return running + 1
-
-
-@kernel(allocates=False)
-def _first_ended(event: Ints, end: Ints, running: int) -> int:
-    """Take the first item out of the heap of those that run; how many are left."""
-    at, left = 0, running - 1
-    last = event[left]
-    while True:
-        child = 2 * at + 1
-        if child >= left:
-            break
-        if child + 1 < left and end[event[child + 1]] < end[event[child]]:
-            child += 1
-        if end[event[child]] >= end[last]:
-            break
-        event[at] = event[child]
-        at = child
-    event[at] = last
-    return left
 
 
 @kernel(allocates=False)
@@ -378,7 +335,7 @@ def insert_all(
     for x in range(data.num_items):
         start[x] = NONE
     for i in range(n):
-        waiting[i], rank[i] = data.num_preds[i], priority[i]
+        waiting[i], rank[i] = data.num_preds[i], -priority[i]  # the heap's first is its least
     for i in range(n):
         if waiting[i] == 0:
             size = _push(heap, size, rank, i)
@@ -396,7 +353,12 @@ def insert_all(
             if start[c] < 0:
                 one, two = data.resource[device[u] * k + b, 0], data.resource[device[u] * k + b, 1]
                 length = data.transfer_ns[data.tensor[e], data.link_class[device[u], b]]
-                start[c] = _common_gap(booked, one, two, end[u], length)
+                start[c] = end[u]
+                while one >= 0:  # the first gap that both channels, or the only one, have
+                    first = _first_gap(booked, one, start[c], length)
+                    start[c] = first if two < 0 else _first_gap(booked, two, first, length)
+                    if start[c] == first:
+                        break
                 end[c] = start[c] + length
                 _book(booked, one, start[c], length)
                 _book(booked, two, start[c], length)
@@ -415,20 +377,6 @@ def insert_all(
             if waiting[w] == 0:
                 size = _push(heap, size, rank, w)
     return int(makespan)
-
-
-@kernel(nogil=True, allocates=False)
-def _common_gap(booked: Booked, one: int, two: int, ready: int, length: int) -> int:
-    """When two machines, or the one of them that is there, have nothing to do for so long."""
-    if one < 0:
-        return ready
-    while True:
-        first = _first_gap(booked, one, ready, length)
-        if two < 0:
-            return first
-        ready = _first_gap(booked, two, first, length)
-        if ready == first:
-            return ready
 
 
 @kernel(nogil=True, allocates=False)
@@ -484,33 +432,32 @@ def _book(booked: Booked, r: int, start: int, length: int) -> None:
 
 
 @kernel(nogil=True, allocates=False)
-def _is_sooner(rank: Ints, a: int, b: int) -> bool:
-    return bool(rank[a] > rank[b] or (rank[a] == rank[b] and a < b))
-
-
-@kernel(nogil=True, allocates=False)
-def _push(heap: Ints, size: int, rank: Ints, v: int) -> int:
-    """Put an op into the heap; its new size."""
+def _push(heap: Ints, size: int, key: Ints, x: int) -> int:
+    """Put an item into a heap by its key, of equal ones by number; the heap's new size."""
     at = size
-    while at > 0 and _is_sooner(rank, v, heap[(at - 1) // 2]):
-        heap[at] = heap[(at - 1) // 2]
+    while at > 0:
+        parent = heap[(at - 1) // 2]
+        if key[parent] < key[x] or (key[parent] == key[x] and parent < x):
+            break
+        heap[at] = parent
         at = (at - 1) // 2
-    heap[at] = v
+    heap[at] = x
     return size + 1
 
 
 @kernel(nogil=True, allocates=False)
-def _pop(heap: Ints, size: int, rank: Ints) -> int:
-    """Take the most urgent op out of the heap; its new size."""
+def _pop(heap: Ints, size: int, key: Ints) -> int:
+    """Take the first item out of a heap; its new size."""
     left = size - 1
     last, at = heap[left], 0
     while 2 * at + 1 < left:
         child = 2 * at + 1
-        if child + 1 < left and _is_sooner(rank, heap[child + 1], heap[child]):
-            child += 1
-        if not _is_sooner(rank, heap[child], last):
+        x, y = heap[child], heap[min(child + 1, left - 1)]
+        if key[y] < key[x] or (key[y] == key[x] and y < x):
+            child, x = child + 1, y
+        if key[last] < key[x] or (key[last] == key[x] and last < x):
             break
-        heap[at] = heap[child]
+        heap[at] = x
         at = child
     heap[at] = last
     return left

@@ -1,13 +1,11 @@
-"""A first plan that is searched while it is built, a few ops ahead of what is settled.
+"""Plans by list scheduling that books channels, and plans that are searched while they are built.
 
-All ops stand in a topological order. The next ones of it, the horizon, are listed and searched
-(`horizon`). Then its first half is settled, and the horizon rolls on. The work per op stays the
-same at any size of the graph.
-
-The horizon of a schedule that is searched while it is built: a few ops that can still change.
-
-They are placed by a list schedule that books channels, and then annealed: groups change devices,
-ops change places, and the part of the horizon behind a change is scheduled anew.
+HEFT and its kin plan as if channels were free. Here an op goes where it ends first with its
+transfers booked one behind the other on their channels, so that it sees them queue.
+`contended_lists` does only that. `rolling_plan` lists some ops ahead, the horizon, and anneals it:
+groups change devices, ops change places, and the part of the horizon behind a change is scheduled
+anew. Its first half is settled, and the horizon rolls on. The work per op stays the same at any
+size of the graph.
 """
 
 from __future__ import annotations
@@ -30,15 +28,334 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
-from placegap.solvers.local_search.contended_list import by_levels, levels
+from placegap.solvers.local_search.cooling import limit_of
 from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
 from placegap.solvers.local_search.walk import neighbour
+
+LIST_WEIGHTS = (0.3, 1.0, 3.0, 10.0)
+"""What a nanosecond of a transfer counts beside a nanosecond of delay; each gives a plan."""
 
 INDEX, OLD, NEW = 0, 1, 2
 """Columns of the log of writes."""
 
 LONGEST_SHIFT = 8
 """Places by which one move may shift an op in the order."""
+
+LENGTH, MOVES_PER_OP, HOT = 64, 50, 0.05
+"""Ops of the horizon, moves for each of its ops without a deadline, and the temperature at which
+its search begins, in mean times of an op for each op of the horizon."""
+
+FIRST_MOVES, MOST_MOVES = 100, 20_000
+"""Where there is a deadline: moves of the first horizon, and for each op of any horizon at most."""
+
+LEAST_URGENCY = 0.4
+"""What the end of an op counts that nothing waits for: it may fill a gap later on. An op with the
+longest way to the end counts 1."""
+
+WEIGHTS = (1.0, 3.0)
+"""What a transfer counts, for one search after another."""
+
+FREE_WEIGHTS = (0.0, 0.1)
+"""The same where transfers do not queue."""
+
+ROUNDS = ((0.1, LENGTH // 2), (0.4, LENGTH), (1.0, 2 * LENGTH))
+"""By which share of the time each round of `rolling_plans` ends, and how long its horizon is."""
+
+HASTY_ROUNDS = ((10.0, ((0.3, LENGTH // 2), (1.0, LENGTH))), (1.0, ((1.0, LENGTH // 2),)))
+"""The rounds where there are fewer milliseconds for each op: few moves want a short horizon."""
+
+SETTLED = 2
+"""One part in so many of a horizon is settled before it rolls on."""
+
+
+def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
+    """Placements by list scheduling with booked channels, one for each weight of transfers.
+
+    Ops go by their longest way to the end, with mean times and half of the mean transfers. A
+    colocation group stays where its first op went, if it fits there; where nothing fits, there is
+    no plan. O((n + m) K) for each.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> next(contended_lists(example(), Makespan())).placement
+    ((0,), (0,), (0,), (0,))
+    """
+    machines = machines_of(instance, semantics)
+    order, n = by_levels(instance, machines), instance.num_ops
+    for weight in LIST_WEIGHTS if instance.num_devices > 1 else LIST_WEIGHTS[:1]:
+        groups, horizon = _empty(instance, machines, order, LENGTH, weight)
+        for first in range(0, n, LENGTH):
+            last = min(n, first + LENGTH)
+            if not extend(machines, groups, horizon, first, first, last):
+                break
+            settle(groups, horizon, first, last, last - first)
+        else:
+            yield Plan.on(groups.home[instance.arrays.group].tolist())
+
+
+def rolling_plans(
+    instance: Instance,
+    semantics: Makespan,
+    start: Start,
+    *,
+    deadline: float | None = None,
+    seed: int = 0,
+    workers: int = 1,
+) -> Iterator[Start]:
+    """Plans by `rolling_plan` that are better than a start, side by side in threads.
+
+    In every other search of a round the ops go as the best plan known by then starts them, else
+    those with the longest ways to the end first. Of each plan the referee judges two: with its own
+    orders, and by the placement alone. Rounds get longer, and one that finds nothing is the last.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> start = Start(Plan.on([0] * 4), 43)
+    >>> [found.value_ns for found in rolling_plans(example(), Makespan(), start)]
+    [35]
+    """
+    rounds = _rounds(instance, deadline)
+    weights = WEIGHTS if semantics.channels != "free" else FREE_WEIGHTS
+    best, hurry, began = start, Event(), now_s()
+
+    def run(number: int, worker: int, known: Ints) -> Start | None:
+        share, length = rounds[number]
+        order = None if worker % 2 else known
+        until = None if deadline is None else began + share * (deadline - began)
+        return rolling_plan(
+            instance,
+            semantics,
+            stop=Stop(until, hurry),
+            length=length,
+            order=order,
+            weight=weights[(worker + number) % len(weights)],
+            seed=[seed, number, worker],
+        )
+
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for number in range(len(rounds)):
+                order, before_ns = order_of(instance, semantics, best.plan), best.value_ns
+                runs = pool.map(run, [number] * workers, range(workers), [order] * workers)
+                for found in list(runs):
+                    for plan in () if found is None else (found.plan, Plan(found.plan.placement)):
+                        verdict = evaluate(instance, plan, semantics)
+                        value_ns = verdict.value_ns if verdict.feasible else None
+                        if value_ns is not None and value_ns < best.value_ns:
+                            best = Start(plan, value_ns)
+                            yield best
+                if best.value_ns == before_ns:
+                    break
+        finally:
+            hurry.set()
+
+
+def _rounds(instance: Instance, deadline: float | None) -> tuple[tuple[float, int], ...]:
+    """The rounds that the time suffices for."""
+    rounds: tuple[tuple[float, int], ...] = ROUNDS
+    if deadline is not None:
+        ms_per_op = 1e3 * (deadline - now_s()) / instance.num_ops
+        for less_ms, hasty in HASTY_ROUNDS:
+            if ms_per_op < less_ms:
+                rounds = hasty
+    return rounds
+
+
+class Stop(NamedTuple):
+    """A deadline by `clock.now_s`, for which moves are made fewer or more; and an event, after
+    which the rest is listed without a search.
+    """
+
+    deadline: float | None = None
+    hurry: Event | None = None
+
+
+def rolling_plan(
+    instance: Instance,
+    semantics: Makespan,
+    *,
+    stop: Stop | None = None,
+    moves_per_op: int = MOVES_PER_OP,
+    length: int = LENGTH,
+    weight: float = 1.0,
+    seed: Sequence[int] = (0,),
+    order: Ints | None = None,
+) -> Start | None:
+    """A plan with orders by a horizon that rolls along the ops.
+
+    The search minimizes the sum of the ends of the ops in the horizon, which count the more the
+    longer their way to the end is, and of the time for which their inputs are sent. O(n) horizons;
+    each costs about as much as its moves times its edges.
+
+    Parameters
+    ----------
+    instance, semantics
+        The problem; memory adds up (`sum`).
+    stop : Stop, optional
+        When all horizons should have ended.
+    moves_per_op : int
+        Moves for each op in each horizon, where there is no deadline.
+    length : int
+        Ops of the horizon.
+    weight : float
+        What a nanosecond of a transfer counts beside a nanosecond of an op's end.
+    seed : sequence of int
+        Of the random numbers.
+    order : int64 array, optional
+        The ops in a topological order; by default those with the longest ways to the end first.
+
+    Returns
+    -------
+    Start or None
+        The plan and its makespan; None where an op fits nowhere by then.
+
+    Examples
+    --------
+    >>> from placegap.instances import evaluate, example
+    >>> found = rolling_plan(example(), Makespan())
+    >>> evaluate(example(), found.plan, Makespan()).value_ns, found.value_ns
+    (35, 35)
+    """
+    arrays, machines = instance.arrays, machines_of(instance, semantics)
+    n, length = instance.num_ops, min(length, instance.num_ops)
+    rng = np.random.default_rng(list(seed))
+    order = by_levels(instance, machines) if order is None else order.copy()
+    level = levels(instance, machines)
+    groups, horizon = _empty(instance, machines, order, length, weight)
+    mean_ns = float(arrays.time_ns[arrays.time_ns != UNSUPPORTED].mean())
+    step, placed, first = -(-length // SETTLED), 0, 0
+    deadline, hurry = stop or Stop()
+    moves, before = FIRST_MOVES if deadline is not None else moves_per_op * length, now_s()
+    while first < n:
+        last = min(n, first + length)
+        new = horizon.order[placed:last]
+        share = level[new] / max(1.0, float(level[horizon.order[first:last]].max()))
+        horizon.urgency[new] = LEAST_URGENCY + (1 - LEAST_URGENCY) * share
+        if not extend(machines, groups, horizon, first, placed, last):
+            return None
+        placed, hot_ns = last, HOT * mean_ns * length
+        moves = 0 if hurry is not None and hurry.is_set() else moves
+        if moves:
+            anneal_horizon(machines, groups, horizon, first, last, rng, moves, hot_ns)
+        count = min(step, last - first)
+        settle(groups, horizon, first, last, count)
+        first += count
+        if deadline is not None:
+            now = now_s()
+            share_s = (deadline - now) / max(1, -(-(n - first) // step))
+            rate = max(1, moves) / max(now - before, 1e-6)
+            moves, before = min(int(rate * share_s), 2 * moves + 1, MOST_MOVES * length), now
+            moves = moves if share_s > 0 else 0
+    plan = _plan(instance, semantics, machines, groups, horizon)
+    return Start(plan, int(horizon.state[:n].max()))
+
+
+def _empty(
+    instance: Instance, machines: Machines, order: Ints, length: int, weight: float
+) -> tuple[Groups, Horizon]:
+    arrays, n, k = instance.arrays, instance.num_ops, instance.num_devices
+    groups = Groups(
+        arrays.group,
+        np.bincount(arrays.group, minlength=arrays.num_groups),
+        arrays.group_bytes,
+        arrays.group_runs,
+        np.full(arrays.num_groups, NONE, np.int64),
+        np.zeros(arrays.num_groups, np.bool_),
+        arrays.memory_bytes.copy(),
+    )
+    position = np.empty(n, np.int64)
+    position[order] = np.arange(n)
+    num_machines = max(k, int(machines.channel.max(initial=NONE)) + 1)
+    tensors = len(machines.tensor_ptr) - 1 if machines.per_tensor else 0
+    state = np.zeros(n + num_machines + tensors * k, np.int64)
+    state[n + num_machines :] = NONE
+    degree = np.sort(np.diff(arrays.index.pred_ptr))[-length:].sum()
+    log = np.empty((3 * int(degree) + 2 * length + 2, 3), np.int64)
+    return groups, Horizon(
+        order,
+        position,
+        state,
+        log,
+        log.copy(),
+        np.zeros(length + 1, np.int64),
+        np.zeros(length + 1),
+        np.ones(n),
+        weight,
+    )
+
+
+def _plan(
+    instance: Instance, semantics: Makespan, machines: Machines, groups: Groups, horizon: Horizon
+) -> Plan:
+    """The plan whose orders are those in which ops and transfers were scheduled."""
+    index = instance.arrays.index
+    device = groups.home[instance.arrays.group]
+    inputs = index.pred_edge  # an op's inputs are scheduled in this order
+    inputs = inputs[np.argsort(horizon.position[index.consumer[inputs]], kind="stable")]
+    remote = inputs[device[index.producer[inputs]] != device[index.consumer[inputs]]]
+    sent: dict[Transfer, tuple[int, int]] = {}
+    for e in remote.tolist():
+        item = int(index.tensor[e]) if machines.per_tensor else e
+        sent.setdefault(Transfer(item, int(device[index.consumer[e]])), (len(sent), len(sent)))
+    at = horizon.position.tolist()
+    rows = [(transfer, *when) for transfer, when in sent.items()]
+    return plan_from_times(
+        instance, semantics, device.tolist(), list(zip(at, at, strict=True)), rows
+    )
+
+
+def order_of(instance: Instance, semantics: Makespan, plan: Plan) -> Ints:
+    """The ops as a plan starts them, which is a topological order.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> order_of(example(), Makespan(), Plan.on([0] * 4)).tolist()
+    [0, 1, 2, 3]
+    """
+    schedule = simulate(instance, plan, semantics)
+    position = instance.arrays.index.topological_position
+    return np.lexsort((position, schedule.end_ns, schedule.start_ns)).astype(np.int64)
+
+
+def by_levels(instance: Instance, machines: Machines) -> Ints:
+    """The ops by their longest way to the end, the longest first; a topological order."""
+    index, level = instance.arrays.index, levels(instance, machines)
+    order = np.lexsort((index.topological_position, -level)).astype(np.int64)
+    if not _is_topological(index.producer, index.consumer, order):
+        order = index.topological_order  # levels of ops without times are equal
+    return order
+
+
+def levels(instance: Instance, machines: Machines) -> Floats:
+    """The longest way from the start of each op to the end, in mean times and half of transfers."""
+    arrays, k = instance.arrays, instance.num_devices
+    runs = arrays.time_ns != UNSUPPORTED
+    mean_ns = np.where(runs, arrays.time_ns, 0).sum(axis=1, dtype=float) / runs.sum(axis=1)
+    classes = arrays.transfer_ns.shape[1]
+    pairs = np.bincount(arrays.link_class[~np.eye(k, dtype=bool)], minlength=classes)
+    mean_transfer_ns = arrays.transfer_ns @ pairs.astype(np.float64) / max(1, pairs.sum())
+    transfer_ns = np.asarray(mean_transfer_ns, np.float64) / 2
+    return _levels(arrays.index.topological_order, machines, mean_ns, transfer_ns)
+
+
+def _is_topological(producer: Ints, consumer: Ints, order: Ints) -> bool:
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    return bool((position[producer] < position[consumer]).all())
+
+
+@kernel
+def _levels(order: Ints, machines: Machines, mean_ns: Floats, transfer_ns: Floats) -> Floats:
+    level = mean_ns.copy()
+    for at in range(len(order) - 1, -1, -1):
+        i = order[at]
+        for e in machines.succ_edge[machines.succ_ptr[i] : machines.succ_ptr[i + 1]]:
+            way = level[machines.consumer[e]] + transfer_ns[machines.tensor[e]] + mean_ns[i]
+            level[i] = max(level[i], way)
+    return level
 
 
 class Groups(NamedTuple):
@@ -62,7 +379,8 @@ class Horizon(NamedTuple):
 
     `state` holds the end of each op, then the clock of each machine, then when a tensor has come to
     a device (per_tensor). `log` has the writes of the horizon, `log_at` those before each of its
-    places, and `cost` the sum of ends by then, each times the `urgency` of its op.
+    places, and `cost` the sum of ends by then, each times the `urgency` of its op, and of the time
+    for which something is sent times `weight`.
     """
 
     order: Ints
@@ -73,13 +391,47 @@ class Horizon(NamedTuple):
     log_at: Ints
     cost: Floats
     urgency: Floats
+    weight: float
 
 
 @kernel(nogil=True, allocates=False)
-def _write(state: Ints, log: Ints, count: int, index: int, value: int) -> int:
-    log[count, INDEX], log[count, OLD], log[count, NEW] = index, state[index], value
-    state[index] = value
-    return count + 1
+def extend(
+    machines: Machines, groups: Groups, horizon: Horizon, first: int, begin: int, end: int
+) -> bool:
+    """Place the ops at `begin` to `end` of the order where each ends first; whether all fit."""
+    k = machines.time_ns.shape[1]
+    for at in range(begin, end):
+        v = horizon.order[at]
+        g, best, least = groups.group[v], NONE, 0.0
+        count = horizon.log_at[at - first]
+        if groups.home[g] >= 0:
+            best = groups.home[g]
+        else:
+            for b in range(k):
+                if not groups.runs[g, b] or groups.size_bytes[g] > groups.room[b]:
+                    continue
+                groups.home[g] = b
+                last, sent = schedule_op(machines, groups, horizon, v, b, count)
+                score = horizon.state[v] + horizon.weight * sent
+                _take_back(horizon, last, count)
+                if best < 0 or score < least:
+                    best, least = b, score
+            groups.home[g] = best
+            if best < 0:
+                return False
+            groups.room[best] -= groups.size_bytes[g]
+        _place(machines, groups, horizon, first, at)
+    return True
+
+
+@kernel(nogil=True, allocates=False)
+def _place(machines: Machines, groups: Groups, horizon: Horizon, first: int, at: int) -> None:
+    v = horizon.order[at]
+    b = groups.home[groups.group[v]]
+    count, sent = schedule_op(machines, groups, horizon, v, b, horizon.log_at[at - first])
+    horizon.log_at[at - first + 1] = count
+    added = horizon.urgency[v] * horizon.state[v] + horizon.weight * sent
+    horizon.cost[at - first + 1] = horizon.cost[at - first] + added
 
 
 @kernel(nogil=True, allocates=False)
@@ -118,67 +470,6 @@ def schedule_op(
     return _write(state, log, count, v, end), int(sent)
 
 
-@kernel(nogil=True, allocates=False)
-def _copy_rows(target: Ints, source: Ints, begin: int, end: int) -> None:
-    for at in range(begin, end):
-        for column in range(NEW + 1):
-            target[at, column] = source[at, column]
-
-
-@kernel(nogil=True, allocates=False)
-def _take_back(horizon: Horizon, count: int, to: int) -> None:
-    for at in range(count - 1, to - 1, -1):
-        horizon.state[horizon.log[at, INDEX]] = horizon.log[at, OLD]
-
-
-@kernel(nogil=True, allocates=False)
-def extend(
-    machines: Machines,
-    groups: Groups,
-    horizon: Horizon,
-    first: int,
-    begin: int,
-    end: int,
-    weight: float,
-) -> bool:
-    """Place the ops at `begin` to `end` of the order where each ends first; whether all fit."""
-    k = machines.time_ns.shape[1]
-    for at in range(begin, end):
-        v = horizon.order[at]
-        g, best, least = groups.group[v], NONE, 0.0
-        count = horizon.log_at[at - first]
-        if groups.home[g] >= 0:
-            best = groups.home[g]
-        else:
-            for b in range(k):
-                if not groups.runs[g, b] or groups.size_bytes[g] > groups.room[b]:
-                    continue
-                groups.home[g] = b
-                last, sent = schedule_op(machines, groups, horizon, v, b, count)
-                score = horizon.state[v] + weight * sent
-                _take_back(horizon, last, count)
-                if best < 0 or score < least:
-                    best, least = b, score
-            groups.home[g] = best
-            if best < 0:
-                return False
-            groups.room[best] -= groups.size_bytes[g]
-        _place(machines, groups, horizon, first, at, weight)
-    return True
-
-
-@kernel(nogil=True, allocates=False)
-def _place(
-    machines: Machines, groups: Groups, horizon: Horizon, first: int, at: int, weight: float
-) -> None:
-    v = horizon.order[at]
-    b = groups.home[groups.group[v]]
-    count, sent = schedule_op(machines, groups, horizon, v, b, horizon.log_at[at - first])
-    horizon.log_at[at - first + 1] = count
-    added = horizon.urgency[v] * horizon.state[v] + weight * sent
-    horizon.cost[at - first + 1] = horizon.cost[at - first] + added
-
-
 @kernel(nogil=True)
 def anneal_horizon(
     machines: Machines,
@@ -189,7 +480,6 @@ def anneal_horizon(
     rng: np.random.Generator,
     moves: int,
     hot: float,
-    weight: float,
 ) -> None:
     """Search the ops at `first` to `last` of the order, and return to the best that was found."""
     k = machines.time_ns.shape[1]
@@ -203,7 +493,7 @@ def anneal_horizon(
         best_home[at] = home[groups.group[order[first + at]]]
     best = now = horizon.cost[length]
     for move in range(moves):
-        temperature = hot * (1.0 - move / moves) ** 2
+        temperature = hot * (1.0 - move / moves) ** 2  # a short search has to end cold
         at = first + draw(rng, length)
         v = order[at]
         g = groups.group[v]
@@ -212,7 +502,9 @@ def anneal_horizon(
         if k > 1 and rng.random() < 0.6:
             if groups.settled[g]:
                 continue
-            to = _target(machines, groups, horizon, rng, v, last)
+            u = neighbour(machines, rng, v, 0.5)
+            is_known = u >= 0 and position[u] < last
+            to = int(home[groups.group[u]]) if is_known else draw(rng, k)
             if to == a or not groups.runs[g, to] or groups.size_bytes[g] > groups.room[to]:
                 continue
             changed = at if groups.members[g] == 1 else first
@@ -228,9 +520,9 @@ def anneal_horizon(
             old_at[place], old_cost[place] = horizon.log_at[place], horizon.cost[place]
         _take_back(horizon, count, begin)
         _apply(groups, horizon, v, g, to, at, target)
-        limit = now - temperature * np.log(1.0 - rng.random())
+        limit = limit_of(now, temperature, rng)
         for place in range(first + changed, last):
-            _place(machines, groups, horizon, first, place, weight)
+            _place(machines, groups, horizon, first, place)
         if horizon.cost[length] <= limit:
             now = horizon.cost[length]
             if now < best:
@@ -257,41 +549,7 @@ def anneal_horizon(
             home[g] = best_home[at]
             groups.room[home[g]] -= groups.size_bytes[g]
         for at in range(first, last):
-            _place(machines, groups, horizon, first, at, weight)
-
-
-@kernel(nogil=True, allocates=False)
-def settle(groups: Groups, horizon: Horizon, first: int, last: int, count: int) -> None:
-    """Settle `count` ops from `first` on; the rest of those before `last` can still change."""
-    log, log_at, cost = horizon.log, horizon.log_at, horizon.cost
-    for v in horizon.order[first : first + count]:
-        groups.settled[groups.group[v]] = True
-    left = last - first - count
-    begin, end = log_at[count], log_at[last - first]
-    for at in range(begin, end):
-        for column in range(NEW + 1):
-            log[at - begin, column] = log[at, column]
-    before = cost[count]
-    for at in range(left + 1):
-        log_at[at] = log_at[at + count] - begin
-        cost[at] = cost[at + count] - before
-
-
-@kernel(nogil=True, allocates=False)
-def _target(
-    machines: Machines,
-    groups: Groups,
-    horizon: Horizon,
-    rng: np.random.Generator,
-    v: int,
-    last: int,
-) -> int:
-    """A device for an op: that of a neighbour, or any."""
-    k = machines.time_ns.shape[1]
-    u = neighbour(machines, rng, v, 0.5)
-    if u >= 0 and horizon.position[u] < last:
-        return int(groups.home[groups.group[u]])
-    return draw(rng, k)
+            _place(machines, groups, horizon, first, at)
 
 
 @kernel(nogil=True, allocates=False)
@@ -333,247 +591,38 @@ def _apply(groups: Groups, horizon: Horizon, v: int, g: int, to: int, at: int, t
         groups.home[g] = to
 
 
-LENGTH, MOVES_PER_OP, HOT = 64, 50, 0.05
-"""Ops of the horizon, moves for each of its ops without a deadline, and the temperature at which
-its search begins, in mean times of an op for each op of the horizon."""
-
-FIRST_MOVES, MOST_MOVES = 100, 20_000
-"""Where there is a deadline: moves of the first horizon, and for each op of any horizon at most."""
-
-LEAST_URGENCY = 0.4
-"""What the end of an op counts that nothing waits for: it may fill a gap later on. An op with the
-longest way to the end counts 1."""
-
-WEIGHTS = (1.0, 3.0)
-"""What a transfer counts, for one search after another."""
-
-FREE_WEIGHTS = (0.0, 0.1)
-"""The same where transfers do not queue."""
-
-ROUNDS = ((0.1, LENGTH // 2), (0.4, LENGTH), (1.0, 2 * LENGTH))
-"""By which share of the time each round of `rolling_plans` ends, and how long its horizon is."""
-
-HASTY_ROUNDS = ((10.0, ((0.3, LENGTH // 2), (1.0, LENGTH))), (1.0, ((1.0, LENGTH // 2),)))
-"""The rounds where there are fewer milliseconds for each op: few moves want a short horizon."""
-
-SETTLED = 2
-"""One part in so many of a horizon is settled before it rolls on."""
+@kernel(nogil=True, allocates=False)
+def settle(groups: Groups, horizon: Horizon, first: int, last: int, count: int) -> None:
+    """Settle `count` ops from `first` on; the rest of those before `last` can still change."""
+    log, log_at, cost = horizon.log, horizon.log_at, horizon.cost
+    for v in horizon.order[first : first + count]:
+        groups.settled[groups.group[v]] = True
+    left = last - first - count
+    begin, end = log_at[count], log_at[last - first]
+    for at in range(begin, end):
+        for column in range(NEW + 1):
+            log[at - begin, column] = log[at, column]
+    before = cost[count]
+    for at in range(left + 1):
+        log_at[at] = log_at[at + count] - begin
+        cost[at] = cost[at + count] - before
 
 
-def rolling_plan(
-    instance: Instance,
-    semantics: Makespan,
-    *,
-    deadline: float | None = None,
-    moves_per_op: int = MOVES_PER_OP,
-    length: int = LENGTH,
-    weight: float = 1.0,
-    seed: Sequence[int] = (0,),
-    order: Ints | None = None,
-    hurry: Event | None = None,
-) -> Start | None:
-    """A plan with orders by a horizon that rolls along the ops.
-
-    The search minimizes the sum of the ends of the ops in the horizon, which count the more the
-    longer their way to the end is, and of the time for which their inputs are sent. O(n) horizons;
-    each costs about as much as its moves times its edges.
-
-    Parameters
-    ----------
-    instance, semantics
-        The problem; memory adds up (`sum`).
-    deadline : float or None
-        By `clock.now_s`: moves are so many that all horizons end by then.
-    moves_per_op : int
-        Moves for each op in each horizon, where there is no deadline.
-    length : int
-        Ops of the horizon.
-    weight : float
-        What a nanosecond of a transfer counts beside a nanosecond of an op's end.
-    seed : sequence of int
-        Of the random numbers.
-    order : int64 array, optional
-        The ops in a topological order; by default those with the longest ways to the end first.
-    hurry : threading.Event, optional
-        Once it is set, the rest is listed without a search.
-
-    Returns
-    -------
-    Start or None
-        The plan and its makespan; None where an op fits nowhere by then.
-
-    Examples
-    --------
-    >>> from placegap.instances import evaluate, example
-    >>> found = rolling_plan(example(), Makespan())
-    >>> evaluate(example(), found.plan, Makespan()).value_ns, found.value_ns
-    (35, 35)
-    """
-    arrays, machines = instance.arrays, machines_of(instance, semantics)
-    n, length = instance.num_ops, min(length, instance.num_ops)
-    rng = np.random.default_rng(list(seed))
-    order = by_levels(instance, machines) if order is None else order.copy()
-    level = levels(instance, machines)
-    groups, horizon = _empty(instance, machines, order, length)
-    mean_ns = float(arrays.time_ns[arrays.time_ns != UNSUPPORTED].mean())
-    step, placed, first = -(-length // SETTLED), 0, 0
-    moves, before = FIRST_MOVES if deadline is not None else moves_per_op * length, now_s()
-    while first < n:
-        last = min(n, first + length)
-        new = horizon.order[placed:last]
-        share = level[new] / max(1.0, float(level[horizon.order[first:last]].max()))
-        horizon.urgency[new] = LEAST_URGENCY + (1 - LEAST_URGENCY) * share
-        if not extend(machines, groups, horizon, first, placed, last, weight):
-            return None
-        placed, hot_ns = last, HOT * mean_ns * length
-        moves = 0 if hurry is not None and hurry.is_set() else moves
-        if moves:
-            anneal_horizon(machines, groups, horizon, first, last, rng, moves, hot_ns, weight)
-        count = min(step, last - first)
-        settle(groups, horizon, first, last, count)
-        first += count
-        if deadline is not None:
-            now = now_s()
-            share_s = (deadline - now) / max(1, -(-(n - first) // step))
-            rate = max(1, moves) / max(now - before, 1e-6)
-            moves, before = min(int(rate * share_s), 2 * moves + 1, MOST_MOVES * length), now
-            moves = moves if share_s > 0 else 0
-    plan = _plan(instance, semantics, machines, groups, horizon)
-    return Start(plan, int(horizon.state[:n].max()))
+@kernel(nogil=True, allocates=False)
+def _write(state: Ints, log: Ints, count: int, index: int, value: int) -> int:
+    log[count, INDEX], log[count, OLD], log[count, NEW] = index, state[index], value
+    state[index] = value
+    return count + 1
 
 
-def _empty(
-    instance: Instance, machines: Machines, order: Ints, length: int
-) -> tuple[Groups, Horizon]:
-    arrays, n, k = instance.arrays, instance.num_ops, instance.num_devices
-    groups = Groups(
-        arrays.group,
-        np.bincount(arrays.group, minlength=arrays.num_groups),
-        arrays.group_bytes,
-        arrays.group_runs,
-        np.full(arrays.num_groups, NONE, np.int64),
-        np.zeros(arrays.num_groups, np.bool_),
-        arrays.memory_bytes.copy(),
-    )
-    position = np.empty(n, np.int64)
-    position[order] = np.arange(n)
-    num_machines = max(k, int(machines.channel.max(initial=NONE)) + 1)
-    tensors = len(machines.tensor_ptr) - 1 if machines.per_tensor else 0
-    state = np.zeros(n + num_machines + tensors * k, np.int64)
-    state[n + num_machines :] = NONE
-    degree = np.sort(np.diff(arrays.index.pred_ptr))[-length:].sum()
-    log = np.empty((3 * int(degree) + 2 * length + 2, 3), np.int64)
-    return groups, Horizon(
-        order,
-        position,
-        state,
-        log,
-        log.copy(),
-        np.zeros(length + 1, np.int64),
-        np.zeros(length + 1),
-        np.ones(n),
-    )
+@kernel(nogil=True, allocates=False)
+def _take_back(horizon: Horizon, count: int, to: int) -> None:
+    for at in range(count - 1, to - 1, -1):
+        horizon.state[horizon.log[at, INDEX]] = horizon.log[at, OLD]
 
 
-def _plan(
-    instance: Instance, semantics: Makespan, machines: Machines, groups: Groups, horizon: Horizon
-) -> Plan:
-    """The plan whose orders are those in which ops and transfers were scheduled."""
-    index = instance.arrays.index
-    device = groups.home[instance.arrays.group]
-    inputs = index.pred_edge  # an op's inputs are scheduled in this order
-    inputs = inputs[np.argsort(horizon.position[index.consumer[inputs]], kind="stable")]
-    remote = inputs[device[index.producer[inputs]] != device[index.consumer[inputs]]]
-    sent: dict[Transfer, tuple[int, int]] = {}
-    for e in remote.tolist():
-        item = int(index.tensor[e]) if machines.per_tensor else e
-        sent.setdefault(Transfer(item, int(device[index.consumer[e]])), (len(sent), len(sent)))
-    at = horizon.position.tolist()
-    rows = [(transfer, *when) for transfer, when in sent.items()]
-    return plan_from_times(
-        instance, semantics, device.tolist(), list(zip(at, at, strict=True)), rows
-    )
-
-
-def order_of(instance: Instance, semantics: Makespan, plan: Plan) -> Ints:
-    """The ops as a plan starts them, which is a topological order.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> order_of(example(), Makespan(), Plan.on([0] * 4)).tolist()
-    [0, 1, 2, 3]
-    """
-    schedule = simulate(instance, plan, semantics)
-    position = instance.arrays.index.topological_position
-    return np.lexsort((position, schedule.end_ns, schedule.start_ns)).astype(np.int64)
-
-
-def rolling_plans(
-    instance: Instance,
-    semantics: Makespan,
-    start: Start,
-    *,
-    deadline: float | None = None,
-    seed: int = 0,
-    workers: int = 1,
-) -> Iterator[Start]:
-    """Plans by `rolling_plan` that are better than a start, side by side in threads.
-
-    In every other search of a round the ops go as the best plan known by then starts them, else
-    those with the longest ways to the end first. Of each plan the referee judges two: with its own
-    orders, and by the placement alone. Rounds get longer, and one that finds nothing is the last.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> start = Start(Plan.on([0] * 4), 43)
-    >>> [found.value_ns for found in rolling_plans(example(), Makespan(), start)]
-    [35]
-    """
-    rounds = _rounds(instance, deadline)
-    weights = WEIGHTS if semantics.channels != "free" else FREE_WEIGHTS
-    best, hurry, began = start, Event(), now_s()
-
-    def run(number: int, worker: int, known: Ints) -> Start | None:
-        share, length = rounds[number]
-        order = None if worker % 2 else known
-        until = None if deadline is None else began + share * (deadline - began)
-        return rolling_plan(
-            instance,
-            semantics,
-            deadline=until,
-            length=length,
-            order=order,
-            hurry=hurry,
-            weight=weights[(worker + number) % len(weights)],
-            seed=[seed, number, worker],
-        )
-
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            for number in range(len(rounds)):
-                order, before_ns = order_of(instance, semantics, best.plan), best.value_ns
-                runs = pool.map(run, [number] * workers, range(workers), [order] * workers)
-                for found in list(runs):
-                    for plan in () if found is None else (found.plan, Plan(found.plan.placement)):
-                        verdict = evaluate(instance, plan, semantics)
-                        value_ns = verdict.value_ns if verdict.feasible else None
-                        if value_ns is not None and value_ns < best.value_ns:
-                            best = Start(plan, value_ns)
-                            yield best
-                if best.value_ns == before_ns:
-                    break
-        finally:
-            hurry.set()
-
-
-def _rounds(instance: Instance, deadline: float | None) -> tuple[tuple[float, int], ...]:
-    """The rounds that the time suffices for."""
-    rounds: tuple[tuple[float, int], ...] = ROUNDS
-    if deadline is not None:
-        ms_per_op = 1e3 * (deadline - now_s()) / instance.num_ops
-        for less_ms, hasty in HASTY_ROUNDS:
-            if ms_per_op < less_ms:
-                rounds = hasty
-    return rounds
+@kernel(nogil=True, allocates=False)
+def _copy_rows(target: Ints, source: Ints, begin: int, end: int) -> None:
+    for at in range(begin, end):
+        for column in range(NEW + 1):
+            target[at, column] = source[at, column]

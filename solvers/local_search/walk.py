@@ -1,7 +1,4 @@
-"""The walk from schedule to schedule: which moves are tried, and which are kept.
-
-Which ops a move of the walk takes along, where to, and what makes room for them.
-"""
+"""The walk from schedule to schedule: what moves, where to, and which moves are kept."""
 
 from __future__ import annotations
 
@@ -9,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import copy_to, draw, kernel
+from placegap.solvers.local_search.cooling import Steps, heat_of, limit_of
 from placegap.solvers.local_search.disjunctive_graph import (
     AFTER,
     DURATION,
@@ -47,6 +45,16 @@ EXCHANGE_SHARE, EXCHANGE_DRAWS, EXCHANGE_STEPS = 0.1, 12, 4
 """Of moves for which there is no room; ops that are looked at to make room, one after the other,
 and fewer than so many steps apart."""
 
+MOST_MISFITS = 16
+"""Schedules in a row that would be the best, but overfill memory at its peak: then it goes back."""
+
+MOST_TOGETHER = 4096
+"""Ops that one move takes along, those colocated included."""
+
+LOAD_WEIGHT = 0.1
+"""What a nanosecond of work or transfer that a move adds counts, spread over all devices, where
+the makespan stays: so ways that nobody waits for are kept short, too."""
+
 
 class Rooms(NamedTuple):
     """What may move together and where it fits: colocation groups and memory.
@@ -66,13 +74,106 @@ class ScheduleWindow(NamedTuple):
     """A part of a schedule that is searched while the rest waits.
 
     Its `ops` lie between the items `begin` and `end`. `exits` are the items behind that wait for
-    something before `end`, their number first.
+    something before `end`, their number first. Of a part the state at its beginning is saved
+    (`Search.enter`), and no better ones are.
     """
 
     ops: Ints
     begin: int
     end: int
     exits: Ints
+    is_part: bool
+
+
+class Trace(NamedTuple):
+    """Where a walk is: ``value`` is (makespan now, least), ``best_...`` the state of the least.
+
+    `saved` (1,) tells whether that state is saved; else it is the current one.
+    """
+
+    value: Ints
+    saved: Flags
+    chosen: Ints
+    origin: Ints
+    best_item: Ints
+    best_ends: Ints
+    best_device: Ints
+    best_held: Ints
+
+
+@kernel(nogil=True, allocates=False)
+def walk_on(
+    machines: Machines,
+    orders: Orders,
+    rooms: Rooms,
+    window: ScheduleWindow,
+    trace: Trace,
+    peak: Peak,
+    rng: np.random.Generator,
+    steps: Steps,
+) -> None:
+    """Try some moves of a cooling. In between, schedules may overfill memory at its peak."""
+    misfits, saves = 0, not window.is_part
+    k = machines.time_ns.shape[1]
+    value, saved, device, item = trace.value, trace.saved, orders.device, orders.item
+    for step in range(steps.done, steps.done + steps.count):
+        forget(orders)
+        count, added = 0, np.int64(0)
+        v = int(window.ops[draw(rng, len(window.ops))])
+        if rng.random() < 0.5:  # of two, the op on the longer way
+            other = int(window.ops[draw(rng, len(window.ops))])
+            if item[other, START] + item[other, TAIL] > item[v, START] + item[v, TAIL]:
+                v = other
+        reorder = rng.random() < 0.3 or k == 1
+        if reorder:
+            if not _reorder(machines, orders, window, rng, v):
+                continue
+        else:
+            count = choose(machines, orders, window, trace.chosen, rng, v)
+            near, origin = neighbour(machines, rng, v, 0.6), device[v]
+            to = draw(rng, k) if near < 0 else int(device[near])
+            there = admitted(machines, orders, rooms, window, trace.chosen, 0, count, to)
+            count = exchanged(machines, orders, rooms, window, trace.chosen, rng, there, to)
+            if count == 0:
+                continue
+            early = rng.random()
+            for at in range(count):
+                x = int(trace.chosen[at])
+                added -= _load(machines, orders, x)
+                trace.origin[at] = device[x]
+                move_op(machines, orders, x, to if at < there else origin, early)
+                added += _load(machines, orders, x)
+        allowed = limit_of(value[0], heat_of(steps, step), rng) - LOAD_WEIGHT * added / k
+        if steps.hot <= 0:
+            allowed = min(allowed, np.float64(value[0]))
+        kept = propagate(machines, orders, window.begin, window.end, int(allowed), window.exits)
+        after = makespan_of(orders, window, k) if kept else np.int64(0)
+        if not kept or after > allowed:
+            undo(orders)
+            continue
+        is_best = saves and after < value[1]
+        if is_best and peak.at_peak and not schedule_fits(machines, orders, peak):
+            undo(orders)
+            misfits += 1
+            if misfits >= MOST_MISFITS and saved[0]:
+                restore(orders, rooms, trace)
+                value[0], misfits = value[1], 0
+            continue
+        leaves = after > value[0] or (peak.at_peak and after == value[0])
+        if leaves and saves and not saved[0]:  # the state before is the best: this move must wait
+            undo(orders)
+            save(orders, rooms, trace)
+            continue
+        for at in range(count):
+            x = trace.chosen[at]
+            rooms.held_bytes[trace.origin[at]] -= rooms.size_bytes[x]
+            rooms.held_bytes[device[x]] += rooms.size_bytes[x]
+        propagate_tails(machines, orders, window.begin)
+        value[0] = after
+        if is_best:
+            value[1] = after
+            saved[0], misfits = False, 0
+    forget(orders)
 
 
 @kernel(nogil=True, allocates=False)
@@ -120,13 +221,6 @@ def choose(
 
 
 @kernel(nogil=True, allocates=False)
-def target(machines: Machines, orders: Orders, rng: np.random.Generator, v: int, k: int) -> int:
-    """A device for an op: often that of a neighbour."""
-    u = neighbour(machines, rng, v, 0.6)
-    return draw(rng, k) if u < 0 else int(orders.device[u])
-
-
-@kernel(nogil=True, allocates=False)
 def neighbour(machines: Machines, rng: np.random.Generator, v: int, share: float) -> int:
     """An op that another one reads from or feeds, in a share of all calls; else NONE."""
     inputs, degree = machines.pred_ptr[v + 1] - machines.pred_ptr[v], _degree(machines, v)
@@ -136,12 +230,6 @@ def neighbour(machines: Machines, rng: np.random.Generator, v: int, share: float
     if at < inputs:
         return int(machines.producer[machines.pred_edge[machines.pred_ptr[v] + at]])
     return int(machines.consumer[machines.succ_edge[machines.succ_ptr[v] + at - inputs]])
-
-
-@kernel(nogil=True, allocates=False)
-def _degree(machines: Machines, v: int) -> int:
-    inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
-    return int(inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v])
 
 
 @kernel(nogil=True, allocates=False)
@@ -249,27 +337,53 @@ def exchanged(
     return 0
 
 
-MOST_MISFITS = 16
-"""Schedules in a row that would be the best, but overfill memory at its peak: then it goes back."""
-
-MOST_TOGETHER = 4096
-"""Ops that one move takes along, those colocated included."""
-
-LOAD_WEIGHT = 0.1
-"""What a nanosecond of work or transfer that a move adds counts, spread over all devices, where
-the makespan stays: so ways that nobody waits for are kept short, too."""
+@kernel(nogil=True, allocates=False)
+def _degree(machines: Machines, v: int) -> int:
+    inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
+    return int(inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v])
 
 
-class Trace(NamedTuple):
-    """Where a walk is: ``value`` is (makespan now, least), ``best_...`` the state of the least."""
+@kernel(nogil=True, allocates=False)
+def _reorder(
+    machines: Machines, orders: Orders, window: ScheduleWindow, rng: np.random.Generator, v: int
+) -> bool:
+    """An op, or a transfer to or from it, changes places with neighbours; whether anything did."""
+    item, device = orders.item, orders.device
+    x, slot = v, 0
+    if not machines.free and rng.random() < 0.6:
+        inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
+        degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
+        if degree > 0:
+            at = draw(rng, degree)
+            if at < inputs:
+                e = machines.pred_edge[machines.pred_ptr[v] + at]
+            else:
+                e = machines.succ_edge[machines.succ_ptr[v] + at - inputs]
+            a, b = device[machines.producer[e]], device[machines.consumer[e]]
+            if a != b:
+                x = carrier(machines, e, b)
+                slot = draw(rng, 2) if item[x, MACHINE + 1] >= 0 else 0
+    if item[x, LABEL] >= item[window.end, LABEL]:
+        return False
+    steps = 1 + draw(rng, 1 << draw(rng, 4))
+    return move_along(machines, orders, x, slot, steps, rng.random() >= 0.5)
 
-    value: Ints
-    chosen: Ints
-    origin: Ints
-    best_item: Ints
-    best_ends: Ints
-    best_device: Ints
-    best_held: Ints
+
+@kernel(nogil=True, allocates=False)
+def _load(machines: Machines, orders: Orders, v: int) -> int:
+    """Time of an op where it is and of the transfers at its edges."""
+    device = orders.device
+    b = device[v]
+    load = machines.time_ns[v, b]
+    for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
+        e = machines.pred_edge[at]
+        a = device[machines.producer[e]]
+        load += machines.transfer_ns[machines.tensor[e], machines.link_class[a, b]]
+    for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
+        e = machines.succ_edge[at]
+        a = device[machines.consumer[e]]
+        load += machines.transfer_ns[machines.tensor[e], machines.link_class[b, a]]
+    return int(load)
 
 
 @kernel(nogil=True, allocates=False)
@@ -320,16 +434,9 @@ def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> boo
 
 
 @kernel(nogil=True, allocates=False)
-def _copy_table(target: Ints, source: Ints) -> None:
-    rows, columns = source.shape
-    for row in range(rows):
-        for column in range(columns):
-            target[row, column] = source[row, column]
-
-
-@kernel(nogil=True, allocates=False)
 def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     """Remember the current state as the best."""
+    trace.saved[0] = True
     _copy_table(trace.best_item, orders.item)
     _copy_table(trace.best_ends, orders.ends)
     copy_to(trace.best_device, orders.device)
@@ -348,133 +455,8 @@ def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
 
 
 @kernel(nogil=True, allocates=False)
-def anneal(
-    machines: Machines,
-    orders: Orders,
-    rooms: Rooms,
-    window: ScheduleWindow,
-    trace: Trace,
-    peak: Peak,
-    rng: np.random.Generator,
-    done: int,
-    steps: int,
-    total: int,
-    hot_ns: float,
-    cold_ns: float,
-    saved: bool,
-    saves: bool,
-) -> bool:
-    """Try moves number `done` to `done + steps` of `total`, cooling from `hot_ns` to `cold_ns`.
-
-    Whether the best state is saved; else it is the current one. Where it `saves` nothing, the
-    least value stays as it is. In between, schedules may overfill memory at its peak.
-    """
-    misfits = 0
-    k = machines.time_ns.shape[1]
-    value, device, item = trace.value, orders.device, orders.item
-    for step in range(done, done + steps):
-        temperature = 0.0
-        if hot_ns > 0:
-            temperature = hot_ns * (cold_ns / hot_ns) ** (step / total)
-        forget(orders)
-        count, added = 0, np.int64(0)
-        v = int(window.ops[draw(rng, len(window.ops))])
-        if rng.random() < 0.5:  # of two, the op on the longer way
-            other = int(window.ops[draw(rng, len(window.ops))])
-            if item[other, START] + item[other, TAIL] > item[v, START] + item[v, TAIL]:
-                v = other
-        reorder = rng.random() < 0.3 or k == 1
-        if reorder:
-            if not _reorder(machines, orders, window, rng, v):
-                continue
-        else:
-            count = choose(machines, orders, window, trace.chosen, rng, v)
-            to, origin = target(machines, orders, rng, v, k), device[v]
-            there = admitted(machines, orders, rooms, window, trace.chosen, 0, count, to)
-            count = exchanged(machines, orders, rooms, window, trace.chosen, rng, there, to)
-            if count == 0:
-                continue
-            early = rng.random()
-            for at in range(count):
-                x = int(trace.chosen[at])
-                added -= _load(machines, orders, x)
-                trace.origin[at] = device[x]
-                move_op(machines, orders, x, to if at < there else origin, early)
-                added += _load(machines, orders, x)
-        allowed = value[0] - temperature * np.log(1.0 - rng.random())
-        allowed -= LOAD_WEIGHT * added / k
-        if hot_ns <= 0:
-            allowed = min(allowed, np.float64(value[0]))
-        kept = propagate(machines, orders, window.begin, window.end, int(allowed), window.exits)
-        after = makespan_of(orders, window, k) if kept else np.int64(0)
-        if not kept or after > allowed:
-            undo(orders)
-            continue
-        is_best = saves and after < value[1]
-        if is_best and peak.at_peak and not schedule_fits(machines, orders, peak):
-            undo(orders)
-            misfits += 1
-            if misfits >= MOST_MISFITS and saved:
-                restore(orders, rooms, trace)
-                value[0], misfits = value[1], 0
-            continue
-        leaves = after > value[0] or (peak.at_peak and after == value[0])
-        if leaves and saves and not saved:  # the state before is the best: this move must wait
-            undo(orders)
-            save(orders, rooms, trace)
-            saved = True
-            continue
-        for at in range(count):
-            x = trace.chosen[at]
-            rooms.held_bytes[trace.origin[at]] -= rooms.size_bytes[x]
-            rooms.held_bytes[device[x]] += rooms.size_bytes[x]
-        propagate_tails(machines, orders, window.begin)
-        value[0] = after
-        if is_best:
-            value[1] = after
-            saved, misfits = False, 0
-    forget(orders)
-    return saved
-
-
-@kernel(nogil=True, allocates=False)
-def _reorder(
-    machines: Machines, orders: Orders, window: ScheduleWindow, rng: np.random.Generator, v: int
-) -> bool:
-    """An op, or a transfer to or from it, changes places with neighbours; whether anything did."""
-    item, device = orders.item, orders.device
-    x, slot = v, 0
-    if not machines.free and rng.random() < 0.6:
-        inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
-        degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
-        if degree > 0:
-            at = draw(rng, degree)
-            if at < inputs:
-                e = machines.pred_edge[machines.pred_ptr[v] + at]
-            else:
-                e = machines.succ_edge[machines.succ_ptr[v] + at - inputs]
-            a, b = device[machines.producer[e]], device[machines.consumer[e]]
-            if a != b:
-                x = carrier(machines, e, b)
-                slot = draw(rng, 2) if item[x, MACHINE + 1] >= 0 else 0
-    if item[x, LABEL] >= item[window.end, LABEL]:
-        return False
-    steps = 1 + draw(rng, 1 << draw(rng, 4))
-    return move_along(machines, orders, x, slot, steps, rng.random() >= 0.5)
-
-
-@kernel(nogil=True, allocates=False)
-def _load(machines: Machines, orders: Orders, v: int) -> int:
-    """Time of an op where it is and of the transfers at its edges."""
-    device = orders.device
-    b = device[v]
-    load = machines.time_ns[v, b]
-    for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
-        e = machines.pred_edge[at]
-        a = device[machines.producer[e]]
-        load += machines.transfer_ns[machines.tensor[e], machines.link_class[a, b]]
-    for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
-        e = machines.succ_edge[at]
-        a = device[machines.consumer[e]]
-        load += machines.transfer_ns[machines.tensor[e], machines.link_class[b, a]]
-    return int(load)
+def _copy_table(target: Ints, source: Ints) -> None:
+    rows, columns = source.shape
+    for row in range(rows):
+        for column in range(columns):
+            target[row, column] = source[row, column]

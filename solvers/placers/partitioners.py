@@ -390,7 +390,7 @@ def _by_kahypar(parting: Parting, imbalance: float) -> Ints:
         parting.weight.tolist(),
         parting.net_weights().tolist(),
     )
-    return np.array(hypergraph.partition(context).get_by_kahypar(), np.int64)
+    return np.array(hypergraph.partition(context).get_partition(), np.int64)
 
 
 def why_no_kahypar() -> str | None:

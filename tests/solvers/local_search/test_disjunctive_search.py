@@ -50,7 +50,7 @@ def check_state(search: Search, where: str) -> None:
     what a new schedule of the same orders has."""
     instance, size = search.instance, search.machines.num_items
     value_ns = int(search.trace.value[0])
-    search.saved = False  # the current schedule, not the best
+    search.trace.saved[0] = False  # the current schedule, not the best
     verdict = evaluate(instance, search.plan(), search.semantics)
     assert verdict.value_ns == value_ns, where
     assert verdict.feasible, where
@@ -278,7 +278,7 @@ def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPat
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(disjunctive_search, "anneal", interrupt)
+    monkeypatch.setattr(disjunctive_search, "walk_on", interrupt)
     found = solve(example(), Makespan(), "disjunctive-search")
     assert found.value_ns is not None
     assert found.message == "interrupted"

@@ -14,8 +14,8 @@ from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.solvers import solve
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
+from placegap.solvers.local_search.rolling_horizon import Stop, rolling_plan, rolling_plans
 from placegap.solvers.local_search.rolling_horizon import plans as built
-from placegap.solvers.local_search.rolling_horizon import rolling_plan, rolling_plans
 
 CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
 TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")
@@ -87,7 +87,7 @@ def test_the_seed_alone_decides_the_plans_where_there_is_no_deadline() -> None:
 
 
 def test_a_deadline_that_is_over_leaves_the_list_schedule() -> None:
-    assert rolling_plan(example(), Makespan(), deadline=now_s() - 1) is not None
+    assert rolling_plan(example(), Makespan(), stop=Stop(now_s() - 1)) is not None
 
 
 def test_in_a_hurry_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_in_a_hurry_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None
     hurry = Event()
     hurry.set()
     monkeypatch.setattr(built, "anneal_horizon", never)
-    assert rolling_plan(tiny_instance(1), Makespan(), hurry=hurry) is not None
+    assert rolling_plan(tiny_instance(1), Makespan(), stop=Stop(None, hurry)) is not None
 
 
 def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
