@@ -1,22 +1,17 @@
-"""Every schedule worth looking at: placements x op orders x transfer orders, for makespan.
+"""Every placement of a few ops: the least makespan, max_load, forward + backward, and latency.
 
-Ops and the transfers that hold a channel are *items*; a transfer without a channel is a mere delay.
-Items are numbered so that each one follows what it waits for.
+For makespan the placements are tried with all op orders and transfer orders worth looking at. Ops
+and the transfers that hold a channel are *items*; a transfer without a channel is a mere delay.
+Items are numbered so that each one follows what it waits for. A schedule is built by appending
+items: each starts as soon as what it waits for has ended and its device or channels have served all
+items appended before. Appending the items of any feasible schedule in the order (start, end,
+number) delays none of them, so it may be repeated until nothing moves: some optimal schedule is its
+own result. Hence it is enough to append in increasing (start, end, number). A branch is cut only if
+a longest path through it reaches the best value.
 
-A schedule is built by appending items: each starts as soon as what it waits for has ended and its
-device or channels have served all items appended before. Appending the items of any feasible
-schedule in the order (start, end, number) delays none of them, so it may be repeated until nothing
-moves: some optimal schedule is its own result. Hence it is enough to append in increasing
-(start, end, number). A branch is cut only if a longest path through it reaches the best value.
-
-Every assignment of ops to devices: the least max_load, or forward + backward, of a class.
-
-Every placement and every choice of calls, for latency_subgraphs: the least latency.
-
-What a device holds under the memory rule `peak`, by trying every moment: for brute force.
-
-Written from the definition (`referee.memory`), moment by moment and tensor by tensor; it shares
-only the order of the steps with the referee.
+What a device holds under the memory rule `peak` is written from the definition
+(`referee.memory`), moment by moment and tensor by tensor; it shares only the order of the steps
+with the referee.
 """
 
 from __future__ import annotations
@@ -38,6 +33,283 @@ from placegap.instances.problem.semantics import (
     memory_rule,
 )
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of, plan_from_times
+
+MOST_LATENCY_OPS = 8
+
+MOST_ASSIGNMENTS = 2**20
+"""Ops to slots; a slot is a host or one call of an accelerator. About a second."""
+
+
+class FewOps(NamedTuple):
+    """The ops of an instance in some order, and what its devices hold."""
+
+    time_ns: Ints
+    resident_bytes: Ints
+    memory_bytes: Ints
+    group: Ints
+
+
+def few_ops(instance: Instance, order: Ints) -> FewOps:
+    """The ops in the given order."""
+    arrays = instance.arrays
+    return FewOps(
+        arrays.time_ns[order],
+        arrays.resident_bytes[order],
+        arrays.memory_bytes,
+        arrays.group[order],
+    )
+
+
+def best_schedule(instance: Instance, semantics: Makespan) -> tuple[int, Plan] | None:
+    """Optimal makespan in ns and a plan with all its orders, or None if no placement is feasible.
+
+    Exponential: meant for the sizes that `brute_force.applies` admits.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> best_schedule(example(), Makespan())[0]
+    34
+    """
+    arrays, index = instance.arrays, instance.arrays.index
+    order, position = index.topological_order, index.topological_position
+    per_tensor = semantics.transfers == "per_tensor"
+    carried = index.tensor if per_tensor else np.arange(len(index.tensor))
+    edges = np.column_stack(
+        [position[index.producer], position[index.consumer], carried, index.tensor]
+    )
+    value, device, start, duration, move = _least_makespan(
+        few_ops(instance, order),
+        np.ascontiguousarray(edges[np.argsort(edges[:, 0], kind="stable")]),
+        Links(arrays.transfer_ns, arrays.link_class, _channel_table(instance, semantics)),
+        peak_sizes(instance, semantics, order),
+    )
+    if value == NEVER:
+        return None
+    is_op, end = move[:, 0] < 0, start + duration
+    device, op_times = device[position], np.column_stack([start, end])[is_op][position].tolist()
+    moves = np.column_stack([move, start, end])[~is_op].tolist()
+    transfers = [(Transfer(item, to), began, ended) for item, to, began, ended in moves]
+    return int(value), plan_from_times(instance, semantics, device.tolist(), op_times, transfers)
+
+
+def _channel_table(instance: Instance, semantics: Makespan) -> Ints:
+    k = instance.num_devices
+    table = np.full((k, k, 2), NO_CHANNEL, np.int64)
+    for a in range(k):
+        for b in range(k):
+            if a != b:
+                table[a, b] = channels_of(semantics.channels, k, a, b)
+    return table
+
+
+class Links(NamedTuple):
+    """What transfers take, and the channels (K, K, 2) that they hold."""
+
+    transfer_ns: Ints
+    link_class: Ints
+    channels: Ints
+
+
+class Items(NamedTuple):
+    """Items of a placement: each op, followed by the transfers of its outputs.
+
+    Durations, resources (devices, then channels; two columns), lags, longest ways from the start of
+    each item to the end, and (carried, destination) of each transfer, -1 for ops. ``lag[j, i]``:
+    item i starts at least this long after the end of item j; -1: it does not wait for j.
+    """
+
+    duration: Ints
+    resources: Ints
+    lag: Ints
+    tail: Ints
+    move: Ints
+
+
+@kernel
+def _least_makespan(
+    ops: FewOps, edges: Ints, links: Links, sizes: PeakSizes
+) -> tuple[int, Ints, Ints, Ints, Ints]:
+    """Try every placement of the ops, which are numbered topologically.
+
+    Row e of `edges` is (producer, consumer, carried, tensor), ordered by producer; edges with the
+    same `carried` to one destination share a transfer. Returns the value, the device of each op,
+    and the starts, durations and `move` of the items (see `_items`).
+    """
+    memory_bytes, group = ops.memory_bytes, ops.group
+    num_devices = len(memory_bytes)
+    num_resources = num_devices + links.channels.max() + 1
+    home, device = np.zeros(group.max() + 1, np.int64), np.zeros(len(group), np.int64)
+    best: Any = np.int64(NEVER)  # no literal: `_best_order` is compiled once
+    best_device = home
+    best_start, best_duration, best_move = home, home, edges
+    while True:
+        if may_fit(device, ops, sizes):
+            left = memory_bytes - state_of(device, sizes, num_devices)
+            items = _items(device, ops.time_ns, edges, links)
+            touches = item_touches(device, edges, items.move, links)
+            value, start = _best_order(items, num_resources, best, sizes, touches, left)
+            if value < best:
+                best, best_device = value, device.copy()
+                best_start, best_duration, best_move = start, items.duration, items.move
+        if not next_placement(home, num_devices, group, device):
+            return best, best_device, best_start, best_duration, best_move
+
+
+@kernel(allocates=False)
+def next_placement(home: Ints, num_devices: int, group: Ints, device: Ints) -> bool:
+    """Move on to the next device of each group (`home`) and op (`device`); False after the last."""
+    at = 0
+    while at < len(home) and home[at] == num_devices - 1:
+        home[at] = 0
+        at += 1
+    if at == len(home):
+        return False
+    home[at] += 1
+    for i in range(len(group)):
+        device[i] = home[group[i]]
+    return True
+
+
+@kernel
+def may_fit(device: Ints, ops: FewOps, sizes: PeakSizes) -> bool:
+    """Every op runs where it is, and the memory suffices as far as the placement alone tells."""
+    left = ops.memory_bytes.copy()
+    for i in range(len(device)):
+        if ops.time_ns[i, device[i]] == UNSUPPORTED:
+            return False
+        left[device[i]] -= ops.resident_bytes[i]
+        if left[device[i]] < 0 and not sizes.counts:
+            return False
+    if not sizes.counts:
+        return True
+    return bool((state_of(device, sizes, len(left)) <= ops.memory_bytes).all())
+
+
+@kernel
+def _items(device: Ints, time_ns: Ints, edges: Ints, links: Links) -> Items:
+    """The items of a placement."""
+    transfer_ns, link_class, channels = links
+    n, num_devices = time_ns.shape
+    most = n + len(edges)
+    duration = np.zeros(most, np.int64)
+    resources = np.full((most, 2), -1, np.int64)
+    move = np.full((most, 2), -1, np.int64)
+    item_of_op = np.zeros(n, np.int64)
+    carrier = np.full(len(edges), -1, np.int64)
+    size = 0
+    for op in range(n):
+        item_of_op[op] = size
+        duration[size] = time_ns[op, device[op]]
+        resources[size, 0] = device[op]
+        first = size
+        size += 1
+        for e in range(len(edges)):
+            source, target = device[edges[e, 0]], device[edges[e, 1]]
+            if edges[e, 0] != op or channels[source, target, 0] == NO_CHANNEL:
+                continue
+            for item in range(first, size):
+                if move[item, 0] == edges[e, 2] and move[item, 1] == target:
+                    carrier[e] = item
+            if carrier[e] < 0:
+                carrier[e] = size
+                move[size, 0], move[size, 1] = edges[e, 2], target
+                duration[size] = transfer_ns[edges[e, 3], link_class[source, target]]
+                for c in range(2):
+                    if channels[source, target, c] != NO_CHANNEL:
+                        resources[size, c] = num_devices + channels[source, target, c]
+                size += 1
+    lag = np.full((size, size), -1, np.int64)
+    for e in range(len(edges)):
+        a, b, via = item_of_op[edges[e, 0]], item_of_op[edges[e, 1]], carrier[e]
+        if via >= 0:
+            lag[a, via], lag[via, b] = 0, 0
+        else:
+            pair = link_class[device[edges[e, 0]], device[edges[e, 1]]]
+            lag[a, b] = max(lag[a, b], transfer_ns[edges[e, 3], pair])
+    tail = duration[:size].copy()
+    for j in range(size - 1, -1, -1):
+        for i in range(j + 1, size):
+            if lag[j, i] >= 0:
+                tail[j] = max(tail[j], duration[j] + lag[j, i] + tail[i])
+    return Items(duration[:size], resources[:size], lag, tail, move[:size])
+
+
+@kernel
+def _best_order(
+    items: Items, num_resources: int, best: int, sizes: PeakSizes, touches: Ints, left: Ints
+) -> tuple[int, Ints]:
+    """Append items depth first; the least makespan below `best`, or `best`, and the starts.
+
+    At depth d, `sequence[:d]` has been appended, and ``candidate[d]`` is the next item to try.
+    Under the rule `peak` nothing is appended to what holds too much before the last item starts.
+    """
+    duration, lag, size = items.duration, items.lag, len(items.duration)
+    start, found = np.full(size, -1, np.int64), np.zeros(size, np.int64)
+    earliest = np.zeros((size, size), np.int64)
+    sequence, candidate = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    depth = 0
+    if _earliest(start, items, num_resources, earliest[0]) >= best:
+        return best, found
+    while depth >= 0:
+        i = candidate[depth]
+        if i == size:
+            depth -= 1
+            start[sequence[depth]] = -1
+            continue
+        candidate[depth] += 1
+        if start[i] >= 0:
+            continue
+        waits = False
+        for j in range(i):
+            waits = waits or (lag[j, i] >= 0 and start[j] < 0)
+        if waits:
+            continue
+        if depth > 0:  # it comes after the item before in (start, end, number)
+            last = sequence[depth - 1]
+            mine = earliest[depth, i], duration[i], i
+            if mine < (start[last], duration[last], last):
+                continue
+        start[i], sequence[depth] = earliest[depth, i], i
+        below = earliest[min(depth + 1, size - 1)]
+        bound = _earliest(start, items, num_resources, below)
+        until = NEVER if depth + 1 == size else start[i]
+        if bound < best and sizes.counts and too_full(start, duration, touches, sizes, left, until):
+            bound = best
+        if bound < best and depth + 1 < size:
+            depth += 1
+            candidate[depth] = 0
+            continue
+        if bound < best:  # all items have their start: the bound is the makespan
+            best, found = bound, start.copy()
+        start[i] = -1
+    return best, found
+
+
+@kernel
+def _earliest(start: Ints, items: Items, num_resources: int, earliest: Ints) -> int:
+    """Fill in when each item can start after those that have a start (>= 0); a makespan bound.
+
+    A resource is free when the last started item on it has ended, as items are only appended.
+    """
+    duration, resources, lag, tail, _ = items
+    free = np.zeros(num_resources, np.int64)
+    for i in range(len(start)):
+        for r in resources[i]:
+            if r >= 0 and start[i] >= 0:
+                free[r] = max(free[r], start[i] + duration[i])
+    bound = 0
+    for i in range(len(start)):
+        earliest[i] = start[i]
+        if start[i] < 0:
+            for r in resources[i]:
+                if r >= 0:
+                    earliest[i] = max(earliest[i], free[r])
+            for j in range(i):
+                if lag[j, i] >= 0:
+                    earliest[i] = max(earliest[i], earliest[j] + duration[j] + lag[j, i])
+        bound = max(bound, earliest[i] + tail[i])
+    return bound
 
 
 class PeakSizes(NamedTuple):
@@ -87,36 +359,7 @@ def state_of(device: Ints, sizes: PeakSizes, num_devices: int) -> Ints:
 
 
 @kernel
-def too_full_by_steps(device: Ints, edges: Ints, sizes: PeakSizes, memory_bytes: Ints) -> bool:
-    """Whether some step of a device does not fit; row e of `edges` is (producer, consumer, tensor).
-
-    Ops take their steps one after another, and a tensor is there from the first step of the device
-    that writes or reads it to the last.
-    """
-    left = memory_bytes - state_of(device, sizes, len(memory_bytes))
-    first, last = np.zeros(len(sizes.tensor), np.int64), np.zeros(len(sizes.tensor), np.int64)
-    for k in range(len(memory_bytes)):
-        first[:], last[:] = NEVER, -1
-        for e in range(len(edges)):
-            for i in edges[e, :2]:
-                if device[i] == k:
-                    first[edges[e, 2]] = min(first[edges[e, 2]], sizes.step[i])
-                    last[edges[e, 2]] = max(last[edges[e, 2]], sizes.step[i])
-        for i in range(len(device)):
-            if device[i] == k:
-                live = sizes.workspace[i]
-                for u in range(len(sizes.tensor)):
-                    if first[u] <= sizes.step[i] <= last[u]:
-                        live += sizes.tensor[u]
-                if live > left[k]:
-                    return True
-    return False
-
-
-@kernel
-def item_touches(
-    device: Ints, edges: Ints, move: Ints, duration: Ints, transfer_ns: Ints, link_class: Ints
-) -> Ints:
+def item_touches(device: Ints, edges: Ints, move: Ints, links: Links) -> Ints:
     """What the items of a makespan (`makespan._items`) do in memory: (item, tensor, lag, device).
 
     The item keeps the tensor on the device while it runs; tensor -1 - i is the workspace of op i.
@@ -143,7 +386,10 @@ def item_touches(
             size += 1
         if source == target:
             continue
-        carrier, lag = item_of_op[edges[e, 0]], transfer_ns[u, link_class[source, target]]
+        carrier, lag = (
+            item_of_op[edges[e, 0]],
+            links.transfer_ns[u, links.link_class[source, target]],
+        )
         for item in range(len(move)):
             if move[item, 0] == edges[e, 2] and move[item, 1] == target:
                 carrier, lag = item, -1
@@ -194,291 +440,6 @@ def too_full(
     return False
 
 
-def best_schedule(instance: Instance, semantics: Makespan) -> tuple[int, Plan] | None:
-    """Optimal makespan in ns and a plan with all its orders, or None if no placement is feasible.
-
-    Exponential: meant for the sizes that `brute_force.applies` admits.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> best_schedule(example(), Makespan())[0]
-    34
-    """
-    arrays, index = instance.arrays, instance.arrays.index
-    order, position = index.topological_order, index.topological_position
-    per_tensor = semantics.transfers == "per_tensor"
-    carried = index.tensor if per_tensor else np.arange(len(index.tensor))
-    edges = np.column_stack(
-        [position[index.producer], position[index.consumer], carried, index.tensor]
-    )
-    value, device, start, duration, move = _least_makespan(
-        arrays.time_ns[order],
-        arrays.resident_bytes[order],
-        arrays.memory_bytes,
-        arrays.group[order],
-        np.ascontiguousarray(edges[np.argsort(edges[:, 0], kind="stable")]),
-        arrays.transfer_ns,
-        arrays.link_class,
-        _channel_table(instance, semantics),
-        peak_sizes(instance, semantics, order),
-    )
-    if value == NEVER:
-        return None
-    is_op, end = move[:, 0] < 0, start + duration
-    device, op_times = device[position], np.column_stack([start, end])[is_op][position].tolist()
-    moves = np.column_stack([move, start, end])[~is_op].tolist()
-    transfers = [(Transfer(item, to), began, ended) for item, to, began, ended in moves]
-    return int(value), plan_from_times(instance, semantics, device.tolist(), op_times, transfers)
-
-
-def _channel_table(instance: Instance, semantics: Makespan) -> Ints:
-    k = instance.num_devices
-    table = np.full((k, k, 2), NO_CHANNEL, np.int64)
-    for a in range(k):
-        for b in range(k):
-            if a != b:
-                table[a, b] = channels_of(semantics.channels, k, a, b)
-    return table
-
-
-@kernel
-def _least_makespan(
-    time_ns: Ints,
-    resident_bytes: Ints,
-    memory_bytes: Ints,
-    group: Ints,
-    edges: Ints,
-    transfer_ns: Ints,
-    link_class: Ints,
-    channels: Ints,
-    sizes: PeakSizes,
-) -> tuple[int, Ints, Ints, Ints, Ints]:
-    """Try every placement of the ops, which are numbered topologically.
-
-    Row e of `edges` is (producer, consumer, carried, tensor), ordered by producer; edges with the
-    same `carried` to one destination share a transfer. Returns the value, the device of each op,
-    and the starts, durations and `move` of the items (see `_items`).
-    """
-    num_devices = len(memory_bytes)
-    num_resources = num_devices + channels.max() + 1
-    home, device = np.zeros(group.max() + 1, np.int64), np.zeros(len(group), np.int64)
-    best: Any = np.int64(NEVER)  # no literal: `_best_order` is compiled once
-    best_device = home
-    best_start, best_duration, best_move = home, home, edges
-    while True:
-        if may_fit(device, time_ns, resident_bytes, memory_bytes, sizes):
-            left = memory_bytes - state_of(device, sizes, num_devices)
-            duration, resources, lag, move = _items(
-                device, time_ns, edges, transfer_ns, link_class, channels
-            )
-            tail = _tails(duration, lag)
-            touches = item_touches(device, edges, move, duration, transfer_ns, link_class)
-            value, start = _best_order(
-                duration, resources, lag, tail, num_resources, best, sizes, touches, left
-            )
-            if value < best:
-                best, best_device = value, device.copy()
-                best_start, best_duration, best_move = start, duration, move
-        if not next_placement(home, num_devices, group, device):
-            return best, best_device, best_start, best_duration, best_move
-
-
-@kernel(allocates=False)
-def next_placement(home: Ints, num_devices: int, group: Ints, device: Ints) -> bool:
-    """Move on to the next device of each group (`home`) and op (`device`); False after the last."""
-    at = 0
-    while at < len(home) and home[at] == num_devices - 1:
-        home[at] = 0
-        at += 1
-    if at == len(home):
-        return False
-    home[at] += 1
-    for i in range(len(group)):
-        device[i] = home[group[i]]
-    return True
-
-
-@kernel
-def fits(device: Ints, time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints) -> bool:
-    """Every op runs where it is, and the memory suffices."""
-    left = memory_bytes.copy()
-    for i in range(len(device)):
-        left[device[i]] -= resident_bytes[i]
-        if time_ns[i, device[i]] == UNSUPPORTED or left[device[i]] < 0:
-            return False
-    return True
-
-
-@kernel
-def may_fit(
-    device: Ints, time_ns: Ints, resident_bytes: Ints, memory_bytes: Ints, sizes: PeakSizes
-) -> bool:
-    """Every op runs where it is, and the memory suffices as far as the placement alone tells."""
-    if not sizes.counts:
-        return fits(device, time_ns, resident_bytes, memory_bytes)
-    for i in range(len(device)):
-        if time_ns[i, device[i]] == UNSUPPORTED:
-            return False
-    return bool((state_of(device, sizes, len(memory_bytes)) <= memory_bytes).all())
-
-
-@kernel
-def _items(
-    device: Ints, time_ns: Ints, edges: Ints, transfer_ns: Ints, link_class: Ints, channels: Ints
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Items of a placement: each op, followed by the transfers of its outputs.
-
-    Returns durations, resources (devices, then channels; two columns), lags, and (carried,
-    destination) of each transfer, -1 for ops. ``lag[j, i]``: item i starts at least this long after
-    the end of item j; -1: it does not wait for j.
-    """
-    n, num_devices = time_ns.shape
-    most = n + len(edges)
-    duration = np.zeros(most, np.int64)
-    resources = np.full((most, 2), -1, np.int64)
-    move = np.full((most, 2), -1, np.int64)
-    item_of_op = np.zeros(n, np.int64)
-    carrier = np.full(len(edges), -1, np.int64)
-    size = 0
-    for op in range(n):
-        item_of_op[op] = size
-        duration[size] = time_ns[op, device[op]]
-        resources[size, 0] = device[op]
-        first = size
-        size += 1
-        for e in range(len(edges)):
-            source, target = device[edges[e, 0]], device[edges[e, 1]]
-            if edges[e, 0] != op or channels[source, target, 0] == NO_CHANNEL:
-                continue
-            for item in range(first, size):
-                if move[item, 0] == edges[e, 2] and move[item, 1] == target:
-                    carrier[e] = item
-            if carrier[e] < 0:
-                carrier[e] = size
-                move[size, 0], move[size, 1] = edges[e, 2], target
-                duration[size] = transfer_ns[edges[e, 3], link_class[source, target]]
-                for c in range(2):
-                    if channels[source, target, c] != NO_CHANNEL:
-                        resources[size, c] = num_devices + channels[source, target, c]
-                size += 1
-    lag = np.full((size, size), -1, np.int64)
-    for e in range(len(edges)):
-        a, b, via = item_of_op[edges[e, 0]], item_of_op[edges[e, 1]], carrier[e]
-        if via >= 0:
-            lag[a, via], lag[via, b] = 0, 0
-        else:
-            pair = link_class[device[edges[e, 0]], device[edges[e, 1]]]
-            lag[a, b] = max(lag[a, b], transfer_ns[edges[e, 3], pair])
-    return duration[:size], resources[:size], lag, move[:size]
-
-
-@kernel
-def _tails(duration: Ints, lag: Ints) -> Ints:
-    """Longest path from the start of each item to the end of the graph."""
-    tail = duration.copy()
-    for j in range(len(tail) - 1, -1, -1):
-        for i in range(j + 1, len(tail)):
-            if lag[j, i] >= 0:
-                tail[j] = max(tail[j], duration[j] + lag[j, i] + tail[i])
-    return tail
-
-
-@kernel
-def _best_order(
-    duration: Ints,
-    resources: Ints,
-    lag: Ints,
-    tail: Ints,
-    num_resources: int,
-    best: int,
-    sizes: PeakSizes,
-    touches: Ints,
-    left: Ints,
-) -> tuple[int, Ints]:
-    """Append items depth first; the least makespan below `best`, or `best`, and the starts.
-
-    At depth d, `sequence[:d]` has been appended, and ``candidate[d]`` is the next item to try.
-    Under the rule `peak` nothing is appended to what holds too much before the last item starts.
-    """
-    size = len(duration)
-    start, found = np.full(size, -1, np.int64), np.zeros(size, np.int64)
-    earliest = np.zeros((size, size), np.int64)
-    sequence, candidate = np.zeros(size, np.int64), np.zeros(size, np.int64)
-    depth = 0
-    if _earliest(start, duration, resources, lag, tail, num_resources, earliest[0]) >= best:
-        return best, found
-    while depth >= 0:
-        i = candidate[depth]
-        if i == size:
-            depth -= 1
-            start[sequence[depth]] = -1
-            continue
-        candidate[depth] += 1
-        if start[i] >= 0 or not _may_follow(
-            i, earliest[depth, i], sequence[depth - 1] if depth else -1, start, duration, lag
-        ):
-            continue
-        start[i], sequence[depth] = earliest[depth, i], i
-        below = earliest[min(depth + 1, size - 1)]
-        bound = _earliest(start, duration, resources, lag, tail, num_resources, below)
-        until = NEVER if depth + 1 == size else start[i]
-        if bound < best and sizes.counts and too_full(start, duration, touches, sizes, left, until):
-            bound = best
-        if bound < best and depth + 1 < size:
-            depth += 1
-            candidate[depth] = 0
-            continue
-        if bound < best:  # all items have their start: the bound is the makespan
-            best, found = bound, start.copy()
-        start[i] = -1
-    return best, found
-
-
-@kernel(allocates=False)
-def _may_follow(i: int, at: int, last: int, start: Ints, duration: Ints, lag: Ints) -> bool:
-    """Whether item i, from time `at` on, comes after the item `last` in (start, end, number)."""
-    for j in range(i):
-        if lag[j, i] >= 0 and start[j] < 0:
-            return False
-    if last < 0 or at != start[last]:
-        return last < 0 or at > start[last]
-    return duration[i] > duration[last] or (duration[i] == duration[last] and i > last)
-
-
-@kernel
-def _earliest(
-    start: Ints,
-    duration: Ints,
-    resources: Ints,
-    lag: Ints,
-    tail: Ints,
-    num_resources: int,
-    earliest: Ints,
-) -> int:
-    """Fill in when each item can start after those that have a start (>= 0); a makespan bound.
-
-    A resource is free when the last started item on it has ended, as items are only appended.
-    """
-    free = np.zeros(num_resources, np.int64)
-    for i in range(len(start)):
-        for r in resources[i]:
-            if r >= 0 and start[i] >= 0:
-                free[r] = max(free[r], start[i] + duration[i])
-    bound = 0
-    for i in range(len(start)):
-        earliest[i] = start[i]
-        if start[i] < 0:
-            for r in resources[i]:
-                if r >= 0:
-                    earliest[i] = max(earliest[i], free[r])
-            for j in range(i):
-                if lag[j, i] >= 0:
-                    earliest[i] = max(earliest[i], earliest[j] + duration[j] + lag[j, i])
-        bound = max(bound, earliest[i] + tail[i])
-    return bound
-
-
 def best_assignment(instance: Instance, semantics: LoadSemantics) -> tuple[int, Plan] | None:
     """Least max_load or max_load_fwd_bwd in ns and its plan, or None if no plan is feasible.
 
@@ -496,16 +457,12 @@ def best_assignment(instance: Instance, semantics: LoadSemantics) -> tuple[int, 
     position, order = index.topological_position, index.topological_order
     edges = np.column_stack([position[index.producer], position[index.consumer], index.tensor])
     value, device = _least_load(
-        arrays.time_ns[order],
-        arrays.resident_bytes[order],
-        arrays.memory_bytes,
-        arrays.group[order],
+        few_ops(instance, order),
         edges,
         arrays.host_ns,
         arrays.is_host.astype(np.int64),
         _class_arcs(instance, semantics),
-        semantics.plans == "chain",
-        semantics.load == "overlap",
+        (semantics.plans == "chain", semantics.load == "overlap"),
         _passes(instance, semantics)[order],
         peak_sizes(instance, semantics, order),
     )
@@ -536,30 +493,27 @@ def _class_arcs(instance: Instance, semantics: LoadSemantics) -> Ints:
 
 @kernel
 def _least_load(
-    time_ns: Ints,
-    resident_bytes: Ints,
-    memory_bytes: Ints,
-    group: Ints,
+    ops: FewOps,
     edges: Ints,
     host_ns: Ints,
     is_host: Ints,
     arcs: Ints,
-    chain: bool,
-    overlap: bool,
+    rules: tuple[bool, bool],
     passes: Ints,
     sizes: PeakSizes,
 ) -> tuple[int, Ints]:
     """Try every assignment; row e of `edges` is (producer, consumer, tensor)."""
+    (chain, overlap), memory_bytes, group = rules, ops.memory_bytes, ops.group
     home, device = np.zeros(group.max() + 1, np.int64), np.zeros(len(group), np.int64)
     best, best_device = NEVER, device.copy()
     while True:
-        if may_fit(device, time_ns, resident_bytes, memory_bytes, sizes) and not (
+        if may_fit(device, ops, sizes) and not (
             sizes.counts and too_full_by_steps(device, edges, sizes, memory_bytes)
         ):
             value = 0
             for which in range(passes.max() + 1):
                 value += _largest_load(
-                    device, time_ns, edges, host_ns, is_host, overlap, passes == which
+                    device, ops.time_ns, edges, host_ns, is_host, overlap, passes == which
                 )
             if value < best and (
                 _is_chain(device, arcs, len(memory_bytes)) if chain else _is_convex(device, arcs)
@@ -567,6 +521,33 @@ def _least_load(
                 best, best_device = value, device.copy()
         if not next_placement(home, len(memory_bytes), group, device):
             return best, best_device
+
+
+@kernel
+def too_full_by_steps(device: Ints, edges: Ints, sizes: PeakSizes, memory_bytes: Ints) -> bool:
+    """Whether some step of a device does not fit; row e of `edges` is (producer, consumer, tensor).
+
+    Ops take their steps one after another, and a tensor is there from the first step of the device
+    that writes or reads it to the last.
+    """
+    left = memory_bytes - state_of(device, sizes, len(memory_bytes))
+    first, last = np.zeros(len(sizes.tensor), np.int64), np.zeros(len(sizes.tensor), np.int64)
+    for k in range(len(memory_bytes)):
+        first[:], last[:] = NEVER, -1
+        for e in range(len(edges)):
+            for i in edges[e, :2]:
+                if device[i] == k:
+                    first[edges[e, 2]] = min(first[edges[e, 2]], sizes.step[i])
+                    last[edges[e, 2]] = max(last[edges[e, 2]], sizes.step[i])
+        for i in range(len(device)):
+            if device[i] == k:
+                live = sizes.workspace[i]
+                for u in range(len(sizes.tensor)):
+                    if first[u] <= sizes.step[i] <= last[u]:
+                        live += sizes.tensor[u]
+                if live > left[k]:
+                    return True
+    return False
 
 
 @kernel
@@ -627,11 +608,6 @@ def _is_chain(device: Ints, arcs: Ints, num_devices: int) -> bool:
     return not np.any(np.diag(reach))
 
 
-MOST_LATENCY_OPS = 8
-MOST_ASSIGNMENTS = 2**20
-"""Ops to slots; a slot is a host or one call of an accelerator. About a second."""
-
-
 def count_assignments(instance: Instance, semantics: LatencySubgraphs) -> int:
     """How many assignments of ops to slots `best_calls` tries.
 
@@ -668,10 +644,7 @@ def best_calls(instance: Instance, semantics: LatencySubgraphs) -> tuple[int, Pl
             call.append(c)
     edges = np.column_stack([index.producer, index.consumer, index.tensor])
     value, slot = _best_latency(
-        arrays.time_ns,
-        arrays.resident_bytes,
-        arrays.memory_bytes,
-        arrays.group,
+        few_ops(instance, np.arange(instance.num_ops)),
         edges,
         arrays.host_ns,
         arrays.is_host.astype(np.int64),
@@ -686,10 +659,7 @@ def best_calls(instance: Instance, semantics: LatencySubgraphs) -> tuple[int, Pl
 
 @kernel
 def _best_latency(
-    time_ns: Ints,
-    resident_bytes: Ints,
-    memory_bytes: Ints,
-    group: Ints,
+    ops: FewOps,
     edges: Ints,
     host_ns: Ints,
     is_host: Ints,
@@ -697,14 +667,14 @@ def _best_latency(
     call_of: Ints,
 ) -> tuple[int, Ints]:
     """Try every assignment, counting in base (number of slots)."""
-    n, slots = len(time_ns), len(device_of)
+    n, slots = len(ops.time_ns), len(device_of)
     slot, device = np.zeros(n, np.int64), np.zeros(n, np.int64)
     best, best_slot = NEVER, slot.copy()
     while True:
         for i in range(n):
             device[i] = device_of[slot[i]]
-        if _allowed(device, time_ns, resident_bytes, memory_bytes, group, is_host):
-            value = _latency(slot, device, call_of, time_ns, edges, host_ns, is_host)
+        if _allowed(device, ops, is_host):
+            value = _latency(slot, device, call_of, ops.time_ns, edges, host_ns, is_host)
             if value < best:
                 best, best_slot = value, slot.copy()
         at = 0
@@ -717,15 +687,9 @@ def _best_latency(
 
 
 @kernel
-def _allowed(
-    device: Ints,
-    time_ns: Ints,
-    resident_bytes: Ints,
-    memory_bytes: Ints,
-    group: Ints,
-    is_host: Ints,
-) -> bool:
+def _allowed(device: Ints, ops: FewOps, is_host: Ints) -> bool:
     """Ops are where they run, groups together or all on hosts, memory suffices."""
+    time_ns, resident_bytes, memory_bytes, group = ops
     used = np.zeros(len(memory_bytes), np.int64)
     for i in range(len(device)):
         if time_ns[i, device[i]] == UNSUPPORTED:

@@ -1,13 +1,9 @@
-"""m-TOPO: fill the devices one after the other, in topological order.
+"""m-TOPO and m-ETF of Baechi, and its dynamic memory (m-SCT: `m_sct`).
 
-m-ETF: earliest task first under memory limits, with transfers that occupy devices' channels.
-
-m-ETF and m-SCT under Baechi's dynamic memory: outputs and scratch memory come and go.
-
-A commitment takes the op's outputs and resident bytes, and needs its scratch memory besides, which
-is free again at once. Outputs are freed when the last consumer is committed: in the order of
-commitments, not of times. So a pair that is refused may be admitted later, and every step looks at
-all pairs of ready ops and devices.
+Under dynamic memory outputs and scratch memory come and go. A commitment takes the op's outputs and
+resident bytes, and needs its scratch memory besides, which is free again at once. Outputs are freed
+when the last consumer is committed: in the order of commitments, not of times. So a pair that is
+refused may be admitted later, and every step looks at all pairs of ready ops and devices.
 """
 
 from __future__ import annotations
@@ -21,14 +17,21 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
-from placegap.instances.problem.kernels import copy_to, kernel, sizes_of
+from placegap.instances.problem.kernels import kernel, sizes_of
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES, Makespan, has_two_levels, plan_class
 from placegap.instances.referee.loads import server_numbers
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.earliest_start import earliest_start_first
+from placegap.solvers.placers.earliest_start import (
+    NO_FAVOURITES,
+    arrival_ns,
+    book_transfers,
+    earliest_start_first,
+    first_unplaced,
+    nothing_placed,
+)
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,
@@ -41,6 +44,7 @@ from placegap.solvers.placers.list_problem import (
     outcome_of,
     placement,
     problem_of,
+    settle,
 )
 
 
@@ -142,19 +146,6 @@ def _nowhere(instance: Instance, op: int, size: int, limit: Ints) -> Outcome:
     )
 
 
-register(
-    Method(
-        name="m-topo",
-        claim="heuristic",
-        objectives=OBJECTIVES,
-        paper="Jeon et al. 2020 (Baechi)",
-        summary="fills the devices in topological order, an equal share of the memory each",
-        run=m_topo,
-        params=Params,
-    )
-)
-
-
 class MemoryParams(Params):
     """Which memory the placer counts.
 
@@ -168,29 +159,40 @@ class MemoryParams(Params):
     memory: Literal["resident", "dynamic"] = "resident"
 
 
-class Footprint(NamedTuple):
-    """Bytes of each op's outputs and scratch memory, (n,) each."""
+def m_etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Repeatedly start the ready op that can start earliest where it fits, booking its transfers.
 
-    outputs: Ints
-    scratch: Ints
-
-
-def footprint_of(instance: Instance) -> Footprint:
-    """What each op occupies beside its resident bytes; a tensor counts once.
+    Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine
+    learning graphs", ACM SoCC 2020. A heuristic for the makespan. Its planning model is Baechi's:
+    each device has one clock for sending and receiving, a tensor goes once to each device, and
+    transfers are booked when their consumer is placed; the referee judges the plan by the task's
+    own channels. Ties: topological position (first-in-first-out Kahn over the input order), then
+    device index.
+    Deviations: times may differ between devices (Baechi: one time per op; it does not enter the
+    choice) and between links (Baechi: one linear fit for all pairs); memory is the resident bytes,
+    fixed, unless ``memory=dynamic`` lets outputs and scratch memory come and go as in Baechi
+    (`dynamic_memory`: slower; its plans fit the resident bytes, too); the admission test of a
+    colocation group is the resident bytes and the support of all its members; ops are not grouped
+    beforehand.
+    O((V + E) K log V) time where channels are rarely the bottleneck; a pair whose booking moved
+    is tried again, at worst every waiting pair in every step.
 
     Examples
     --------
-    >>> from placegap.instances import example
-    >>> footprint_of(example()).outputs.tolist()  # tensors of 1 and 20, 1, 10 and no bytes
-    [21, 1, 10, 0]
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="half_duplex")
+    >>> plan = m_etf(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (0,), (0,), (0,)), 43)
     """
-    index, graph = instance.arrays.index, instance.graph
-    outputs = np.zeros(instance.num_ops, np.int64)
-    first = index.tensor_first_edge.tolist()
-    np.add.at(
-        outputs, index.tensor_producer, np.array([graph.edges[e].bytes for e in first], np.int64)
-    )
-    return Footprint(outputs, np.array([op.workspace_bytes for op in graph.ops], np.int64))
+    arrays = task.instance.arrays
+    problem, admission = problem_of(arrays), admission_of(arrays)
+    topological_order = order_by(np.zeros_like(arrays.group), arrays)
+    if isinstance(params, MemoryParams) and params.memory == "dynamic":
+        no_favourites = np.full(task.instance.num_ops, NOWHERE)
+        return place_dynamic(task.instance, topological_order, no_favourites)
+    times = earliest_start_first(problem, admission, topological_order, True, NO_FAVOURITES)
+    return outcome_of(task.instance, times, admission)
 
 
 def why_not_dynamic(task: Task[Makespan], params: Params) -> str | None:
@@ -239,6 +241,31 @@ def place_dynamic(instance: Instance, order: Ints, favourite: Ints) -> Outcome:
     )
 
 
+class Footprint(NamedTuple):
+    """Bytes of each op's outputs and scratch memory, (n,) each."""
+
+    outputs: Ints
+    scratch: Ints
+
+
+def footprint_of(instance: Instance) -> Footprint:
+    """What each op occupies beside its resident bytes; a tensor counts once.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> footprint_of(example()).outputs.tolist()  # tensors of 1 and 20, 1, 10 and no bytes
+    [21, 1, 10, 0]
+    """
+    index, graph = instance.arrays.index, instance.graph
+    outputs = np.zeros(instance.num_ops, np.int64)
+    first = index.tensor_first_edge.tolist()
+    np.add.at(
+        outputs, index.tensor_producer, np.array([graph.edges[e].bytes for e in first], np.int64)
+    )
+    return Footprint(outputs, np.array([op.workspace_bytes for op in graph.ops], np.int64))
+
+
 @kernel
 def earliest_start_dynamic(
     problem: Problem, admission: Admission, footprint: Footprint, order: Ints, favourite: Ints
@@ -263,44 +290,41 @@ def earliest_start_dynamic(
         The favourite child of each op, or -1.
     """
     n, num_devices = problem.time_ns.shape
-    sent = np.full((len(problem.inputs.transfer_ns), num_devices), NOWHERE)
-    clock, trial = np.zeros(num_devices, np.int64), np.zeros(num_devices, np.int64)
-    device = np.full(n, NOWHERE)
-    start, end = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    free_at, last = np.zeros(num_devices, np.int64), np.full(num_devices, NOWHERE)
+    booked: Any = np.bool_(True)  # no literal: `nothing_placed` is compiled once
+    placed = nothing_placed(problem, booked)
+    device, free_at, inputs = placed.device, placed.free_at, problem.inputs
+    free_bytes, last = admission.free_bytes, np.full(num_devices, NOWHERE)
+    news = [np.int64(0) for _ in range(0)]
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
     waiting, unserved = sizes_of(problem.inputs.ptr), sizes_of(problem.succ_ptr)
     begins = np.full((n, num_devices), NOWHERE)  # of ready ops; -1 where a device does not admit
     ready = [op for op in order if waiting[op] == 0]
-    # no literals as arguments: numba compiles the kernel that is called for each of them anew
-    trying: Any = np.bool_(False)
-    booking: Any = np.bool_(True)
     while len(ready) > 0:
         for op in ready:
             for k in range(num_devices):
                 begins[op, k] = NOWHERE
                 if _fits(admission, footprint, op, k):
-                    arrival = _deliver(problem, op, k, device, end, sent, clock, trial, trying)
-                    begins[op, k] = max(arrival, free_at[k])
+                    begins[op, k] = max(arrival_ns(problem, placed, op, k)[0], free_at[k])
         chosen, where, begin = _choose(ready, rank, begins, favourite, last, device, waiting)
         if chosen == NOWHERE:
             break
-        _deliver(problem, chosen, where, device, end, sent, clock, trial, booking)
-        _commit(problem, admission, footprint, chosen, where, device, unserved)
-        start[chosen] = begin
-        end[chosen] = free_at[where] = begin + problem.time_ns[chosen, where]
+        book_transfers(problem, placed, chosen, where, news)
+        settle(admission, chosen, where)
+        free_bytes[where] -= footprint.outputs[chosen]
+        device[chosen], placed.start[chosen] = where, begin
+        for producer in inputs.op[inputs.ptr[chosen] : inputs.ptr[chosen + 1]]:
+            unserved[producer] -= 1
+            if unserved[producer] == 0:  # no other consumer is left
+                free_bytes[device[producer]] += footprint.outputs[producer]
+        placed.end[chosen] = free_at[where] = begin + problem.time_ns[chosen, where]
         last[where] = chosen
         ready.remove(chosen)
         for succ in problem.succ_op[problem.succ_ptr[chosen] : problem.succ_ptr[chosen + 1]]:
             waiting[succ] -= 1
             if waiting[succ] == 0:
                 ready.append(succ)
-    stuck = NOWHERE
-    for op in problem.topological_order[::-1]:
-        if device[op] == NOWHERE:
-            stuck = op
-    return KernelTimes(device, start, end, stuck)
+    return KernelTimes(device, placed.start, placed.end, first_unplaced(problem, device))
 
 
 @kernel
@@ -340,42 +364,6 @@ def _choose(
     return chosen, best[2], begin
 
 
-@kernel(allocates=False)
-def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
-    group = admission.group[op]
-    needed = footprint.outputs[op] + footprint.scratch[op]
-    if admission.home[group] == NOWHERE:
-        if not admission.group_runs[group, k]:
-            return False
-        needed += admission.group_bytes[group]
-    elif admission.home[group] != k:
-        return False
-    return bool(needed <= admission.free_bytes[k])
-
-
-@kernel(allocates=False)
-def _commit(
-    problem: Problem,
-    admission: Admission,
-    footprint: Footprint,
-    op: int,
-    k: int,
-    device: Ints,
-    unserved: Ints,
-) -> None:
-    """Take the op's bytes, and free the outputs of producers that have no other consumer left."""
-    group, inputs = admission.group[op], problem.inputs
-    if admission.home[group] == NOWHERE:
-        admission.home[group] = k
-        admission.free_bytes[k] -= admission.group_bytes[group]
-    admission.free_bytes[k] -= footprint.outputs[op]
-    device[op] = k
-    for producer in inputs.op[inputs.ptr[op] : inputs.ptr[op + 1]]:
-        unserved[producer] -= 1
-        if unserved[producer] == 0:
-            admission.free_bytes[device[producer]] += footprint.outputs[producer]
-
-
 @kernel
 def _awaited(favourite: Ints, last: int, k: int, device: Ints, waiting: Ints, begins: Ints) -> Any:
     """The op that device k waits for: the favourite child of what it ran last; or -1."""
@@ -390,74 +378,30 @@ def _awaited(favourite: Ints, last: int, k: int, device: Ints, waiting: Ints, be
     return child if begins[child, k] != NOWHERE else NOWHERE
 
 
-@kernel
-def _deliver(
-    problem: Problem,
-    op: int,
-    k: int,
-    device: Ints,
-    end: Ints,
-    sent: Ints,
-    clock: Ints,
-    trial: Ints,
-    book: bool,
-) -> Any:
-    """When all inputs of the op are on device k, by Baechi's two clocks; booked or on trial."""
-    inputs = problem.inputs
-    arrival = np.int64(0)
-    copy_to(trial, clock)
-    now = clock if book else trial
-    for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
-        u, source = inputs.tensor[e], device[inputs.op[e]]
-        there = end[inputs.op[e]]
-        if source != k:
-            if sent[u, k] != NOWHERE:
-                there = sent[u, k]
-            else:
-                duration = inputs.transfer_ns[u, inputs.link_class[source, k]]
-                send = max(there, now[source])
-                now[source] = send + duration
-                there = now[k] = max(send, now[k]) + duration
-                if book:
-                    sent[u, k] = there
-        arrival = max(arrival, there)
-    return arrival
+@kernel(allocates=False)
+def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
+    group = admission.group[op]
+    needed = footprint.outputs[op] + footprint.scratch[op]
+    if admission.home[group] == NOWHERE:
+        if not admission.group_runs[group, k]:
+            return False
+        needed += admission.group_bytes[group]
+    elif admission.home[group] != k:
+        return False
+    return bool(needed <= admission.free_bytes[k])
 
 
-def m_etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Repeatedly start the ready op that can start earliest where it fits, booking its transfers.
-
-    Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine
-    learning graphs", ACM SoCC 2020. A heuristic for the makespan. Its planning model is Baechi's:
-    each device has one clock for sending and receiving, a tensor goes once to each device, and
-    transfers are booked when their consumer is placed; the referee judges the plan by the task's
-    own channels. Ties: topological position (first-in-first-out Kahn over the input order), then
-    device index.
-    Deviations: times may differ between devices (Baechi: one time per op; it does not enter the
-    choice) and between links (Baechi: one linear fit for all pairs); memory is the resident bytes,
-    fixed, unless ``memory=dynamic`` lets outputs and scratch memory come and go as in Baechi
-    (`dynamic_memory`: slower; its plans fit the resident bytes, too); the admission test of a
-    colocation group is the resident bytes and the support of all its members; ops are not grouped
-    beforehand.
-    O((V + E) K log V) time where channels are rarely the bottleneck; a pair whose booking moved
-    is tried again, at worst every waiting pair in every step.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="half_duplex")
-    >>> plan = m_etf(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (0,), (0,), (0,)), 43)
-    """
-    arrays = task.instance.arrays
-    problem, admission = problem_of(arrays), admission_of(arrays)
-    topological_order = order_by(np.zeros_like(arrays.group), arrays)
-    if isinstance(params, MemoryParams) and params.memory == "dynamic":
-        no_favourites = np.full(task.instance.num_ops, NOWHERE)
-        return place_dynamic(task.instance, topological_order, no_favourites)
-    times = earliest_start_first(problem, admission, topological_order, True)
-    return outcome_of(task.instance, times, admission)
+register(
+    Method(
+        name="m-topo",
+        claim="heuristic",
+        objectives=OBJECTIVES,
+        paper="Jeon et al. 2020 (Baechi)",
+        summary="fills the devices in topological order, an equal share of the memory each",
+        run=m_topo,
+        params=Params,
+    )
+)
 
 
 register(

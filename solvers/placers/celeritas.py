@@ -1,12 +1,9 @@
-"""Order-Place: fused ops fill the devices one after the other, along CPD-TOPO or DFS-TOPO.
+"""Celeritas: operation fusion, and placers of fused ops: Order-Place and Adjusting Placement.
 
-Celeritas: operation fusion, then Adjusting Placement of the fused ops.
-
-Transfers as tasks: each takes the time of its sender and of its receiver, in idle gaps.
-
-Celeritas, section 6.1: "adding a new operation node for data transmission on the devices which need
-to send or receive data", after TensorFlow, where a tensor is sent once to each device that needs
-it. A transfer holds both devices for one common interval, neither of which runs an op meanwhile.
+Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs". Transfers may be tasks
+(section 6.1): "adding a new operation node for data transmission on the devices which need to send
+or receive data", after TensorFlow, where a tensor is sent once to each device that needs it. A
+transfer holds both devices for one common interval, neither of which runs an op meanwhile.
 """
 
 from __future__ import annotations
@@ -145,112 +142,6 @@ def _fill(admission: Admission, clusters: Clusters, order: Ints) -> Any:
     return NOWHERE
 
 
-register(
-    Method(
-        name="order-place",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Xu et al. 2022 (Celeritas)",
-        summary="fuses ops along critical paths, and fills one device after the other with them",
-        run=order_place,
-        params=OrderPlaceParams,
-    )
-)
-
-
-class Sent(NamedTuple):
-    """When each tensor is there on each device, (t, K), -1 if it was not sent; `mark` is scratch.
-
-    `mark` (t + 1,) holds the last call that met a tensor, and the number of calls.
-    """
-
-    there_ns: Ints
-    mark: Ints
-
-
-def nothing_sent(num_tensors: int, num_devices: int) -> Sent:
-    """No tensor has left its device."""
-    return Sent(np.full((num_tensors, num_devices), NOWHERE), np.zeros(num_tensors + 1, np.int64))
-
-
-@kernel
-def receive(
-    problem: Problem,
-    admission: Admission,
-    clusters: Clusters,
-    c: int,
-    k: int,
-    end: Ints,
-    gaps: Gaps,
-    sent: Sent,
-    pieces: int,
-    book: bool,
-) -> tuple[Any, Any]:
-    """When the inputs of cluster c are on device k; the pieces booked so far.
-
-    Inputs are those of its ops that are on k or nowhere yet. They are sent one after the other, by
-    the end of their producers, each in the first interval that both devices have idle. As all of
-    them involve k, a trial (`book` false) finds the same times as the booking.
-    """
-    inputs = problem.inputs
-    sent.mark[-1] += 1
-    call = sent.mark[-1]
-    arrival = np.int64(0)
-    lacking: list[Any] = [  # (ready, edge, source)
-        (np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)
-    ]
-    for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
-        home = admission.home[admission.group[op]]
-        if home not in (k, NOWHERE):
-            continue
-        for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
-            u, producer = inputs.tensor[e], inputs.op[e]
-            if clusters.of[producer] == c:
-                continue
-            source, ready = admission.home[admission.group[producer]], end[clusters.of[producer]]
-            if source == k:
-                arrival = max(arrival, ready)
-            elif sent.there_ns[u, k] != NOWHERE:
-                arrival = max(arrival, sent.there_ns[u, k])
-            elif sent.mark[u] != call:
-                sent.mark[u] = call
-                lacking.append((ready, np.int64(e), source))
-    lacking.sort()
-    free_from = np.int64(0)
-    for ready, e, source in lacking:
-        u = inputs.tensor[e]
-        duration = inputs.transfer_ns[u, inputs.link_class[source, k]]
-        there = ready
-        if duration > 0:
-            start, sending, receiving = _common_gap(
-                gaps, source, k, max(ready, free_from), duration
-            )
-            there = free_from = start + duration
-            if book:
-                occupy(gaps, source, sending, pieces, start, duration)
-                occupy(gaps, k, receiving, pieces + 1, start, duration)
-                pieces += 2
-        if book:
-            sent.there_ns[u, k] = there
-        arrival = max(arrival, there)
-    return arrival, pieces
-
-
-@kernel
-def _common_gap(
-    gaps: Gaps, one: int, other: int, ready_ns: int, duration_ns: int
-) -> tuple[Any, Any, Any]:
-    """First start from `ready_ns` on at which both devices are idle long enough; their gaps."""
-    start = ready_ns
-    while True:
-        first = first_fit(gaps, one, start, duration_ns)
-        start = max(start, gaps.begin_ns[first])
-        second = first_fit(gaps, other, start, duration_ns)
-        if gaps.begin_ns[second] <= start:
-            return start, first, second
-        start = gaps.begin_ns[second]
-
-
 class CeleritasParams(FusionParams):
     """Also `transfer_tasks`: transfers take the time of both devices, as in section 6.1.
 
@@ -289,16 +180,36 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """
     chosen = params if isinstance(params, FusionParams) else CeleritasParams()
     asked = chosen.transfer_tasks if isinstance(chosen, CeleritasParams) else None
-    booked = task.semantics.channels != "free" if asked is None else asked
+    sends = task.semantics.channels != "free" if asked is None else asked
     instance = task.instance
     clusters, flow = fused_clusters(instance, chosen)
     admission = admission_of(instance.arrays)
     problem, num_devices = problem_of(instance.arrays), instance.num_devices
-    num_tensors = len(problem.inputs.transfer_ns) if booked else 0
-    pieces = instance.num_ops + (2 * len(problem.inputs.op) if booked else 0)
-    idle, sent = idle_devices(num_devices, pieces), nothing_sent(num_tensors, num_devices)
-    stuck = adjust(problem, admission, clusters, cpd_topo(flow), idle, sent, booked)
+    num_tensors = len(problem.inputs.transfer_ns) if sends else 0
+    nothing = Booked(
+        np.zeros(len(clusters.ptr) - 1, np.int64),
+        idle_devices(num_devices, instance.num_ops + (2 * len(problem.inputs.op) if sends else 0)),
+        np.zeros(1, np.int64),
+        np.full((num_tensors, num_devices), NOWHERE),
+        np.zeros(num_tensors + 1, np.int64),
+    )
+    stuck = adjust(problem, admission, clusters, cpd_topo(flow), nothing, sends)
     return committed_plan(instance, admission, int(stuck))
+
+
+class Booked(NamedTuple):
+    """What is placed so far: the end of each cluster, (C,), and what keeps the devices busy.
+
+    `pieces` (1,) are in the gaps' trees by now. `there_ns` (t, K) is when a tensor is on a device,
+    -1 if it was not sent. `mark` (t + 1,) is scratch: the last call that met a tensor, and the
+    number of calls.
+    """
+
+    end: Ints
+    gaps: Gaps
+    pieces: Ints
+    there_ns: Ints
+    mark: Ints
 
 
 @kernel
@@ -307,9 +218,8 @@ def adjust(
     admission: Admission,
     clusters: Clusters,
     order: Ints,
-    gaps: Gaps,
-    sent: Sent,
-    booked: bool,
+    booked: Booked,
+    sends: bool,
 ) -> Any:
     """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1.
 
@@ -321,31 +231,25 @@ def adjust(
     clusters : Clusters
     order : (C,) int64
         A topological order of the clusters.
-    gaps : Gaps
-        Of idle devices; used up.
-    sent : Sent
-        No tensor so far; used up.
-    booked : bool
+    booked : Booked
+        Nothing so far; used up.
+    sends : bool
         Whether transfers take the time of both devices, or nothing.
     """
     num_devices = problem.time_ns.shape[1]
-    end = np.zeros(len(order), np.int64)
     arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
     # no literals as arguments: numba compiles the kernel that is called for each of them anew
     before: Any = np.int64(NOWHERE)
-    pieces: Any = np.int64(0)
     trial: Any = np.bool_(False)
     booking: Any = np.bool_(True)
     for c in order:
-        _look(problem, admission, clusters, c, end, arrival, busy)
-        if booked:
+        _look(problem, admission, clusters, c, booked.end, arrival, busy)
+        if sends:
             for k in range(num_devices):
-                arrival[k], _ = receive(
-                    problem, admission, clusters, c, k, end, gaps, sent, pieces, trial
-                )
+                arrival[k] = receive(problem, admission, clusters, booked, c, k, trial)
         if not is_committed(admission, clusters, c):
             best, of_before = _earliest(
-                problem, admission, clusters, c, arrival, busy, gaps, before
+                problem, admission, clusters, c, arrival, busy, booked.gaps, before
             )
             if best[1] == NOWHERE:
                 stuck = settle_apart(admission, clusters, c, before)
@@ -359,13 +263,20 @@ def adjust(
                         at = before
                 settle_whole(admission, clusters, c, at)
                 before = at
-        if booked:
-            for k in range(num_devices):
-                if _is_on(admission, clusters, c, k):
-                    arrival[k], pieces = receive(
-                        problem, admission, clusters, c, k, end, gaps, sent, pieces, booking
-                    )
-        end[c], pieces = _occupy(problem, admission, clusters, c, arrival, busy, gaps, pieces)
+        busy[:] = NOWHERE  # from here on of devices that have no op of the cluster
+        for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+            home = admission.home[admission.group[op]]
+            busy[home] = max(0, busy[home]) + problem.time_ns[op, home]
+        for k in range(num_devices):
+            if sends and busy[k] != NOWHERE:
+                arrival[k] = receive(problem, admission, clusters, booked, c, k, booking)
+        for k in range(num_devices):
+            if busy[k] != NOWHERE:
+                gap = first_fit(booked.gaps, k, arrival[k], busy[k])
+                start = max(arrival[k], booked.gaps.begin_ns[gap])
+                occupy(booked.gaps, k, gap, booked.pieces[0], start, busy[k])
+                booked.pieces[0] += 1
+                booked.end[c] = max(booked.end[c], start + busy[k])
     return NOWHERE
 
 
@@ -437,43 +348,83 @@ def _dearest_back(problem: Problem, clusters: Clusters, c: int, at: int, before:
     return longest
 
 
-@kernel(allocates=False)
-def _is_on(admission: Admission, clusters: Clusters, c: int, device: int) -> bool:
-    """Whether the device has an op of the cluster."""
-    for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
-        if admission.home[admission.group[op]] == device:
-            return True
-    return False
-
-
 @kernel
-def _occupy(
+def receive(
     problem: Problem,
     admission: Admission,
     clusters: Clusters,
+    booked: Booked,
     c: int,
-    arrival: Ints,
-    busy: Ints,
-    gaps: Gaps,
-    pieces: int,
-) -> tuple[Any, Any]:
-    """Book the cluster's time on the devices of its ops; its end, and the pieces booked so far."""
-    busy[:] = 0
-    used = np.zeros(len(busy), np.bool_)
+    k: int,
+    book: bool,
+) -> Any:
+    """When the inputs of cluster c are on device k.
+
+    Inputs are those of its ops that are on k or nowhere yet. They are sent one after the other, by
+    the end of their producers, each in the first interval that both devices have idle. As all of
+    them involve k, a trial (`book` false) finds the same times as the booking.
+    """
+    inputs, gaps, there_ns, mark = problem.inputs, booked.gaps, booked.there_ns, booked.mark
+    mark[-1] += 1
+    call = mark[-1]
+    arrival = np.int64(0)
+    lacking: list[Any] = [  # (ready, edge, source)
+        (np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)
+    ]
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
         home = admission.home[admission.group[op]]
-        busy[home] += problem.time_ns[op, home]
-        used[home] = True
-    end = np.int64(0)
-    for k in range(len(busy)):
-        if not used[k]:
+        if home not in (k, NOWHERE):
             continue
-        gap = first_fit(gaps, k, arrival[k], busy[k])
-        start = max(arrival[k], gaps.begin_ns[gap])
-        occupy(gaps, k, gap, pieces, start, busy[k])
-        pieces += 1
-        end = max(end, start + busy[k])
-    return end, pieces
+        for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
+            u, producer = inputs.tensor[e], inputs.op[e]
+            if clusters.of[producer] == c:
+                continue
+            source = admission.home[admission.group[producer]]
+            ready = booked.end[clusters.of[producer]]
+            if source == k:
+                arrival = max(arrival, ready)
+            elif there_ns[u, k] != NOWHERE:
+                arrival = max(arrival, there_ns[u, k])
+            elif mark[u] != call:
+                mark[u] = call
+                lacking.append((ready, np.int64(e), source))
+    lacking.sort()
+    free_from = np.int64(0)
+    for ready, e, source in lacking:
+        u = inputs.tensor[e]
+        duration = inputs.transfer_ns[u, inputs.link_class[source, k]]
+        there = ready
+        if duration > 0:
+            start = max(ready, free_from)
+            while True:  # the first gap that both devices have
+                sending = first_fit(gaps, source, start, duration)
+                start = max(start, gaps.begin_ns[sending])
+                receiving = first_fit(gaps, k, start, duration)
+                if gaps.begin_ns[receiving] <= start:
+                    break
+                start = gaps.begin_ns[receiving]
+            there = free_from = start + duration
+            if book:
+                occupy(gaps, source, sending, booked.pieces[0], start, duration)
+                occupy(gaps, k, receiving, booked.pieces[0] + 1, start, duration)
+                booked.pieces[0] += 2
+        if book:
+            there_ns[u, k] = there
+        arrival = max(arrival, there)
+    return arrival
+
+
+register(
+    Method(
+        name="order-place",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Xu et al. 2022 (Celeritas)",
+        summary="fuses ops along critical paths, and fills one device after the other with them",
+        run=order_place,
+        params=OrderPlaceParams,
+    )
+)
 
 
 register(

@@ -24,7 +24,7 @@ from placegap.solvers.placers.baechi import (
     place_dynamic,
     why_not_dynamic,
 )
-from placegap.solvers.placers.earliest_start import favourite_child_first
+from placegap.solvers.placers.earliest_start import earliest_start_first
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
     admission_of,
@@ -62,7 +62,7 @@ def m_sct(task: Task[Makespan], params: Params | None = None) -> Outcome:
     Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine
     learning graphs", ACM SoCC 2020, after Hanen, Munier 1995. A heuristic for the makespan.
     Favourites come from the published LP (`formulations.m_sct`), solved by HiGHS, and Baechi's
-    rounding; `favourite_child_first` places. The planning model is Baechi's, as for m-ETF.
+    rounding; `earliest_start_first` places. The planning model is Baechi's, as for m-ETF.
     Deviations: those of m-ETF; times in the LP are the least over the devices; above `window` ops
     the LP is solved in pieces, without favourites across them; when a device is awake for a child
     that can start at once, this goes before urgent ops that come later in the order. The LP has
@@ -86,7 +86,7 @@ def m_sct(task: Task[Makespan], params: Params | None = None) -> Outcome:
     if chosen.memory == "dynamic":
         outcome = place_dynamic(task.instance, order, found.child)
     else:
-        times = favourite_child_first(problem_of(arrays), admission, order, found.child)
+        times = earliest_start_first(problem_of(arrays), admission, order, True, found.child)
         outcome = outcome_of(task.instance, times, admission)
     details = {"pieces": found.pieces, "favourites": int((found.child != NOWHERE).sum())}
     message = "; ".join(filter(None, (outcome.message, found.message)))

@@ -1,12 +1,9 @@
-"""pipedream: a chain of layers cut into stages, which several accelerators may share.
-
-A graph as a chain of layers: what planners of pipelines of layers start from.
-"""
+"""pipedream: a graph as a chain of layers, cut into stages that several accelerators may share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -182,7 +179,7 @@ def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
     stops = places_to_cut(order, layers.time.max(axis=0), layers.nets, MOST_STAGES)
     boundary = np.append(0, prefix_cuts(order, layers.nets))[stops].astype(np.float64)
     accelerators, hosts = problem.counts
-    value, k, c, origin, replicas = _stages(
+    row = _Row(
         stops,
         boundary,
         layers.time,
@@ -190,6 +187,8 @@ def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
         problem.room,
         layers.parameter_bytes,
         layers.nets,
+    )
+    rules = _Rules(
         accelerators,
         hosts,
         accelerators if shared else 1,
@@ -197,6 +196,7 @@ def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
         problem.overlap,
         FORMULAS.index(params.formula),
     )
+    value, k, c, origin, replicas = _stages(row, rules)
     details = {"blocks": problem.num_blocks, "layers": layers.num_layers}
     if np.isinf(value):
         return Outcome(
@@ -245,26 +245,37 @@ def _placement(
     return tuple(of_layer[at] for at in layers.layer.tolist())
 
 
+class _Row(NamedTuple):
+    """Layers in their order, where they may be cut, and what is sent there (`boundary`)."""
+
+    stops: Ints
+    boundary: Floats
+    time: Ints
+    need: Ints
+    room: Ints
+    parameters: Ints
+    nets: CutNets
+
+
+class _Rules(NamedTuple):
+    """The devices, and what a stage costs on them."""
+
+    accelerators: int
+    hosts: int
+    most_replicas: int
+    bandwidth: float
+    overlap: bool
+    formula: int
+
+
 @kernel
-def _stages(
-    stops: Ints,
-    boundary: Floats,
-    time: Ints,
-    need: Ints,
-    room: Ints,
-    parameters: Ints,
-    nets: CutNets,
-    accelerators: int,
-    hosts: int,
-    most_replicas: int,
-    bandwidth: float,
-    overlap: bool,
-    formula: int,
-) -> tuple[float, int, int, Ints, Ints]:
+def _stages(row: _Row, rules: _Rules) -> tuple[float, int, int, Ints, Ints]:
     """Shortest chain of stages: the value, devices in use, and where from on how many replicas.
 
     In float64: the plan counts, and the referee computes its value in integers.
     """
+    stops, boundary, time, need, room, parameters, nets = row
+    accelerators, hosts, most_replicas, bandwidth, _, formula = rules
     last = len(stops) - 1
     value = np.full((last + 1, accelerators + 1, hosts + 1), np.inf)
     origin, replicas = np.zeros(value.shape, np.int64), np.zeros(value.shape, np.int64)
@@ -287,9 +298,7 @@ def _stages(
             for r in range(1 if on_accelerator else most_replicas + 1, most_replicas + 1):
                 if r > 1 and weights > 0 and bandwidth == 0.0:
                     break
-                cost = _stage_cost(
-                    int(work), int(cut), int(weights), r, bandwidth, overlap, formula
-                )
+                cost = _stage_cost(int(work), int(cut), int(weights), r, rules)
                 if formula < 2:
                     cost = max(cost, boundary[i])
                 for k in range(accelerators + 1 - r):
@@ -315,10 +324,9 @@ def _stages(
 
 
 @kernel(allocates=False)
-def _stage_cost(
-    work: int, cut: int, weights: int, r: int, bandwidth: float, overlap: bool, formula: int
-) -> float:
+def _stage_cost(work: int, cut: int, weights: int, r: int, rules: _Rules) -> float:
     """Time per sample of a stage on r accelerators."""
+    _, _, _, bandwidth, overlap, formula = rules
     bytes_of_one = 2.0 * (r - 1) * weights
     sync = bytes_of_one / bandwidth if bytes_of_one > 0 else 0.0
     if formula == 0:

@@ -16,7 +16,7 @@ from placegap.solvers.placers.baechi import (
     footprint_of,
     m_etf,
 )
-from placegap.solvers.placers.earliest_start import favourite_child_first
+from placegap.solvers.placers.earliest_start import earliest_start_first
 from placegap.solvers.placers.list_problem import admission_of, problem_of
 from placegap.solvers.placers.m_sct import SctParams, m_sct
 
@@ -137,10 +137,10 @@ def test_without_outputs_and_scratch_it_is_the_kernel_of_m_etf(seed: int) -> Non
     instance = (tiny_instance, pressed_instance)[seed % 2](seed, num_ops=25, num_devices=3)
     arrays, nothing = instance.arrays, np.zeros(25, np.int64)
     order = np.array(arrays.index.topological_order)
-    args = (order, np.full(25, -1))
-    fast = favourite_child_first(problem_of(arrays), admission_of(arrays), *args)
+    alone = np.full(25, -1)
+    fast = earliest_start_first(problem_of(arrays), admission_of(arrays), order, True, alone)
     slow = earliest_start_dynamic(
-        problem_of(arrays), admission_of(arrays), Footprint(nothing, nothing), *args
+        problem_of(arrays), admission_of(arrays), Footprint(nothing, nothing), order, alone
     )
     assert [part.tolist() for part in fast[:3]] == [part.tolist() for part in slow[:3]]
     assert fast.stuck == slow.stuck
