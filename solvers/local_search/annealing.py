@@ -63,7 +63,7 @@ class AnnealingParams(Params):
     restarts : int
         How many runs there are, each with random numbers of its own.
     moves : int or None
-        Moves of a run; by default `annealing.moves.usual_moves`.
+        Moves of a run; by default `usual_moves`.
     """
 
     restarts: int = Field(default=RUNS, ge=1, json_schema_extra=EFFORT)

@@ -115,8 +115,15 @@ def _detach(machines: Machines, orders: Orders, v: int) -> None:
             continue
         c = carrier(machines, e, a)
         add_seed(orders, c)
-        if machines.per_tensor and _is_shared(machines, device, e, v, a):
-            continue
+        if machines.per_tensor:  # the tensor stays where another op reads it
+            t, shared = machines.tensor[e], False
+            for other in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+                w = machines.consumer[machines.tensor_edge[other]]
+                if w != v and device[w] == a:
+                    shared = True
+                    break
+            if shared:
+                continue
         if item[c, MACHINE] >= 0:
             add_seed(orders, u)
             remove(orders, c)
@@ -127,17 +134,6 @@ def _detach(machines: Machines, orders: Orders, v: int) -> None:
             c = carrier(machines, e, b)
             if item[c, MACHINE] >= 0:
                 remove(orders, c)
-
-
-@kernel(nogil=True, allocates=False)
-def _is_shared(machines: Machines, device: Ints, e: int, v: int, a: int) -> bool:
-    """Whether another op than v reads the tensor of an edge on device a."""
-    t = machines.tensor[e]
-    for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
-        w = machines.consumer[machines.tensor_edge[at]]
-        if w != v and device[w] == a:
-            return True
-    return False
 
 
 @kernel(nogil=True, allocates=False)
@@ -336,8 +332,14 @@ def link(orders: Orders, x: int, before: int) -> None:
     """Put an item behind another one in the order of all, and into its machines' orders."""
     item, ends = orders.item, orders.ends
     after = item[before, AFTER]
-    if item[after, LABEL] - item[before, LABEL] < 2:
-        relabel(orders)
+    if item[after, LABEL] - item[before, LABEL] < 2:  # all labels anew, with space between them
+        first = len(item) - 2
+        y, label = item[first, AFTER], SPACE
+        while y != first + 1:
+            item[y, LABEL] = label
+            label += SPACE
+            y = item[y, AFTER]
+        orders.counter[HIGHEST] = LAST_LABEL  # labels from before mean nothing now
     low, high = item[before, LABEL], min(item[after, LABEL], item[before, LABEL] + 2 * SPACE)
     item[x, LABEL] = low + (high - low) // 2
     item[x, BEFORE], item[x, AFTER] = before, after
@@ -381,19 +383,6 @@ def last_before(orders: Orders, r: int, x: int) -> int:
         if after < 0 or item[after, LABEL] > label:
             return int(y)
         y = after
-
-
-@kernel(nogil=True, allocates=False)
-def relabel(orders: Orders) -> None:
-    """Give all items labels with space between them."""
-    item = orders.item
-    first = len(item) - 2
-    x, label = item[first, AFTER], SPACE
-    while x != first + 1:
-        item[x, LABEL] = label
-        label += SPACE
-        x = item[x, AFTER]
-    orders.counter[HIGHEST] = LAST_LABEL  # labels from before mean nothing now
 
 
 @kernel(nogil=True, allocates=False)
@@ -587,7 +576,7 @@ def _longest_onward(machines: Machines, orders: Orders, x: int) -> tuple[int, in
 def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
     """Compute the tails again that an accepted move changes, down to the item `begin`."""
     sign: Any = np.int64(-1)  # no literal: `push` and `pop` are compiled once
-    item = orders.item
+    item, device = orders.item, orders.device
     first = item[begin, LABEL]
     for at in range(orders.counter[SEEDS]):
         x = orders.seed[at]
@@ -599,9 +588,23 @@ def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
             clear(orders)
             return
         tail = tail_of(machines, orders, x)
-        if tail != item[x, TAIL]:
-            item[x, TAIL] = tail
-            push_before(machines, orders, x)
+        if tail == item[x, TAIL]:
+            continue
+        item[x, TAIL] = tail
+        for slot in range(2):  # what precedes it may have another tail, too
+            y = item[x, PREV + slot]
+            if y >= 0:
+                push(orders, y, sign)
+        if x >= len(device):
+            push(orders, ends_of(machines, device, x)[0], sign)
+            continue
+        for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
+            e = machines.pred_edge[at]
+            u = machines.producer[e]
+            if device[u] == device[x] or machines.free:
+                push(orders, u, sign)
+            else:
+                push(orders, carrier(machines, e, device[x]), sign)
 
 
 @kernel(nogil=True, allocates=False)
@@ -630,27 +633,6 @@ def push_after(machines: Machines, orders: Orders, x: int) -> None:
                 push(orders, w, sign)
     else:
         push(orders, machines.consumer[x - n], sign)
-
-
-@kernel(nogil=True, allocates=False)
-def push_before(machines: Machines, orders: Orders, x: int) -> None:
-    """What precedes an item may have another tail."""
-    sign: Any = np.int64(-1)  # no literal: `push` and `pop` are compiled once
-    item, device = orders.item, orders.device
-    for slot in range(2):
-        y = item[x, PREV + slot]
-        if y >= 0:
-            push(orders, y, sign)
-    if x >= len(device):
-        push(orders, ends_of(machines, device, x)[0], sign)
-        return
-    for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
-        e = machines.pred_edge[at]
-        u = machines.producer[e]
-        if device[u] == device[x] or machines.free:
-            push(orders, u, sign)
-        else:
-            push(orders, carrier(machines, e, device[x]), sign)
 
 
 @kernel(nogil=True, allocates=False)

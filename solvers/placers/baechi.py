@@ -171,7 +171,7 @@ def m_etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     Deviations: times may differ between devices (Baechi: one time per op; it does not enter the
     choice) and between links (Baechi: one linear fit for all pairs); memory is the resident bytes,
     fixed, unless ``memory=dynamic`` lets outputs and scratch memory come and go as in Baechi
-    (`dynamic_memory`: slower; its plans fit the resident bytes, too); the admission test of a
+    (`place_dynamic`: slower; its plans fit the resident bytes, too); the admission test of a
     colocation group is the resident bytes and the support of all its members; ops are not grouped
     beforehand.
     O((V + E) K log V) time where channels are rarely the bottleneck; a pair whose booking moved
@@ -292,7 +292,8 @@ def earliest_start_dynamic(
     n, num_devices = problem.time_ns.shape
     booked: Any = np.bool_(True)  # no literal: `nothing_placed` is compiled once
     placed = nothing_placed(problem, booked)
-    device, free_at, inputs = placed.device, placed.free_at, problem.inputs
+    device, start, end, free_at = placed.device, placed.start, placed.end, placed.free_at
+    inputs = problem.inputs
     free_bytes, last = admission.free_bytes, np.full(num_devices, NOWHERE)
     news = [np.int64(0) for _ in range(0)]
     rank = np.empty(n, np.int64)
@@ -312,19 +313,19 @@ def earliest_start_dynamic(
         book_transfers(problem, placed, chosen, where, news)
         settle(admission, chosen, where)
         free_bytes[where] -= footprint.outputs[chosen]
-        device[chosen], placed.start[chosen] = where, begin
+        device[chosen], start[chosen] = where, begin
         for producer in inputs.op[inputs.ptr[chosen] : inputs.ptr[chosen + 1]]:
             unserved[producer] -= 1
             if unserved[producer] == 0:  # no other consumer is left
                 free_bytes[device[producer]] += footprint.outputs[producer]
-        placed.end[chosen] = free_at[where] = begin + problem.time_ns[chosen, where]
+        end[chosen] = free_at[where] = begin + problem.time_ns[chosen, where]
         last[where] = chosen
         ready.remove(chosen)
         for succ in problem.succ_op[problem.succ_ptr[chosen] : problem.succ_ptr[chosen + 1]]:
             waiting[succ] -= 1
             if waiting[succ] == 0:
                 ready.append(succ)
-    return KernelTimes(device, placed.start, placed.end, first_unplaced(problem, device))
+    return KernelTimes(device, start, end, first_unplaced(problem, device))
 
 
 @kernel

@@ -1,13 +1,4 @@
-"""Everything on one device.
-
-Round robin: ops over the devices in turn.
-
-Random placement: every op on some device that takes it.
-
-expert: a plan that a file states.
-
-data-parallel: every device runs everything on its share of the samples.
-"""
+"""What any placer should beat: one device, turns, chance, shares of the samples; plans of files."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
     taken apart, each to the device before, else to the emptiest; where the paper's best effort
     overfills a device, there is no plan. With `transfer_tasks` (6.1), the default unless channels
     are free, a transfer takes the time of both devices, in their first common gap, a tensor once to
-    each device (`transfer_tasks`); without, it plans with free channels. The plan gives no orders.
+    each device (`receive`); without, it plans with free channels. The plan gives no orders.
     Small graphs without memory limits are fused to one op: lower `reach` for these.
     O((V + E) reach + (V + E) K) time.
 

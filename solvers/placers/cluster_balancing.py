@@ -1,11 +1,4 @@
-"""LC + GLB: linear clustering, then load balancing.
-
-DSC + GLB: dominant sequence clustering, then load balancing.
-
-Clustering for unboundedly many devices: linear clusters, and those of dominant sequences.
-
-GLB: guided load balancing of clusters over devices.
-"""
+"""LC + GLB and DSC + GLB: ops are clustered as if devices were many, and clusters go by load."""
 
 from __future__ import annotations
 
@@ -39,6 +32,114 @@ from placegap.solvers.placers.whole_clusters import (
     settle_whole,
     takes_whole,
 )
+
+
+def lc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Cluster the longest path, then that of what is left, and so on; balance the clusters.
+
+    Kim, Browne, "A general approach to mapping of parallel computations upon multiprocessor
+    architectures", ICPP 1988, and `balance`. A heuristic for the makespan, which clusters
+    for unboundedly many equal devices with free channels. A path takes its ops out of the graph,
+    with all their edges. Deviation: costs that differ between devices enter as means, rounded down
+    to whole ns; see `balance` for memory, colocation and device support.
+    O((V + E) log V + V K) time and at worst O(V + E) per cluster.
+
+    Examples
+    --------
+    The longest path of the diamond is op1, op3, op4:
+
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
+    >>> plan = lc_glb(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (1,), (0,), (0,)), 35)
+    """
+    cluster, start_ns = linear_clusters(flow_of(task.instance.arrays))
+    return balance(task.instance, cluster, start_ns)
+
+
+def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Let each op join the cluster of a parent if it starts earlier there; balance the clusters.
+
+    After Yang, Gerasoulis, "DSC: scheduling parallel tasks on an unbounded number of processors",
+    IEEE TPDS 5(9), 1994, as Celeritas tells it, and `balance`. A heuristic for the makespan,
+    which clusters for unboundedly many equal devices with free channels. Deviations: an op joins
+    one parent's cluster and draws no other parent into it; the paper's guard for partially free
+    ops (DSRW) is left out; costs that differ between devices enter as means, rounded down to whole
+    ns; see `balance` for memory, colocation and device support.
+    O((V + E) log V + V K) time.
+
+    Examples
+    --------
+    op3 joins op1, op2 then starts earlier apart, and op4 joins op2:
+
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
+    >>> plan = dsc_glb(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (1,), (0,), (1,)), 34)
+    """
+    cluster, start_ns = dominant_sequence_clusters(flow_of(task.instance.arrays))
+    return balance(task.instance, cluster, start_ns)
+
+
+def balance(instance: Instance, cluster: Ints, start_ns: Ints) -> Outcome:
+    """Give clusters by earliest start to the device of least load.
+
+    Radulescu, van Gemund, "GLB: a low-cost scheduling algorithm for distributed-memory
+    architectures", HiPC 1998, as Celeritas tells it. A device's load is the time of the ops that
+    it got before. Filled in: the load counts the cluster in question, which is the same on equal
+    devices; ties go to the first device. Added: devices must run the cluster and have room for it,
+    with its colocation groups; a cluster that no device takes is taken apart, each op to the
+    emptiest device. The plan gives no orders.
+
+    Parameters
+    ----------
+    instance : Instance
+    cluster : (n,) int64
+        The cluster of each op.
+    start_ns : (n,) int64
+        Starts of ops as clustered; a cluster's is that of its first op.
+    """
+    arrays = instance.arrays
+    first = np.full(int(cluster.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, cluster, start_ns)
+    clusters = clusters_of(cluster, arrays.index.topological_order, arrays.num_groups)
+    admission = admission_of(arrays)
+    order = np.argsort(first, kind="stable")
+    return committed_plan(
+        instance, admission, int(_balance(problem_of(arrays), admission, clusters, order))
+    )
+
+
+@kernel
+def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: Ints) -> Any:
+    """Commit the clusters in order; the op that fits nowhere, or -1."""
+    num_devices = problem.time_ns.shape[1]
+    load = np.zeros(num_devices, np.int64)
+    nowhere: Any = np.int64(NOWHERE)  # no literal: the kernels called are compiled once
+    for c in order:
+        if not is_committed(admission, clusters, c):
+            at, least = nowhere, np.int64(0)
+            for k in range(num_devices):
+                if not takes_whole(admission, clusters, c, k):
+                    continue
+                total = load[k]
+                for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+                    if admission.home[admission.group[op]] == NOWHERE:
+                        total += problem.time_ns[op, k]
+                if at == NOWHERE or total < least:
+                    at, least = k, total
+            if at == NOWHERE:
+                stuck = settle_apart(admission, clusters, c, nowhere)
+                if stuck != NOWHERE:
+                    return stuck
+            else:
+                settle_whole(admission, clusters, c, at)
+        for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+            home = admission.home[admission.group[op]]
+            load[home] += problem.time_ns[op, home]
+    return NOWHERE
 
 
 @kernel
@@ -115,16 +216,6 @@ def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
 
 
 @kernel
-def _level(flow: Flow, cluster: Ints, level: Ints, node: Any) -> Any:
-    """Longest path from the node on, among nodes without a cluster."""
-    longest = np.int64(0)
-    for e in range(flow.ptr[node], flow.ptr[node + 1]):
-        if cluster[flow.succ[e]] == NOWHERE:
-            longest = max(longest, flow.edge_ns[e] + level[flow.succ[e]])
-    return longest + flow.node_ns[node]
-
-
-@kernel
 def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
     """Take ready nodes by longest path through them; join a parent's cluster if it starts earlier.
 
@@ -186,87 +277,14 @@ def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
     return cluster, start
 
 
-def balance(instance: Instance, cluster: Ints, start_ns: Ints) -> Outcome:
-    """Give clusters by earliest start to the device of least load.
-
-    Radulescu, van Gemund, "GLB: a low-cost scheduling algorithm for distributed-memory
-    architectures", HiPC 1998, as Celeritas tells it. A device's load is the time of the ops that
-    it got before. Filled in: the load counts the cluster in question, which is the same on equal
-    devices; ties go to the first device. Added: devices must run the cluster and have room for it,
-    with its colocation groups; a cluster that no device takes is taken apart, each op to the
-    emptiest device. The plan gives no orders.
-
-    Parameters
-    ----------
-    instance : Instance
-    cluster : (n,) int64
-        The cluster of each op.
-    start_ns : (n,) int64
-        Starts of ops as clustered; a cluster's is that of its first op.
-    """
-    arrays = instance.arrays
-    first = np.full(int(cluster.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(first, cluster, start_ns)
-    clusters = clusters_of(cluster, arrays.index.topological_order, arrays.num_groups)
-    admission = admission_of(arrays)
-    order = np.argsort(first, kind="stable")
-    return committed_plan(
-        instance, admission, int(_balance(problem_of(arrays), admission, clusters, order))
-    )
-
-
 @kernel
-def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: Ints) -> Any:
-    """Commit the clusters in order; the op that fits nowhere, or -1."""
-    num_devices = problem.time_ns.shape[1]
-    load = np.zeros(num_devices, np.int64)
-    nowhere: Any = np.int64(NOWHERE)  # no literal: the kernels called are compiled once
-    for c in order:
-        if not is_committed(admission, clusters, c):
-            at, least = nowhere, np.int64(0)
-            for k in range(num_devices):
-                if not takes_whole(admission, clusters, c, k):
-                    continue
-                total = load[k]
-                for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
-                    if admission.home[admission.group[op]] == NOWHERE:
-                        total += problem.time_ns[op, k]
-                if at == NOWHERE or total < least:
-                    at, least = k, total
-            if at == NOWHERE:
-                stuck = settle_apart(admission, clusters, c, nowhere)
-                if stuck != NOWHERE:
-                    return stuck
-            else:
-                settle_whole(admission, clusters, c, at)
-        for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
-            home = admission.home[admission.group[op]]
-            load[home] += problem.time_ns[op, home]
-    return NOWHERE
-
-
-def lc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Cluster the longest path, then that of what is left, and so on; balance the clusters.
-
-    Kim, Browne, "A general approach to mapping of parallel computations upon multiprocessor
-    architectures", ICPP 1988, and `balance`. A heuristic for the makespan, which clusters
-    for unboundedly many equal devices with free channels. A path takes its ops out of the graph,
-    with all their edges. Deviation: costs that differ between devices enter as means, rounded down
-    to whole ns; see `balance` for memory, colocation and device support.
-    O((V + E) log V + V K) time and at worst O(V + E) per cluster.
-
-    Examples
-    --------
-    The longest path of the diamond is op1, op3, op4:
-
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> plan = lc_glb(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (1,), (0,), (0,)), 35)
-    """
-    cluster, start_ns = linear_clusters(flow_of(task.instance.arrays))
-    return balance(task.instance, cluster, start_ns)
+def _level(flow: Flow, cluster: Ints, level: Ints, node: Any) -> Any:
+    """Longest path from the node on, among nodes without a cluster."""
+    longest = np.int64(0)
+    for e in range(flow.ptr[node], flow.ptr[node + 1]):
+        if cluster[flow.succ[e]] == NOWHERE:
+            longest = max(longest, flow.edge_ns[e] + level[flow.succ[e]])
+    return longest + flow.node_ns[node]
 
 
 register(
@@ -280,31 +298,6 @@ register(
         params=Params,
     )
 )
-
-
-def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Let each op join the cluster of a parent if it starts earlier there; balance the clusters.
-
-    After Yang, Gerasoulis, "DSC: scheduling parallel tasks on an unbounded number of processors",
-    IEEE TPDS 5(9), 1994, as Celeritas tells it, and `balance`. A heuristic for the makespan,
-    which clusters for unboundedly many equal devices with free channels. Deviations: an op joins
-    one parent's cluster and draws no other parent into it; the paper's guard for partially free
-    ops (DSRW) is left out; costs that differ between devices enter as means, rounded down to whole
-    ns; see `balance` for memory, colocation and device support.
-    O((V + E) log V + V K) time.
-
-    Examples
-    --------
-    op3 joins op1, op2 then starts earlier apart, and op4 joins op2:
-
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> plan = dsc_glb(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (1,), (0,), (1,)), 34)
-    """
-    cluster, start_ns = dominant_sequence_clusters(flow_of(task.instance.arrays))
-    return balance(task.instance, cluster, start_ns)
 
 
 register(

@@ -124,7 +124,8 @@ def earliest_start_first(
     """
     n, num_devices = problem.time_ns.shape
     placed = nothing_placed(problem, booked)
-    device, free_at, clock = placed.device, placed.free_at, placed.clock
+    device, start, end = placed.device, placed.start, placed.end
+    free_at, clock = placed.free_at, placed.clock
     rank = np.empty(n, np.int64)
     rank[order] = np.arange(n)
     waiting = sizes_of(problem.inputs.ptr)
@@ -198,8 +199,8 @@ def earliest_start_first(
         if booked:
             book_transfers(problem, placed, op, where, news)
         settle(admission, op, where)
-        device[op], placed.start[op] = where, at
-        placed.end[op] = free_at[where] = at + problem.time_ns[op, where]
+        device[op], start[op] = where, at
+        end[op] = free_at[where] = at + problem.time_ns[op, where]
         for k in range(num_devices if len(favourite) > 0 else 0):
             if k == where or (last[k] != NOWHERE and favourite[last[k]] == op):
                 for other in held_on[k]:
@@ -219,7 +220,7 @@ def earliest_start_first(
                 if device[other] == NOWHERE and follows[other, where] != NOT_LATER:
                     pairs.append((other, where))
         news.clear()
-    return KernelTimes(device, placed.start, placed.end, first_unplaced(problem, device))
+    return KernelTimes(device, start, end, first_unplaced(problem, device))
 
 
 @kernel
@@ -274,7 +275,7 @@ def _earliest_pair(
     return best, of_clock
 
 
-@kernel(allocates=False)
+@kernel
 def arrival_ns(problem: Problem, placed: Placed, op: int, k: int) -> tuple[Any, Any]:
     """When all inputs of the op could be on device k, in ns, and the clock this follows from.
 
@@ -329,7 +330,7 @@ def book_transfers(problem: Problem, placed: Placed, op: int, k: int, news: list
             news.append(u)
 
 
-@kernel(allocates=False)
+@kernel
 def _starts(
     problem: Problem, admission: Admission, placed: Placed, op: int, where: int
 ) -> tuple[Any, Any, Any]:

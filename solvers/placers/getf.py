@@ -19,7 +19,7 @@ from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long, why_too_many_rows
-from placegap.solvers.placers.earliest_start import earliest_start_first
+from placegap.solvers.placers.earliest_start import NO_FAVOURITES, earliest_start_first
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,
@@ -133,7 +133,7 @@ def _placed(task: Task[Makespan], allowed: Flags) -> Outcome:
     for left in reversed(range(ROUNDS)):
         admission = admission_of(arrays)
         admission = admission._replace(group_runs=admission.group_runs & devices)
-        times = earliest_start_first(problem, admission, order, False)
+        times = earliest_start_first(problem, admission, order, False, NO_FAVOURITES)
         if times.stuck == NOWHERE or left == 0:
             break
         devices = _moved(arrays, admission, devices) if left > 1 else np.ones_like(allowed)

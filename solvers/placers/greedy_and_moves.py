@@ -1,8 +1,8 @@
-"""greedy: fill one accelerator after the other to its memory, the rest goes to the hosts.
+"""The baselines of Tarnawski et al.: greedy by memory, and the best single moves from random plans.
 
-local-search: from random starts, the best move of one colour class, again and again.
-
-Random plans that honour memory and support: where local search starts.
+greedy fills one accelerator after the other, the rest goes to the hosts. local-search starts from
+random plans that honour memory and support, and makes the best move of one colour class, again and
+again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pydantic import Field
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES, MaxLoad, plan_class
@@ -38,6 +37,12 @@ from placegap.solvers.placers.movable_units import (
     units_of,
     why_not_one_level,
 )
+
+TRIES = 20
+"""Draws of one start before it is given up."""
+
+MOVES_BETWEEN_LOOKS = 64
+"""Moves between two looks at the clock."""
 
 
 def greedy(task: Task, params: Params | None = None) -> Outcome:
@@ -123,121 +128,6 @@ def _fill(
     return device, NOWHERE
 
 
-register(
-    Method(
-        name="greedy",
-        claim="heuristic",
-        objectives=OBJECTIVES,
-        paper="Tarnawski et al. 2020",
-        summary="fills the accelerators to their memory in topological order, then the hosts",
-        run=greedy,
-        params=Params,
-        applies=why_not_one_level,
-    )
-)
-
-
-TRIES = 20
-"""Draws of one start before it is given up."""
-
-
-class Draw(NamedTuple):
-    """What a start must honour: support (u, K), bytes of units (u,), of devices (K,); hosts."""
-
-    fits: Flags
-    size: Ints
-    memory: Ints
-    is_host: Flags
-
-
-def random_assignment(draw: Draw, generator: np.random.Generator) -> Ints | None:
-    """Each unit on an accelerator chosen uniformly among those that run it and have room.
-
-    Where no accelerator takes it, a host. Units go in random order; if one is left over, large
-    units go first in the draws that follow. None if no draw takes all.
-    """
-    u = len(draw.size)
-    for attempt in range(TRIES):
-        order = generator.permutation(u)
-        if attempt:
-            order = order[np.argsort(-draw.size[order], kind="stable")]
-        device = _assign(order, generator.random(u), *draw)
-        if len(device):
-            return device
-    return None
-
-
-@kernel
-def _assign(
-    order: Ints,
-    share: Floats,
-    fits: Flags,
-    size: Ints,
-    memory: Ints,
-    is_host: Flags,
-) -> Ints:
-    """Device of each unit; empty if one is left over."""
-    k_count = len(memory)
-    device, free = np.zeros(len(size), np.int64), memory.copy()
-    candidates = np.zeros(k_count, np.int64)
-    for v in order:
-        found = 0
-        for wants_host in (False, True):
-            for k in range(k_count):
-                if is_host[k] == wants_host and fits[v, k] and size[v] <= free[k]:
-                    candidates[found] = k
-                    found += 1
-            if found:
-                break
-        if found == 0:
-            return np.zeros(0, np.int64)
-        k = candidates[min(found - 1, int(share[v] * found))]
-        device[v] = k
-        free[k] -= size[v]
-    return device
-
-
-def random_chain(draw: Draw, arcs: Arcs, generator: np.random.Generator) -> Ints | None:
-    """A random topological order, cut at random places, on accelerators in random order.
-
-    A device that a block does not fit is left before its cut; from the second draw on hosts are
-    among the devices. None if no draw takes all.
-    """
-    u, num_preds = len(draw.size), np.diff(arcs.pred_ptr)
-    for attempt in range(TRIES):
-        keys = generator.permutation(u)
-        order = order_of_keys(arcs.succ_ptr, arcs.succ, num_preds, keys)
-        devices = np.flatnonzero(~draw.is_host | bool(attempt))
-        if len(devices) == 0:
-            continue
-        devices = generator.permutation(devices)
-        cuts = np.append(np.sort(generator.integers(0, u + 1, len(devices) - 1)), u)
-        device = _cut(order, devices, cuts, draw.fits, draw.size, draw.memory)
-        if len(device):
-            return device
-    return None
-
-
-@kernel
-def _cut(order: Ints, devices: Ints, cuts: Ints, fits: Flags, size: Ints, memory: Ints) -> Ints:
-    """Device of each block; empty if one is left over."""
-    device, at = np.zeros(len(order), np.int64), 0
-    free = memory[devices[0]]
-    for place, v in enumerate(order):
-        while place >= cuts[at] or not fits[v, devices[at]] or size[v] > free:
-            at += 1
-            if at == len(devices):
-                return np.zeros(0, np.int64)
-            free = memory[devices[at]]
-        device[v] = devices[at]
-        free -= size[v]
-    return device
-
-
-MOVES_BETWEEN_LOOKS = 64
-"""Moves between two looks at the clock."""
-
-
 class LocalSearchParams(Params):
     """Parameters of ``local-search``.
 
@@ -263,7 +153,7 @@ def local_search(task: Task[MaxLoad], params: LocalSearchParams) -> Outcome:
     `instances.problem.blocks`, a start cuts a random topological order at random places, and
     only moves that keep the devices a chain count. With a time limit the best plan until then is
     returned. O(u + K x units of the heaviest device) per move for u units,
-    `pipelines.loads_under_moves`.
+    `movable_units`.
 
     Examples
     --------
@@ -356,6 +246,100 @@ class _Descent:
                 return made
             move(state, units.time_ns, units.resident_bytes, self.nets, self.arcs, v, b)
         return most
+
+
+class Draw(NamedTuple):
+    """What a start must honour: support (u, K), bytes of units (u,), of devices (K,); hosts."""
+
+    fits: Flags
+    size: Ints
+    memory: Ints
+    is_host: Flags
+
+
+def random_assignment(draw: Draw, generator: np.random.Generator) -> Ints | None:
+    """Each unit on an accelerator chosen uniformly among those that run it and have room.
+
+    Where no accelerator takes it, a host. Units go in random order; if one is left over, large
+    units go first in the draws that follow. None if no draw takes all.
+    """
+    u = len(draw.size)
+    for attempt in range(TRIES):
+        order = generator.permutation(u)
+        if attempt:
+            order = order[np.argsort(-draw.size[order], kind="stable")]
+        device = _assign(order, generator.random(u), draw)
+        if len(device):
+            return device
+    return None
+
+
+def _assign(order: Ints, share: Floats, draw: Draw) -> Ints:
+    """Device of each unit; empty if one is left over."""
+    size, free, is_host = draw.size.tolist(), draw.memory.tolist(), draw.is_host.tolist()
+    able, chance = [np.flatnonzero(row).tolist() for row in draw.fits], share.tolist()
+    device = np.zeros(len(size), np.int64)
+    for v in order.tolist():
+        room = [k for k in able[v] if size[v] <= free[k]]
+        # a host only where no accelerator takes it
+        candidates = [k for k in room if not is_host[k]] or room
+        if not candidates:
+            return np.zeros(0, np.int64)
+        k = candidates[min(len(candidates) - 1, int(chance[v] * len(candidates)))]
+        device[v] = k
+        free[k] -= size[v]
+    return device
+
+
+def random_chain(draw: Draw, arcs: Arcs, generator: np.random.Generator) -> Ints | None:
+    """A random topological order, cut at random places, on accelerators in random order.
+
+    A device that a block does not fit is left before its cut; from the second draw on hosts are
+    among the devices. None if no draw takes all.
+    """
+    u, num_preds = len(draw.size), np.diff(arcs.pred_ptr)
+    for attempt in range(TRIES):
+        keys = generator.permutation(u)
+        order = order_of_keys(arcs.succ_ptr, arcs.succ, num_preds, keys)
+        devices = np.flatnonzero(~draw.is_host | bool(attempt))
+        if len(devices) == 0:
+            continue
+        devices = generator.permutation(devices)
+        cuts = np.append(np.sort(generator.integers(0, u + 1, len(devices) - 1)), u)
+        device = _cut(order, devices, cuts, draw)
+        if len(device):
+            return device
+    return None
+
+
+def _cut(order: Ints, devices: Ints, cuts: Ints, draw: Draw) -> Ints:
+    """Device of each block; empty if one is left over."""
+    device, at, end = np.zeros(len(order), np.int64), 0, cuts.tolist()
+    size, turn, memory = draw.size.tolist(), devices.tolist(), draw.memory.tolist()
+    free = memory[turn[0]]
+    for place, v in enumerate(order.tolist()):
+        while place >= end[at] or not draw.fits[v, turn[at]] or size[v] > free:
+            at += 1
+            if at == len(turn):
+                return np.zeros(0, np.int64)
+            free = memory[turn[at]]
+        device[v] = turn[at]
+        free -= size[v]
+    return device
+
+
+register(
+    Method(
+        name="greedy",
+        claim="heuristic",
+        objectives=OBJECTIVES,
+        paper="Tarnawski et al. 2020",
+        summary="fills the accelerators to their memory in topological order, then the hosts",
+        run=greedy,
+        params=Params,
+        applies=why_not_one_level,
+    )
+)
 
 
 register(

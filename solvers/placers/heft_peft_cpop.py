@@ -1,11 +1,4 @@
-"""HEFT: heterogeneous earliest finish time.
-
-PEFT: predict earliest finish time.
-
-CPOP: critical path on a processor.
-
-MP-DPS: ops merged with regard to devices, then list scheduling by predicted path costs.
-"""
+"""Placers that insert ops into idle gaps by ranks: HEFT, PEFT, CPOP, and MP-DPS on merged ops."""
 
 from __future__ import annotations
 

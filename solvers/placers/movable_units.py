@@ -1,6 +1,4 @@
-"""What placers place for max_load: colocation groups, or the blocks of chain plans.
-
-Loads of devices, kept up to date while units move from device to device.
+"""What placers move for max_load, colocation groups or the blocks of chain plans, and their loads.
 
 A net is paid by a device that holds some of its pins, but not all. So a move from device a to b
 changes the loads of a and b alone, the change at a is the same for every b, and the change at b for
@@ -10,7 +8,7 @@ units of nets that become or cease to be whole, or alone, somewhere.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -156,11 +154,12 @@ def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs) -> S
     paid = np.zeros(k_count, np.int64)
     leaving, joining = np.zeros(u, np.int64), np.zeros((u, k_count), np.int64)
     state = State(device, pins_on, compute, paid, used, leaving, joining, between)
+    added: Any = np.int64(1)  # no literal: `_count` is compiled once
     for e in range(len(nets.ptr) - 1):
         for k in range(k_count):
             if 0 < pins_on[e, k] < nets.ptr[e + 1] - nets.ptr[e]:
                 paid[k] += nets.weight[e, k]
-            _count(state, nets, e, k, 1)
+            _count(state, nets, e, k, added)
     return state
 
 
@@ -191,52 +190,43 @@ def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: in
     state.compute[b] += time[v, b]
     state.used_bytes[a] -= size[v]
     state.used_bytes[b] += size[v]
-    shift_arcs(state, arcs, v, b)
+    there: Any = np.int64(1)  # no literals: what is called is compiled once
+    back: Any = np.int64(-1)
+    shift_arcs(state, arcs, v, b, there)
     for at in range(nets.unit_ptr[v], nets.unit_ptr[v + 1]):
-        _count(state, nets, nets.net[at], a, -1)
-        _count(state, nets, nets.net[at], b, -1)
+        _count(state, nets, nets.net[at], a, back)
+        _count(state, nets, nets.net[at], b, back)
     state.device[v] = b
     for at in range(nets.unit_ptr[v], nets.unit_ptr[v + 1]):
         state.pins_on[nets.net[at], a] -= 1
         state.pins_on[nets.net[at], b] += 1
-        _count(state, nets, nets.net[at], a, 1)
-        _count(state, nets, nets.net[at], b, 1)
+        _count(state, nets, nets.net[at], a, there)
+        _count(state, nets, nets.net[at], b, there)
 
 
 @kernel(allocates=False)
-def shift_arcs(state: State, arcs: Arcs, v: int, b: int) -> None:
-    """Change `arcs_between` as if unit v, still on its device, were on device b."""
+def shift_arcs(state: State, arcs: Arcs, v: int, b: int, sign: int) -> None:
+    """Change `arcs_between` as if unit v, still on its device, were on device b; -1: back again."""
     a, between = state.device[v], state.arcs_between
     for at in range(arcs.succ_ptr[v], arcs.succ_ptr[v + 1]):
         k = state.device[arcs.succ[at]]
-        between[a, k] -= 1
-        between[b, k] += 1
+        between[a, k] -= sign
+        between[b, k] += sign
     for at in range(arcs.pred_ptr[v], arcs.pred_ptr[v + 1]):
         k = state.device[arcs.pred[at]]
-        between[k, a] -= 1
-        between[k, b] += 1
+        between[k, a] -= sign
+        between[k, b] += sign
 
 
 @kernel(allocates=False)
 def keeps_chain(state: State, arcs: Arcs, v: int, b: int) -> bool:
     """Whether devices feed each other in no cycle once unit v is on device b. O(degree + K^2)."""
-    a = state.device[v]
-    shift_arcs(state, arcs, v, b)
+    there: Any = np.int64(1)  # no literals: `shift_arcs` is compiled once
+    back: Any = np.int64(-1)
+    shift_arcs(state, arcs, v, b, there)
     acyclic = _is_acyclic(state.arcs_between)
-    _unshift_arcs(state, arcs, v, a, b)
+    shift_arcs(state, arcs, v, b, back)
     return acyclic
-
-
-@kernel(allocates=False)
-def _unshift_arcs(state: State, arcs: Arcs, v: int, a: int, b: int) -> None:
-    for at in range(arcs.succ_ptr[v], arcs.succ_ptr[v + 1]):
-        k = state.device[arcs.succ[at]]
-        state.arcs_between[a, k] += 1
-        state.arcs_between[b, k] -= 1
-    for at in range(arcs.pred_ptr[v], arcs.pred_ptr[v + 1]):
-        k = state.device[arcs.pred[at]]
-        state.arcs_between[k, a] += 1
-        state.arcs_between[k, b] -= 1
 
 
 @kernel

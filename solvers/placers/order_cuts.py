@@ -1,7 +1,4 @@
-"""Memory cuts: one slice of the order per device, cut where the least is sent.
-
-Interleaved cuts: many slices of the order, which devices take in turn, again and again.
-"""
+"""Slices of the order of colocation groups: one per device (memory-cuts), or many in turn."""
 
 from __future__ import annotations
 

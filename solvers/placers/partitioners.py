@@ -1,16 +1,9 @@
-"""Graph partitions as plans: what is cut into parts, and how parts become plans.
+"""Graph partitions as plans, by METIS, Mt-KaHyPar and Scotch, each loaded where it is asked.
 
 Vertices are the colocation groups, weighted by time. A partitioner balances their sums over the
 accelerators (over the hosts where there is no accelerator) and cuts little communication. Parts
-then go to devices by load, and what memory or support forbids there moves on, group by group.
-
-Mend an assignment that memory or support forbids: move single units until it is allowed.
-
-metis: a k-way partition of the graph by METIS (extra ``metis``), placed by load.
-
-mt-kahypar: a k-way hypergraph partition by Mt-KaHyPar (extra ``kahypar``), placed by load.
-
-scotch: a k-way partition of the graph by Scotch's program ``gpart``, placed by load.
+then go to devices by load, and what memory or support forbids there moves on, group by group, until
+it is allowed.
 """
 
 from __future__ import annotations
@@ -53,76 +46,6 @@ from placegap.solvers.placers.movable_units import (
     start,
     why_not_one_level,
 )
-
-
-def mend(
-    instance: Instance, units: Blocks, nets: Nets, device: Ints, *, overlap: bool
-) -> tuple[State, int, int | None]:
-    """Move units off devices that cannot run or hold them.
-
-    First go units that their device cannot run, the largest first; then, from each device that is
-    too full, the smallest unit that makes up for all that is too much or, while there is none, the
-    largest. Each goes to the device with room for it whose load is least with it (ties: index).
-    A simple repair, which may fail where a plan exists. O(u K log u), apart from the moves' own.
-
-    Parameters
-    ----------
-    instance : Instance
-    units : Blocks
-    nets : Nets
-        Over the units.
-    device : (u,) int64
-        Device of each unit; it is changed in place.
-    overlap : bool
-        The rule of loads.
-
-    Returns
-    -------
-    tuple
-        The state, how many units moved, and one that fits nowhere, or None.
-    """
-    runs, size = units.time_ns != UNSUPPORTED, units.resident_bytes
-    memory, time = instance.arrays.memory_bytes, np.maximum(units.time_ns, 0)
-    net, arcs = nets_of(nets), arcs_of(units)
-    state = start(device, time, size, net, arcs)
-    moved = 0
-
-    def away(v: int) -> bool:
-        able = runs[v] & (state.used_bytes + size[v] <= memory)
-        able[state.device[v]] = False
-        targets = np.flatnonzero(able)
-        if len(targets) == 0:
-            return False
-        loads = [
-            load(
-                int(state.compute[k] + time[v, k]),
-                int(state.paid[k] + state.joining[v, k]),
-                overlap,
-            )
-            for k in targets.tolist()
-        ]
-        move(state, time, size, net, arcs, v, int(targets[int(np.argmin(loads))]))
-        return True
-
-    refused = np.flatnonzero(~runs[np.arange(len(size)), device])
-    for v in refused[np.argsort(-size[refused], kind="stable")].tolist():
-        if not away(v):
-            return state, moved, v
-        moved += 1
-    for k in np.flatnonzero(state.used_bytes > memory).tolist():
-        here = np.flatnonzero(state.device == k)
-        left = here[np.argsort(size[here], kind="stable")].tolist()
-        while state.used_bytes[k] > memory[k]:
-            excess = int(state.used_bytes[k] - memory[k])
-            at = int(np.searchsorted(size[left], excess))
-            tries = [*range(at, len(left)), *range(at - 1, -1, -1)]
-            found = next((i for i in tries if size[left[i]] > 0 and away(left[i])), None)
-            if found is None:
-                return state, moved, left[-1]
-            left.pop(found)
-            moved += 1
-    return state, moved, None
-
 
 TOTAL = 2**28
 """Weights are scaled to about this sum: partitioners count in 32 bits."""
@@ -271,6 +194,75 @@ def _devices_of(part: Ints, units: Blocks, parting: Parting, memory: Ints) -> In
     return device_of[part]
 
 
+def mend(
+    instance: Instance, units: Blocks, nets: Nets, device: Ints, *, overlap: bool
+) -> tuple[State, int, int | None]:
+    """Move units off devices that cannot run or hold them.
+
+    First go units that their device cannot run, the largest first; then, from each device that is
+    too full, the smallest unit that makes up for all that is too much or, while there is none, the
+    largest. Each goes to the device with room for it whose load is least with it (ties: index).
+    A simple repair, which may fail where a plan exists. O(u K log u), apart from the moves' own.
+
+    Parameters
+    ----------
+    instance : Instance
+    units : Blocks
+    nets : Nets
+        Over the units.
+    device : (u,) int64
+        Device of each unit; it is changed in place.
+    overlap : bool
+        The rule of loads.
+
+    Returns
+    -------
+    tuple
+        The state, how many units moved, and one that fits nowhere, or None.
+    """
+    runs, size = units.time_ns != UNSUPPORTED, units.resident_bytes
+    memory, time = instance.arrays.memory_bytes, np.maximum(units.time_ns, 0)
+    net, arcs = nets_of(nets), arcs_of(units)
+    state = start(device, time, size, net, arcs)
+    moved = 0
+
+    def away(v: int) -> bool:
+        able = runs[v] & (state.used_bytes + size[v] <= memory)
+        able[state.device[v]] = False
+        targets = np.flatnonzero(able)
+        if len(targets) == 0:
+            return False
+        loads = [
+            load(
+                int(state.compute[k] + time[v, k]),
+                int(state.paid[k] + state.joining[v, k]),
+                overlap,
+            )
+            for k in targets.tolist()
+        ]
+        move(state, time, size, net, arcs, v, int(targets[int(np.argmin(loads))]))
+        return True
+
+    refused = np.flatnonzero(~runs[np.arange(len(size)), device])
+    for v in refused[np.argsort(-size[refused], kind="stable")].tolist():
+        if not away(v):
+            return state, moved, v
+        moved += 1
+    for k in np.flatnonzero(state.used_bytes > memory).tolist():
+        here = np.flatnonzero(state.device == k)
+        left = here[np.argsort(size[here], kind="stable")].tolist()
+        while state.used_bytes[k] > memory[k]:
+            excess = int(state.used_bytes[k] - memory[k])
+            at = int(np.searchsorted(size[left], excess))
+            tries = [*range(at, len(left)), *range(at - 1, -1, -1)]
+            found = next((i for i in tries if size[left[i]] > 0 and away(left[i])), None)
+            if found is None:
+                return state, moved, left[-1]
+            left.pop(found)
+            moved += 1
+    return state, moved, None
+
+
 class MetisParams(Params):
     """Parameters of ``metis``.
 
@@ -292,7 +284,7 @@ def metis(task: Task, params: MetisParams) -> Outcome:
     once per pair of groups, so that unequal links count). A heuristic whose objective is the sum of
     cut edges: it sees no direction, pays a tensor per pair and not per device, and balances compute
     alone. Filled in: shares by the devices' speeds, parts to devices heaviest first, and the repair
-    of `part_mending` for memory and support; ops that no accelerator runs go to a host by it.
+    of `mend` for memory and support; ops that no accelerator runs go to a host by it.
     """
     return place_parts(task, lambda parting: _by_metis(parting, params.imbalance))
 
@@ -356,7 +348,7 @@ def mt_kahypar(task: Task, params: MtKahyparParams) -> Outcome:
     what max_load counts but for the producer's side. A heuristic: it minimizes the sum over the
     devices, balances compute alone, and sees no direction. The deterministic preset on one thread.
     Filled in: limits of parts by the devices' speeds, parts to devices heaviest first, and the
-    repair of `part_mending` for memory and support; ops that no accelerator runs go to a host by
+    repair of `mend` for memory and support; ops that no accelerator runs go to a host by
     it.
     """
     return place_parts(task, lambda parting: _by_kahypar(parting, params.imbalance))
@@ -427,7 +419,7 @@ def scotch(task: Task, params: Params | None = None) -> Outcome:
     of them, each once, as that of edges, and the program's default strategy. A heuristic whose
     objective is the sum of cut edges; it balances compute alone and sees no direction. Deviations:
     colour classes that feed each other in a cycle stay apart; memory and support are
-    mended (`part_mending`), where the authors ignore the one and refuse graphs with ops that
+    mended (`mend`), where the authors ignore the one and refuse graphs with ops that
     no accelerator runs; parts are equal also where devices are not, and the heaviest goes to the
     device that is done with it first. The program has a fixed seed of its own.
     """

@@ -1,14 +1,4 @@
-"""Even split: the same number of layers in every stage, as people split models by hand.
-
-DP on the heaviest stage, then moves around it by simulation: a proposal for PyTorch.
-
-pytorch/pytorch #179212 proposes automatic stages for 1F1B, interleaved and zero-bubble schedules:
-a DP that makes the heaviest stage as light as can be, then refinement around the critical stage,
-judged by simulation. Its text gives no more detail; here the critical stage is the heaviest, and it
-hands its first or its last layer to its neighbour for as long as the iteration gets shorter.
-
-Heaviest stage: max_load's optimum, run as a pipeline under a schedule.
-"""
+"""Stages of pipelines by simple rules: even-split, simulated-moves and heaviest-stage."""
 
 from __future__ import annotations
 
@@ -95,10 +85,14 @@ register(
 
 
 def simulated_moves(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
-    """Cut the layers, in their order, and move cuts. O(S l^2) and a simulation per move.
+    """Make the heaviest stage as light as can be, then move its cuts while that is shorter.
 
-    A layer's load is its forward and backward time on the device that is fastest for it. Moves that
-    break a rule (memory) are not taken.
+    pytorch/pytorch #179212 proposes automatic stages for 1F1B, interleaved and zero-bubble
+    schedules: a DP, then refinement around the critical stage, judged by simulation. Its text gives
+    no more detail; here the critical stage is the heaviest, and it hands its first or its last
+    layer to its neighbour for as long as the iteration gets shorter. A layer's load is its forward
+    and backward time on the device that is fastest for it. Moves that break a rule (memory) are not
+    taken. O(S l^2) and a simulation per move.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""slicing: topological orders cut into segments, each order optimally.
-
-slicegraph: slices of topological orders that a genetic algorithm breeds.
-"""
+"""slicing and slicegraph: topological orders cut into segments, each order optimally."""
 
 from __future__ import annotations
 
