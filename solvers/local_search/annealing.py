@@ -336,7 +336,7 @@ def _anneal(
     steps: Steps,
 ) -> None:
     """Try some moves of a cooling, whose heat is in makespans of the state at hand."""
-    for step in range(steps.done, steps.done + steps.count):
+    for step in range(steps.done, steps.done + steps.moves):
         kind = draw(rng, 10)
         if kind < 2:
             count = _shift_priorities(moves, state, scratch, rng)

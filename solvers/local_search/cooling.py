@@ -21,10 +21,10 @@ that are made before anything is known of their time."""
 
 
 class Steps(NamedTuple):
-    """Moves `done` to `done + count` of `total`, from heat `hot` down to `factor` times it."""
+    """Moves `done` to `done + moves` of `total`, from heat `hot` down to `factor` times it."""
 
     done: int
-    count: int
+    moves: int
     total: int
     hot: float
     factor: float
@@ -33,13 +33,13 @@ class Steps(NamedTuple):
 @kernel(nogil=True, allocates=False)
 def heat_of(steps: Steps, step: int) -> float:
     """The temperature of one move."""
-    return steps.hot * steps.factor ** (step / steps.total)
+    return float(steps.hot * steps.factor ** (step / steps.total))
 
 
 @kernel(nogil=True, allocates=False)
 def limit_of(value: float, heat: float, rng: np.random.Generator) -> float:
-    """The largest value that a move may lead to (Metropolis et al. 1953, solved for the value)."""
-    return value - heat * np.log(1.0 - rng.random())
+    """The largest value that a move may lead to: Metropolis's rule, solved for the value."""
+    return float(value - heat * np.log(1.0 - rng.random()))
 
 
 class Pace:

@@ -402,7 +402,7 @@ def anneal(
 ) -> None:
     """Try some moves of a cooling; `peak` looks at the times in `work`."""
     at, trial, value, memory = state.at, state.trial, state.value, state.memory
-    for step in range(steps.done, steps.done + steps.count):
+    for step in range(steps.done, steps.done + steps.moves):
         price = memory[1] * steps.hot / HOT
         limit = limit_of(value[0] + price * memory[0], heat_of(steps, step), rng)
         copy_to(trial, at)

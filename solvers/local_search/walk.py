@@ -116,7 +116,7 @@ def walk_on(
     misfits, saves = 0, not window.is_part
     k = machines.time_ns.shape[1]
     value, saved, device, item = trace.value, trace.saved, orders.device, orders.item
-    for step in range(steps.done, steps.done + steps.count):
+    for step in range(steps.done, steps.done + steps.moves):
         forget(orders)
         count, added = 0, np.int64(0)
         v = int(window.ops[draw(rng, len(window.ops))])

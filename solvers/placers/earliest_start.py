@@ -124,6 +124,8 @@ def earliest_start_first(
     """
     n, num_devices = problem.time_ns.shape
     placed = nothing_placed(problem, booked)
+    # in a kernel with list comprehensions numba drops `placed.end[op] = ...` as dead code: what is
+    # written here needs a name of its own
     device, start, end = placed.device, placed.start, placed.end
     free_at, clock = placed.free_at, placed.clock
     rank = np.empty(n, np.int64)
