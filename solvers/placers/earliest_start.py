@@ -277,7 +277,7 @@ def _earliest_pair(
     return best, of_clock
 
 
-@kernel
+@kernel(allocates=False)
 def arrival_ns(problem: Problem, placed: Placed, op: int, k: int) -> tuple[Any, Any]:
     """When all inputs of the op could be on device k, in ns, and the clock this follows from.
 
@@ -332,7 +332,7 @@ def book_transfers(problem: Problem, placed: Placed, op: int, k: int, news: list
             news.append(u)
 
 
-@kernel
+@kernel(allocates=False)
 def _starts(
     problem: Problem, admission: Admission, placed: Placed, op: int, where: int
 ) -> tuple[Any, Any, Any]:

@@ -8,8 +8,8 @@ from draws.tiny import drawn_devices, tiny_instance
 
 from placegap.instances import Makespan, evaluate, example
 from placegap.solvers import solve
+from placegap.solvers.local_search import annealing as makespan_annealing
 from placegap.solvers.local_search.annealing import Annealing
-from placegap.solvers.local_search.annealing import moves as makespan_annealing
 from placegap.solvers.local_search.quick_schedule import (
     kernel_data,
     new_work,

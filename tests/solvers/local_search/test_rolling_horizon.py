@@ -14,8 +14,8 @@ from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.solvers import solve
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
+from placegap.solvers.local_search import rolling_horizon as built
 from placegap.solvers.local_search.rolling_horizon import Stop, rolling_plan, rolling_plans
-from placegap.solvers.local_search.rolling_horizon import plans as built
 
 CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
 TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")
