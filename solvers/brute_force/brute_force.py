@@ -73,7 +73,7 @@ def applies(task: Task, params: Params) -> str | None:
 
 
 def run(task: Task, params: Params) -> Outcome:
-    """Enumerate, whatever the limits of the task: it is over in about a second at most."""
+    """Enumerate, whatever the limits of the task: it is over in a few seconds at most."""
     best = _best_plan(task.instance, task.semantics)
     if best is None:
         return Outcome(proven_infeasible=True, rests_on=PROOF, message="no placement fits")

@@ -81,7 +81,7 @@ def best_schedule(instance: Instance, semantics: Makespan) -> tuple[int, Plan] |
     value, device, start, duration, move = _least_makespan(
         few_ops(instance, order),
         np.ascontiguousarray(edges[np.argsort(edges[:, 0], kind="stable")]),
-        Links(arrays.transfer_ns, arrays.link_class, _channel_table(instance, semantics)),
+        FewLinks(arrays.transfer_ns, arrays.link_class, _channel_table(instance, semantics)),
         peak_sizes(instance, semantics, order),
     )
     if value == NEVER:
@@ -103,7 +103,7 @@ def _channel_table(instance: Instance, semantics: Makespan) -> Ints:
     return table
 
 
-class Links(NamedTuple):
+class FewLinks(NamedTuple):
     """What transfers take, and the channels (K, K, 2) that they hold."""
 
     transfer_ns: Ints
@@ -128,7 +128,7 @@ class Items(NamedTuple):
 
 @kernel
 def _least_makespan(
-    ops: FewOps, edges: Ints, links: Links, sizes: PeakSizes
+    ops: FewOps, edges: Ints, links: FewLinks, sizes: PeakSizes
 ) -> tuple[int, Ints, Ints, Ints, Ints]:
     """Try every placement of the ops, which are numbered topologically.
 
@@ -187,7 +187,7 @@ def may_fit(device: Ints, ops: FewOps, sizes: PeakSizes) -> bool:
 
 
 @kernel
-def _items(device: Ints, time_ns: Ints, edges: Ints, links: Links) -> Items:
+def _items(device: Ints, time_ns: Ints, edges: Ints, links: FewLinks) -> Items:
     """The items of a placement."""
     transfer_ns, link_class, channels = links
     n, num_devices = time_ns.shape
@@ -359,7 +359,7 @@ def state_of(device: Ints, sizes: PeakSizes, num_devices: int) -> Ints:
 
 
 @kernel
-def item_touches(device: Ints, edges: Ints, move: Ints, links: Links) -> Ints:
+def item_touches(device: Ints, edges: Ints, move: Ints, links: FewLinks) -> Ints:
     """What the items of a makespan (`makespan._items`) do in memory: (item, tensor, lag, device).
 
     The item keeps the tensor on the device while it runs; tensor -1 - i is the workspace of op i.

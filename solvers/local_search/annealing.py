@@ -29,7 +29,7 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.local_search.cooling import Pace, Steps, heat_of
+from placegap.solvers.local_search.cooling import CoolingSteps, Pace, heat_of
 from placegap.solvers.local_search.quick_schedule import (
     ScheduleArrays,
     Work,
@@ -211,7 +211,7 @@ class Annealing:
         state.value[:] = _evaluate(self.data, state, self.work, self.scratch)
         rng, pace = np.random.default_rng(seed), Pace(deadline)
 
-        def walk(steps: Steps) -> None:
+        def walk(steps: CoolingSteps) -> None:
             _anneal(self.data, self.moves, state, self.work, self.scratch, rng, steps)
 
         try:
@@ -333,7 +333,7 @@ def _anneal(
     work: Work,
     scratch: _Scratch,
     rng: np.random.Generator,
-    steps: Steps,
+    steps: CoolingSteps,
 ) -> None:
     """Try some moves of a cooling, whose heat is in makespans of the state at hand."""
     for step in range(steps.done, steps.done + steps.moves):

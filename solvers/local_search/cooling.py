@@ -20,7 +20,7 @@ CHUNK_S, FIRST_CHUNK = 0.2, 16
 that are made before anything is known of their time."""
 
 
-class Steps(NamedTuple):
+class CoolingSteps(NamedTuple):
     """Moves `done` to `done + moves` of `total`, from heat `hot` down to `factor` times it."""
 
     done: int
@@ -31,7 +31,7 @@ class Steps(NamedTuple):
 
 
 @kernel(nogil=True, allocates=False)
-def heat_of(steps: Steps, step: int) -> float:
+def heat_of(steps: CoolingSteps, step: int) -> float:
     """The temperature of one move."""
     return float(steps.hot * steps.factor ** (step / steps.total))
 
@@ -61,7 +61,13 @@ class Pace:
         return max(1, int(self.moves / self.spent_s * (self.deadline - now_s())))
 
     def cool(
-        self, walk: Callable[[Steps], object], most: int, hot: float, factor: float, *, fits: bool
+        self,
+        walk: Callable[[CoolingSteps], object],
+        most: int,
+        hot: float,
+        factor: float,
+        *,
+        fits: bool,
     ) -> Iterator[int]:
         """Walk for `most` moves; how many were made is told after each chunk.
 
@@ -78,7 +84,7 @@ class Pace:
             if left is not None:
                 total = min(most, done + left)
             chunk, began = min(chunk, total - done), now_s()
-            walk(Steps(done, chunk, total, hot, factor))
+            walk(CoolingSteps(done, chunk, total, hot, factor))
             took_s = max(now_s() - began, 1e-6)
             done, self.moves, self.spent_s = done + chunk, self.moves + chunk, self.spent_s + took_s
             yield chunk

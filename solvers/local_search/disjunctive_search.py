@@ -28,7 +28,7 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
-from placegap.solvers.local_search.cooling import Pace, Steps
+from placegap.solvers.local_search.cooling import CoolingSteps, Pace
 from placegap.solvers.local_search.disjunctive_graph import (
     LABEL,
     MACHINE,
@@ -390,7 +390,7 @@ class _Rounds:
             length = min(length, self.left)
         heat = min(1.0, length / (ENOUGH_PER_OP * len(windows[0].ops)))
 
-        def walk(steps: Steps) -> None:
+        def walk(steps: CoolingSteps) -> None:
             same = (repeat(value) for value in steps[:4])
             list(pool.map(Search.walk, self.searches, windows, *same))
 
@@ -540,7 +540,7 @@ class Search:
         self, window: ScheduleWindow, done: int, count: int, total: int, hot_ns: float
     ) -> None:
         """Go on by some steps of a cooling of `total` steps."""
-        steps = Steps(done, count, total, hot_ns, COLD / HOT)
+        steps = CoolingSteps(done, count, total, hot_ns, COLD / HOT)
         held, trace = (self.machines, self.orders, self.rooms), self.trace
         walk_on(*held, window, trace, self.peak, self.rng, steps)
 

@@ -32,7 +32,7 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.local_search.cooling import Pace, Steps, heat_of, limit_of
+from placegap.solvers.local_search.cooling import CoolingSteps, Pace, heat_of, limit_of
 from placegap.solvers.local_search.nested_parts import alike, nested_parts
 from placegap.solvers.local_search.peak_memory import Peak, peak_arrays, peak_excess
 from placegap.solvers.local_search.quick_schedule import (
@@ -218,7 +218,7 @@ class _Search:
         """One round of at most so many moves, fewer where the time is over before."""
         hot_ns, told_s = HOT * float(self.state.value[0]), now_s()
 
-        def walk(steps: Steps) -> None:
+        def walk(steps: CoolingSteps) -> None:
             peak, made = self.peak, (self.work, self.booked)
             anneal(self.data, self.line, peak, self.state, *made, rng, steps)
 
@@ -398,7 +398,7 @@ def anneal(
     work: Work,
     booked: Booked,
     rng: np.random.Generator,
-    steps: Steps,
+    steps: CoolingSteps,
 ) -> None:
     """Try some moves of a cooling; `peak` looks at the times in `work`."""
     at, trial, value, memory = state.at, state.trial, state.value, state.memory

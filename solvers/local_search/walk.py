@@ -9,7 +9,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import copy_to, draw, kernel
-from placegap.solvers.local_search.cooling import Steps, heat_of, limit_of
+from placegap.solvers.local_search.cooling import CoolingSteps, heat_of, limit_of
 from placegap.solvers.local_search.disjunctive_graph import (
     AFTER,
     DURATION,
@@ -110,7 +110,7 @@ def walk_on(
     trace: Trace,
     peak: Peak,
     rng: np.random.Generator,
-    steps: Steps,
+    steps: CoolingSteps,
 ) -> None:
     """Try some moves of a cooling. In between, schedules may overfill memory at its peak."""
     misfits, saves = 0, not window.is_part

@@ -186,7 +186,7 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
     admission = admission_of(instance.arrays)
     problem, num_devices = problem_of(instance.arrays), instance.num_devices
     num_tensors = len(problem.inputs.transfer_ns) if sends else 0
-    nothing = Booked(
+    nothing = Committed(
         np.zeros(len(clusters.ptr) - 1, np.int64),
         idle_devices(num_devices, instance.num_ops + (2 * len(problem.inputs.op) if sends else 0)),
         np.zeros(1, np.int64),
@@ -197,7 +197,7 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
     return committed_plan(instance, admission, int(stuck))
 
 
-class Booked(NamedTuple):
+class Committed(NamedTuple):
     """What is placed so far: the end of each cluster, (C,), and what keeps the devices busy.
 
     `pieces` (1,) are in the gaps' trees by now. `there_ns` (t, K) is when a tensor is on a device,
@@ -218,7 +218,7 @@ def adjust(
     admission: Admission,
     clusters: Clusters,
     order: Ints,
-    booked: Booked,
+    booked: Committed,
     sends: bool,
 ) -> Any:
     """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1.
@@ -231,7 +231,7 @@ def adjust(
     clusters : Clusters
     order : (C,) int64
         A topological order of the clusters.
-    booked : Booked
+    booked : Committed
         Nothing so far; used up.
     sends : bool
         Whether transfers take the time of both devices, or nothing.
@@ -353,7 +353,7 @@ def receive(
     problem: Problem,
     admission: Admission,
     clusters: Clusters,
-    booked: Booked,
+    booked: Committed,
     c: int,
     k: int,
     book: bool,

@@ -107,7 +107,7 @@ class Path(NamedTuple):
     scale: int
 
 
-class Slots(NamedTuple):
+class PathSlots(NamedTuple):
     """Of one op on each device, (K,): when its inputs are there, when it would begin or `NEVER`,
     and whether the device holds a parent.
     """
@@ -162,7 +162,7 @@ def schedule_dynamic_path(
     waiting = sizes_of(problem.inputs.ptr)
     arrival, begin = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
     gap = np.empty(num_devices, np.int64)
-    slots = Slots(arrival, begin, np.empty(num_devices, np.bool_))
+    slots = PathSlots(arrival, begin, np.empty(num_devices, np.bool_))
     least_urgent = np.full(num_devices, -1)  # least start + tail of an op there
     through = [(-tail[op], position[op], op) for op in range(n)]  # -(est + tail), as it was
     ready = [(-tail[op], position[op], op) for op in range(n) if waiting[op] == 0]
@@ -222,7 +222,7 @@ def _preferred(
     admission: Admission,
     gaps: Gaps,
     path: Path,
-    slots: Slots,
+    slots: PathSlots,
     op: int,
     length: int,
 ) -> Any:
@@ -243,7 +243,7 @@ def _preferred(
             child = other
     if child != NOWHERE:
         child_arrival = np.empty(num_devices, np.int64)
-        of_child = Slots(child_arrival, child_arrival, np.empty(num_devices, np.bool_))
+        of_child = PathSlots(child_arrival, child_arrival, np.empty(num_devices, np.bool_))
         _arrivals(problem, path, child, of_child)
         least = NEVER
         for k in range(num_devices):
@@ -268,7 +268,7 @@ def _preferred(
 
 
 @kernel(allocates=False)
-def _arrivals(problem: Problem, path: Path, op: int, slots: Slots) -> None:
+def _arrivals(problem: Problem, path: Path, op: int, slots: PathSlots) -> None:
     """When the outputs of the op's placed parents are on each device, in ns; who holds a parent."""
     inputs, device, arrival, is_near = problem.inputs, path.device, slots.arrival, slots.is_near
     arrival[:], is_near[:] = 0, False

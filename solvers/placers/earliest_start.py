@@ -45,7 +45,7 @@ NOT_LATER = -1
 NO_FAVOURITES = np.zeros(0, np.int64)
 
 
-class Placed(NamedTuple):
+class PlacedOps(NamedTuple):
     """What is placed so far, (n,) or (K,), and Baechi's clocks of K devices.
 
     `sent` (t, K) is when a tensor is on a device, -1 if it was not sent; without rows transfers
@@ -226,11 +226,11 @@ def earliest_start_first(
 
 
 @kernel
-def nothing_placed(problem: Problem, booked: bool) -> Placed:
+def nothing_placed(problem: Problem, booked: bool) -> PlacedOps:
     """Idle devices, and no tensor sent."""
     n, num_devices = problem.time_ns.shape
     clock, trial = np.zeros(num_devices + 1, np.int64), np.zeros(num_devices, np.int64)
-    return Placed(
+    return PlacedOps(
         np.full(n, NOWHERE),
         np.zeros(n, np.int64),
         np.zeros(n, np.int64),
@@ -253,7 +253,7 @@ def first_unplaced(problem: Problem, device: Ints) -> int:
 
 @kernel
 def _earliest_pair(
-    now: list[list[Any]], later: list[list[Any]], placed: Placed, order: Ints
+    now: list[list[Any]], later: list[list[Any]], placed: PlacedOps, order: Ints
 ) -> tuple[tuple[Any, Any, Any], int]:
     """The least top as (start, rank, device), start -1 if all heaps are empty; and its clock."""
     best, of_clock = (np.int64(-1), np.int64(-1), np.int64(-1)), NOT_LATER
@@ -278,7 +278,7 @@ def _earliest_pair(
 
 
 @kernel(allocates=False)
-def arrival_ns(problem: Problem, placed: Placed, op: int, k: int) -> tuple[Any, Any]:
+def arrival_ns(problem: Problem, placed: PlacedOps, op: int, k: int) -> tuple[Any, Any]:
     """When all inputs of the op could be on device k, in ns, and the clock this follows from.
 
     Free transfers start when the producer ends. Booked ones (Baechi) hold one clock per device for
@@ -317,7 +317,7 @@ def arrival_ns(problem: Problem, placed: Placed, op: int, k: int) -> tuple[Any, 
 
 
 @kernel
-def book_transfers(problem: Problem, placed: Placed, op: int, k: int, news: list[Any]) -> None:
+def book_transfers(problem: Problem, placed: PlacedOps, op: int, k: int, news: list[Any]) -> None:
     """Send what the op lacks on device k, as `arrival_ns` foresaw; note the tensors in `news`."""
     inputs, device, end = problem.inputs, placed.device, placed.end
     sent, clock = placed.sent, placed.clock
@@ -334,7 +334,7 @@ def book_transfers(problem: Problem, placed: Placed, op: int, k: int, news: list
 
 @kernel(allocates=False)
 def _starts(
-    problem: Problem, admission: Admission, placed: Placed, op: int, where: int
+    problem: Problem, admission: Admission, placed: PlacedOps, op: int, where: int
 ) -> tuple[Any, Any, Any]:
     """Earliest and latest start of a ready op over the devices that admit it; on `where`, or -1."""
     first, latest, here = np.int64(-1), np.int64(-1), np.int64(-1)

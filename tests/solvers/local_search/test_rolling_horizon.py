@@ -104,7 +104,7 @@ def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPat
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(built, "extend", interrupt)
+    monkeypatch.setattr(built, "anneal_horizon", interrupt)
     found = solve(tiny_instance(1), Makespan(), "disjunctive-search")
     assert found.value_ns is not None
     assert found.message == "interrupted"
