@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from placegap.solvers.core.method_homes import HOMES
+
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("instances", "formulations", "solvers", "experiments")
 
@@ -105,15 +107,13 @@ def test_the_table_names_every_room() -> None:
 
 
 def test_only_a_method_of_the_table_registers_itself() -> None:
-    # a method in several files is a package, and `method` is the file that registers
     for path in sorted((ROOT / "solvers").rglob("*.py")):
         calls = (
             node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)
         )
         if any(isinstance(call.func, ast.Name) and call.func.id == "register" for call in calls):
-            folder = path.parent.relative_to(ROOT / "solvers")
-            alone = folder.parts[0] in {"chains", "models", "pipeline", "placers"}
-            assert alone or path.name in {"method.py", "ip.py"}, path
+            home = path.relative_to(ROOT / "solvers").with_suffix("")
+            assert ".".join(home.parts) in HOMES.values(), path
 
 
 def test_no_underscore_name_crosses_a_file() -> None:

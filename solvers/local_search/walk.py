@@ -1,4 +1,4 @@
-"""The walk from schedule to schedule: which moves are tried, and which are kept."""
+"""The walk from schedule to schedule: what moves, where to, and which moves are kept."""
 
 from __future__ import annotations
 
@@ -6,21 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import copy_to, draw, kernel
-from placegap.solvers.local_search.choices import (
-    Rooms,
-    ScheduleWindow,
-    admitted,
-    choose,
-    exchanged,
-    target,
-)
-from placegap.solvers.local_search.disjunctive import (
+from placegap.solvers.local_search.cooling import CoolingSteps, heat_of, limit_of
+from placegap.solvers.local_search.disjunctive_graph import (
     AFTER,
     DURATION,
     LABEL,
     MACHINE,
+    MOST_TOUCHED,
+    NEXT,
+    NONE,
     PREV,
     START,
     TAIL,
@@ -30,16 +27,23 @@ from placegap.solvers.local_search.disjunctive import (
     ends_of,
     note_hints,
 )
-from placegap.solvers.local_search.order_changes import (
+from placegap.solvers.local_search.peak_memory import Peak, schedule_fits
+from placegap.solvers.local_search.schedule_changes import (
     forget,
-    undo,
-)
-from placegap.solvers.local_search.propagation import (
+    last_before,
+    move_along,
+    move_op,
     propagate,
     propagate_tails,
+    undo,
 )
-from placegap.solvers.local_search.relocation import move_along, move_op
-from placegap.solvers.local_search.run_moves.peak import Peak, schedule_fits
+
+LARGEST_SET = 64
+"""Ops that are chosen for one move, beside those that they are colocated with."""
+
+EXCHANGE_SHARE, EXCHANGE_DRAWS, EXCHANGE_STEPS = 0.1, 12, 4
+"""Of moves for which there is no room; ops that are looked at to make room, one after the other,
+and fewer than so many steps apart."""
 
 MOST_MISFITS = 16
 """Schedules in a row that would be the best, but overfill memory at its peak: then it goes back."""
@@ -52,16 +56,334 @@ LOAD_WEIGHT = 0.1
 the makespan stays: so ways that nobody waits for are kept short, too."""
 
 
+class Rooms(NamedTuple):
+    """What may move together and where it fits: colocation groups and memory.
+
+    `held_bytes` (K,) is what devices hold now.
+    """
+
+    group: Ints
+    member_ptr: Ints
+    member: Ints
+    size_bytes: Ints
+    memory_bytes: Ints
+    held_bytes: Ints
+
+
+class ScheduleWindow(NamedTuple):
+    """A part of a schedule that is searched while the rest waits.
+
+    Its `ops` lie between the items `begin` and `end`. `exits` are the items behind that wait for
+    something before `end`, their number first. Of a part the state at its beginning is saved
+    (`Search.enter`), and no better ones are.
+    """
+
+    ops: Ints
+    begin: int
+    end: int
+    exits: Ints
+    is_part: bool
+
+
 class Trace(NamedTuple):
-    """Where a walk is: ``value`` is (makespan now, least), ``best_...`` the state of the least."""
+    """Where a walk is: ``value`` is (makespan now, least), ``best_...`` the state of the least.
+
+    `saved` (1,) tells whether that state is saved; else it is the current one.
+    """
 
     value: Ints
+    saved: Flags
     chosen: Ints
     origin: Ints
     best_item: Ints
     best_ends: Ints
     best_device: Ints
     best_held: Ints
+
+
+@kernel(nogil=True, allocates=False)
+def walk_on(
+    machines: Machines,
+    orders: Orders,
+    rooms: Rooms,
+    window: ScheduleWindow,
+    trace: Trace,
+    peak: Peak,
+    rng: np.random.Generator,
+    steps: CoolingSteps,
+) -> None:
+    """Try some moves of a cooling. In between, schedules may overfill memory at its peak."""
+    misfits, saves = 0, not window.is_part
+    k = machines.time_ns.shape[1]
+    value, saved, device, item = trace.value, trace.saved, orders.device, orders.item
+    for step in range(steps.done, steps.done + steps.moves):
+        forget(orders)
+        count, added = 0, np.int64(0)
+        v = int(window.ops[draw(rng, len(window.ops))])
+        if rng.random() < 0.5:  # of two, the op on the longer way
+            other = int(window.ops[draw(rng, len(window.ops))])
+            if item[other, START] + item[other, TAIL] > item[v, START] + item[v, TAIL]:
+                v = other
+        reorder = rng.random() < 0.3 or k == 1
+        if reorder:
+            if not _reorder(machines, orders, window, rng, v):
+                continue
+        else:
+            count = choose(machines, orders, window, trace.chosen, rng, v)
+            near, origin = neighbour(machines, rng, v, 0.6), device[v]
+            to = draw(rng, k) if near < 0 else int(device[near])
+            there = admitted(machines, orders, rooms, window, trace.chosen, 0, count, to)
+            count = exchanged(machines, orders, rooms, window, trace.chosen, rng, there, to)
+            if count == 0:
+                continue
+            early = rng.random()
+            for at in range(count):
+                x = int(trace.chosen[at])
+                added -= _load(machines, orders, x)
+                trace.origin[at] = device[x]
+                move_op(machines, orders, x, to if at < there else origin, early)
+                added += _load(machines, orders, x)
+        allowed = limit_of(value[0], heat_of(steps, step), rng) - LOAD_WEIGHT * added / k
+        if steps.hot <= 0:
+            allowed = min(allowed, np.float64(value[0]))
+        kept = propagate(machines, orders, window.begin, window.end, int(allowed), window.exits)
+        after = makespan_of(orders, window, k) if kept else np.int64(0)
+        if not kept or after > allowed:
+            undo(orders)
+            continue
+        is_best = saves and after < value[1]
+        if is_best and peak.at_peak and not schedule_fits(machines, orders, peak):
+            undo(orders)
+            misfits += 1
+            if misfits >= MOST_MISFITS and saved[0]:
+                restore(orders, rooms, trace)
+                value[0], misfits = value[1], 0
+            continue
+        leaves = after > value[0] or (peak.at_peak and after == value[0])
+        if leaves and saves and not saved[0]:  # the state before is the best: this move must wait
+            undo(orders)
+            save(orders, rooms, trace)
+            continue
+        for at in range(count):
+            x = trace.chosen[at]
+            rooms.held_bytes[trace.origin[at]] -= rooms.size_bytes[x]
+            rooms.held_bytes[device[x]] += rooms.size_bytes[x]
+        propagate_tails(machines, orders, window.begin)
+        value[0] = after
+        if is_best:
+            value[1] = after
+            saved[0], misfits = False, 0
+    forget(orders)
+
+
+@kernel(nogil=True, allocates=False)
+def choose(
+    machines: Machines,
+    orders: Orders,
+    window: ScheduleWindow,
+    chosen: Ints,
+    rng: np.random.Generator,
+    v: int,
+) -> int:
+    """An op, alone or with others around it on its device, breadth first; how many."""
+    item, device = orders.item, orders.device
+    chosen[0] = v
+    if rng.random() < 0.5:
+        return 1
+    most = 2 + draw(rng, (2 << draw(rng, 5)) - 1)
+    low, high = item[window.begin, LABEL], item[window.end, LABEL]
+    backward, count, at = rng.random() < 0.7, 1, 0
+    while at < count < most:
+        i = chosen[at]
+        at += 1
+        for side in range(2 if backward else 1):
+            first, last = machines.succ_ptr[i], machines.succ_ptr[i + 1]
+            if side == 1:
+                first, last = machines.pred_ptr[i], machines.pred_ptr[i + 1]
+            if last - first > LARGEST_SET:  # a part of many neighbours, elsewhere each time
+                first += draw(rng, last - first - LARGEST_SET)
+                last = first + LARGEST_SET
+            for j in range(first, last):
+                w = (
+                    machines.consumer[machines.succ_edge[j]]
+                    if side == 0
+                    else (machines.producer[machines.pred_edge[j]])
+                )
+                if device[w] != device[v] or not low < item[w, LABEL] < high:
+                    continue
+                known = False
+                for c in range(count):
+                    known = known or chosen[c] == w
+                if not known and count < most and count < LARGEST_SET:
+                    chosen[count] = w
+                    count += 1
+    return count
+
+
+@kernel(nogil=True, allocates=False)
+def neighbour(machines: Machines, rng: np.random.Generator, v: int, share: float) -> int:
+    """An op that another one reads from or feeds, in a share of all calls; else NONE."""
+    inputs, degree = machines.pred_ptr[v + 1] - machines.pred_ptr[v], _degree(machines, v)
+    if degree == 0 or rng.random() >= share:
+        return NONE
+    at = draw(rng, degree)
+    if at < inputs:
+        return int(machines.producer[machines.pred_edge[machines.pred_ptr[v] + at]])
+    return int(machines.consumer[machines.succ_edge[machines.succ_ptr[v] + at - inputs]])
+
+
+@kernel(nogil=True, allocates=False)
+def admitted(
+    machines: Machines,
+    orders: Orders,
+    rooms: Rooms,
+    window: ScheduleWindow,
+    chosen: Ints,
+    begin: int,
+    end: int,
+    to: int,
+) -> int:
+    """Complete the ops chosen from `begin` to `end` by those colocated with them, in the order of
+    all; the end of those that move to a device. It is `begin` where one cannot run there, or is
+    outside the window.
+    """
+    item, device = orders.item, orders.device
+    low, high = item[window.begin, LABEL], item[window.end, LABEL]
+    total, touched = end, 0
+    for at in range(begin, end):
+        g = rooms.group[chosen[at]]
+        first, last = rooms.member_ptr[g], rooms.member_ptr[g + 1]
+        if last - first == 1:
+            continue
+        for j in range(first, last):
+            w = rooms.member[j]
+            known = False
+            for c in range(begin, total):
+                known = known or chosen[c] == w
+            if not known:
+                if total == len(chosen):
+                    return begin
+                chosen[total] = w
+                total += 1
+    moved = begin
+    for at in range(begin, total):
+        x = chosen[at]
+        if device[x] == to:
+            continue
+        if machines.time_ns[x, to] == UNSUPPORTED or not low < item[x, LABEL] < high:
+            return begin
+        touched += _degree(machines, x)
+        place = moved
+        while place > begin and item[chosen[place - 1], LABEL] > item[x, LABEL]:
+            chosen[place] = chosen[place - 1]
+            place -= 1
+        chosen[place] = x
+        moved += 1
+    return begin if touched > MOST_TOUCHED else moved
+
+
+@kernel(nogil=True, allocates=False)
+def exchanged(
+    machines: Machines,
+    orders: Orders,
+    rooms: Rooms,
+    window: ScheduleWindow,
+    chosen: Ints,
+    rng: np.random.Generator,
+    count: int,
+    to: int,
+) -> int:
+    """How many of the chosen ops move, with others behind them that make room; 0 if there is none.
+
+    Those others, which the device does a little sooner or later, go where the first ones come from.
+    """
+    if count == 0:
+        return 0
+    origin, total = orders.device[chosen[0]], count
+    size, freed, touched = np.int64(0), np.int64(0), np.int64(0)
+    for at in range(count):
+        size += rooms.size_bytes[chosen[at]]
+        touched += _degree(machines, chosen[at])
+    lacking = rooms.held_bytes[to] + size - rooms.memory_bytes[to]
+    if size == 0 or lacking <= 0:
+        return count
+    if rng.random() >= EXCHANGE_SHARE:
+        return 0
+    w, side = last_before(orders, to, int(chosen[0])), NEXT if rng.random() < 0.5 else PREV
+    for _ in range(EXCHANGE_DRAWS):
+        for _ in range(draw(rng, EXCHANGE_STEPS)):
+            if w >= 0:
+                w = orders.item[w, side]
+        if w < 0:
+            return 0
+        if rooms.size_bytes[w] == 0 or total == len(chosen):
+            continue
+        known = False
+        for c in range(count, total):
+            known = known or rooms.group[chosen[c]] == rooms.group[w]
+        if known:
+            continue
+        chosen[total] = w
+        more = admitted(machines, orders, rooms, window, chosen, total, total + 1, origin)
+        for at in range(total, more):
+            freed += rooms.size_bytes[chosen[at]]
+            touched += _degree(machines, chosen[at])
+        if touched > MOST_TOUCHED:  # what `undo` notes has so much room for all of the move
+            return 0
+        total = more
+        if freed >= lacking:
+            free = rooms.memory_bytes[origin] - rooms.held_bytes[origin] + size
+            return total if freed <= free else 0
+    return 0
+
+
+@kernel(nogil=True, allocates=False)
+def _degree(machines: Machines, v: int) -> int:
+    inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
+    return int(inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v])
+
+
+@kernel(nogil=True, allocates=False)
+def _reorder(
+    machines: Machines, orders: Orders, window: ScheduleWindow, rng: np.random.Generator, v: int
+) -> bool:
+    """An op, or a transfer to or from it, changes places with neighbours; whether anything did."""
+    item, device = orders.item, orders.device
+    x, slot = v, 0
+    if not machines.free and rng.random() < 0.6:
+        inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
+        degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
+        if degree > 0:
+            at = draw(rng, degree)
+            if at < inputs:
+                e = machines.pred_edge[machines.pred_ptr[v] + at]
+            else:
+                e = machines.succ_edge[machines.succ_ptr[v] + at - inputs]
+            a, b = device[machines.producer[e]], device[machines.consumer[e]]
+            if a != b:
+                x = carrier(machines, e, b)
+                slot = draw(rng, 2) if item[x, MACHINE + 1] >= 0 else 0
+    if item[x, LABEL] >= item[window.end, LABEL]:
+        return False
+    steps = 1 + draw(rng, 1 << draw(rng, 4))
+    return move_along(machines, orders, x, slot, steps, rng.random() >= 0.5)
+
+
+@kernel(nogil=True, allocates=False)
+def _load(machines: Machines, orders: Orders, v: int) -> int:
+    """Time of an op where it is and of the transfers at its edges."""
+    device = orders.device
+    b = device[v]
+    load = machines.time_ns[v, b]
+    for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
+        e = machines.pred_edge[at]
+        a = device[machines.producer[e]]
+        load += machines.transfer_ns[machines.tensor[e], machines.link_class[a, b]]
+    for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
+        e = machines.succ_edge[at]
+        a = device[machines.consumer[e]]
+        load += machines.transfer_ns[machines.tensor[e], machines.link_class[b, a]]
+    return int(load)
 
 
 @kernel(nogil=True, allocates=False)
@@ -112,16 +434,9 @@ def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> boo
 
 
 @kernel(nogil=True, allocates=False)
-def _copy_table(target: Ints, source: Ints) -> None:
-    rows, columns = source.shape
-    for row in range(rows):
-        for column in range(columns):
-            target[row, column] = source[row, column]
-
-
-@kernel(nogil=True, allocates=False)
 def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     """Remember the current state as the best."""
+    trace.saved[0] = True
     _copy_table(trace.best_item, orders.item)
     _copy_table(trace.best_ends, orders.ends)
     copy_to(trace.best_device, orders.device)
@@ -140,133 +455,8 @@ def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
 
 
 @kernel(nogil=True, allocates=False)
-def anneal(
-    machines: Machines,
-    orders: Orders,
-    rooms: Rooms,
-    window: ScheduleWindow,
-    trace: Trace,
-    peak: Peak,
-    rng: np.random.Generator,
-    done: int,
-    steps: int,
-    total: int,
-    hot_ns: float,
-    cold_ns: float,
-    saved: bool,
-    saves: bool,
-) -> bool:
-    """Try moves number `done` to `done + steps` of `total`, cooling from `hot_ns` to `cold_ns`.
-
-    Whether the best state is saved; else it is the current one. Where it `saves` nothing, the
-    least value stays as it is. In between, schedules may overfill memory at its peak.
-    """
-    misfits = 0
-    k = machines.time_ns.shape[1]
-    value, device, item = trace.value, orders.device, orders.item
-    for step in range(done, done + steps):
-        temperature = 0.0
-        if hot_ns > 0:
-            temperature = hot_ns * (cold_ns / hot_ns) ** (step / total)
-        forget(orders)
-        count, added = 0, np.int64(0)
-        v = int(window.ops[draw(rng, len(window.ops))])
-        if rng.random() < 0.5:  # of two, the op on the longer way
-            other = int(window.ops[draw(rng, len(window.ops))])
-            if item[other, START] + item[other, TAIL] > item[v, START] + item[v, TAIL]:
-                v = other
-        reorder = rng.random() < 0.3 or k == 1
-        if reorder:
-            if not _reorder(machines, orders, window, rng, v):
-                continue
-        else:
-            count = choose(machines, orders, window, trace.chosen, rng, v)
-            to, origin = target(machines, orders, rng, v, k), device[v]
-            there = admitted(machines, orders, rooms, window, trace.chosen, 0, count, to)
-            count = exchanged(machines, orders, rooms, window, trace.chosen, rng, there, to)
-            if count == 0:
-                continue
-            early = rng.random()
-            for at in range(count):
-                x = int(trace.chosen[at])
-                added -= _load(machines, orders, x)
-                trace.origin[at] = device[x]
-                move_op(machines, orders, x, to if at < there else origin, early)
-                added += _load(machines, orders, x)
-        allowed = value[0] - temperature * np.log(1.0 - rng.random())
-        allowed -= LOAD_WEIGHT * added / k
-        if hot_ns <= 0:
-            allowed = min(allowed, np.float64(value[0]))
-        kept = propagate(machines, orders, window.begin, window.end, int(allowed), window.exits)
-        after = makespan_of(orders, window, k) if kept else np.int64(0)
-        if not kept or after > allowed:
-            undo(orders)
-            continue
-        is_best = saves and after < value[1]
-        if is_best and peak.at_peak and not schedule_fits(machines, orders, peak):
-            undo(orders)
-            misfits += 1
-            if misfits >= MOST_MISFITS and saved:
-                restore(orders, rooms, trace)
-                value[0], misfits = value[1], 0
-            continue
-        leaves = after > value[0] or (peak.at_peak and after == value[0])
-        if leaves and saves and not saved:  # the state before is the best: this move must wait
-            undo(orders)
-            save(orders, rooms, trace)
-            saved = True
-            continue
-        for at in range(count):
-            x = trace.chosen[at]
-            rooms.held_bytes[trace.origin[at]] -= rooms.size_bytes[x]
-            rooms.held_bytes[device[x]] += rooms.size_bytes[x]
-        propagate_tails(machines, orders, window.begin)
-        value[0] = after
-        if is_best:
-            value[1] = after
-            saved, misfits = False, 0
-    forget(orders)
-    return saved
-
-
-@kernel(nogil=True, allocates=False)
-def _reorder(
-    machines: Machines, orders: Orders, window: ScheduleWindow, rng: np.random.Generator, v: int
-) -> bool:
-    """An op, or a transfer to or from it, changes places with neighbours; whether anything did."""
-    item, device = orders.item, orders.device
-    x, slot = v, 0
-    if not machines.free and rng.random() < 0.6:
-        inputs = machines.pred_ptr[v + 1] - machines.pred_ptr[v]
-        degree = inputs + machines.succ_ptr[v + 1] - machines.succ_ptr[v]
-        if degree > 0:
-            at = draw(rng, degree)
-            if at < inputs:
-                e = machines.pred_edge[machines.pred_ptr[v] + at]
-            else:
-                e = machines.succ_edge[machines.succ_ptr[v] + at - inputs]
-            a, b = device[machines.producer[e]], device[machines.consumer[e]]
-            if a != b:
-                x = carrier(machines, e, b)
-                slot = draw(rng, 2) if item[x, MACHINE + 1] >= 0 else 0
-    if item[x, LABEL] >= item[window.end, LABEL]:
-        return False
-    steps = 1 + draw(rng, 1 << draw(rng, 4))
-    return move_along(machines, orders, x, slot, steps, rng.random() >= 0.5)
-
-
-@kernel(nogil=True, allocates=False)
-def _load(machines: Machines, orders: Orders, v: int) -> int:
-    """Time of an op where it is and of the transfers at its edges."""
-    device = orders.device
-    b = device[v]
-    load = machines.time_ns[v, b]
-    for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
-        e = machines.pred_edge[at]
-        a = device[machines.producer[e]]
-        load += machines.transfer_ns[machines.tensor[e], machines.link_class[a, b]]
-    for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
-        e = machines.succ_edge[at]
-        a = device[machines.consumer[e]]
-        load += machines.transfer_ns[machines.tensor[e], machines.link_class[b, a]]
-    return int(load)
+def _copy_table(target: Ints, source: Ints) -> None:
+    rows, columns = source.shape
+    for row in range(rows):
+        for column in range(columns):
+            target[row, column] = source[row, column]

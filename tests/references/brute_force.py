@@ -25,7 +25,7 @@ from placegap.instances import (
     Semantics,
 )
 from placegap.solvers import Task
-from placegap.solvers.brute_force import method as brute_force
+from placegap.solvers.brute_force import brute_force
 from placegap.solvers.core.method import Params
 
 MAKESPAN_SEMANTICS = tuple(

@@ -22,7 +22,7 @@ from placegap.experiments.bench.process import Measured, measure_apart
 from placegap.instances import example
 from placegap.instances.corpus.corpus import read_best_known
 from placegap.solvers import METHODS, solve
-from placegap.solvers.placers.list_scheduling.heft import upward_ranks
+from placegap.solvers.placers.heft_peft_cpop import upward_ranks
 
 
 @pytest.fixture(autouse=True)

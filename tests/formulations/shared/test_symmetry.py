@@ -51,7 +51,7 @@ from placegap.instances.problem.plan import Transfer
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers import Limits, Task
-from placegap.solvers.brute_force import method as brute_force
+from placegap.solvers.brute_force import brute_force
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.method import Params
 

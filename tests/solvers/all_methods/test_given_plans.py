@@ -26,8 +26,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.reader import read_model
 from placegap.solvers import solve
-from placegap.solvers.placers.baselines import expert as _expert  # noqa: F401
-from placegap.solvers.placers.pipelines import data_parallel as _data_parallel  # noqa: F401 - it registers itself
+from placegap.solvers.placers.baselines import expert as _expert  # noqa: F401 - it registers itself
 
 ANY = MaxLoad()
 MAKESPAN = Makespan()

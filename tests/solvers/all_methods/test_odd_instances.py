@@ -18,7 +18,7 @@ from references.brute_force import (
 
 from placegap.instances import Instance, Semantics
 from placegap.solvers import METHODS, Task, solve
-from placegap.solvers.brute_force import method as brute_force
+from placegap.solvers.brute_force import brute_force
 from placegap.solvers.core.method import Params
 from placegap.solvers.core.registry import parse_params, why_not
 

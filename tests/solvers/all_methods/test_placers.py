@@ -20,16 +20,12 @@ from references.placers import pressed_instance
 from placegap.instances import Instance, Makespan, Semantics, evaluate
 from placegap.solvers import METHODS, Task
 from placegap.solvers.core.method import Params
-from placegap.solvers.placers.baselines import m_topo, single_device
-from placegap.solvers.placers.list_scheduling import etf, heft, m_etf, peft
 
-MODULES = (single_device, m_topo, etf, m_etf, heft, peft)
 PLACERS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft")
 BOTH = ("single-device", "m-topo")
 
 
-def test_every_placer_is_registered_by_its_own_module() -> None:
-    assert [METHODS[name].run.__module__ for name in PLACERS] == [m.__name__ for m in MODULES]
+def test_placers_claim_no_proof() -> None:
     assert all(METHODS[name].claim == "heuristic" for name in PLACERS)
 
 

@@ -41,7 +41,7 @@ from placegap.solvers.bounds.certificates import (
     prove_chain,
 )
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.brute_force import method as brute_force
+from placegap.solvers.brute_force import brute_force
 from placegap.solvers.core import clock as clock_module
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Params

@@ -25,7 +25,7 @@ from placegap.solvers.bounds import nested_layers as chains
 from placegap.solvers.bounds.layers_bound import layers_bound
 from placegap.solvers.bounds.nested_layers import joined_where_cheap, layer_chains, nested_layers
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
-from placegap.solvers.brute_force import method as brute_force
+from placegap.solvers.brute_force import brute_force
 from placegap.solvers.core.method import Params
 
 SEMANTICS = Makespan()

@@ -18,9 +18,9 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.solvers.brute_force.latency import (
+from placegap.solvers.brute_force.placements import (
     MOST_ASSIGNMENTS,
-    MOST_OPS,
+    MOST_LATENCY_OPS,
     best_calls,
     count_assignments,
 )
@@ -91,7 +91,7 @@ def test_a_second_call_pays_where_an_op_of_the_host_is_in_the_middle() -> None:
 def test_its_size_is_counted_before_it_starts() -> None:
     # two accelerators: 2 or 4 slots for 4 ops
     assert [count_assignments(example(), s) for s in LATENCY_SEMANTICS] == [2**4, 4**4]
-    assert MOST_OPS == 8
+    assert MOST_LATENCY_OPS == 8
     for instance in latency_draws():
-        assert instance.num_ops <= MOST_OPS
+        assert instance.num_ops <= MOST_LATENCY_OPS
         assert count_assignments(instance, TWICE) <= MOST_ASSIGNMENTS

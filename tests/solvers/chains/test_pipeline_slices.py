@@ -26,9 +26,8 @@ from placegap.solvers.chains.orders import order_of_keys
 from placegap.solvers.chains.problem import why_not_two_kinds
 from placegap.solvers.chains.slices import Slicer
 from placegap.solvers.core.registry import parse_params, why_not
-from placegap.solvers.placers.pipelines import pipedream as _pipedream  # noqa: F401 - it registers itself
-from placegap.solvers.placers.pipelines import slicegraph as _slicegraph  # noqa: F401
-from placegap.solvers.placers.pipelines import slicing as _slicing  # noqa: F401
+from placegap.solvers.placers import pipedream as _pipedream  # noqa: F401 - it registers itself
+from placegap.solvers.placers import slicing as _slicing  # noqa: F401
 
 CHAIN = MaxLoad(plans="chain")
 REPLICAS = MaxLoad(replicas=True)

@@ -20,7 +20,7 @@ from placegap.solvers.learned.hrl.method import learn as learn_hrl
 from placegap.solvers.learned.placeto.method import PlacetoParams, start_of
 from placegap.solvers.learned.placeto.method import learn as learn_placeto
 from placegap.solvers.learned.placeto.nodes import nodes_of
-from placegap.solvers.local_search.annealing.moves import Annealing
+from placegap.solvers.local_search.annealing import Annealing
 
 NODES = 64
 """Random search and Placeto place the same merged nodes."""

@@ -1,0 +1,124 @@
+"""Brute force: the oracle of the tests, exact for every objective, on a handful of ops."""
+
+from __future__ import annotations
+
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import (
+    OBJECTIVES,
+    LatencySubgraphs,
+    Makespan,
+    PipelineIteration,
+    Semantics,
+    has_replicas,
+    has_two_levels,
+)
+from placegap.instances.referee.loads import why_not_two_levels
+from placegap.solvers.brute_force.placements import (
+    MOST_LATENCY_OPS,
+    best_assignment,
+    best_calls,
+    best_schedule,
+    count_assignments,
+)
+from placegap.solvers.brute_force.stage_chains import (
+    MOST_PLANS,
+    MOST_STAGED_DEVICES,
+    MOST_STAGED_OPS,
+    best_chain,
+    best_stages,
+    count_chains,
+)
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.trust import PROOF
+
+MOST_OPS = {
+    "makespan": 8,
+    "max_load": 10,
+    "max_load_fwd_bwd": 10,
+    "latency_subgraphs": MOST_LATENCY_OPS,
+}
+MOST_PLACEMENTS = 2**20
+MOST_TRANSFERS = 10
+"""Edges of a makespan instance whose channels are not free: each may become a transfer."""
+
+
+def applies(task: Task, params: Params) -> str | None:
+    """Why the instance is too large, or None."""
+    instance, semantics = task.instance, task.semantics
+    if isinstance(semantics, PipelineIteration):
+        if count_chains(instance, semantics) > MOST_PLANS:
+            return f"enumerates at most {MOST_PLANS} chains of stages"
+        return None
+    staged = _has_stages(semantics)
+    if has_two_levels(semantics):
+        reason = why_not_two_levels(instance)
+        if reason is not None:
+            return reason
+    most = MOST_STAGED_OPS if staged else MOST_OPS[semantics.objective]
+    if instance.num_ops > most:
+        return f"enumerates at most {most} ops, not {instance.num_ops}"
+    if staged and instance.num_devices > MOST_STAGED_DEVICES:
+        limit = MOST_STAGED_DEVICES
+        return f"enumerates stages of at most {limit} devices, not {instance.num_devices}"
+    placements = _count_placements(instance, semantics)
+    if placements > MOST_PLACEMENTS:
+        return f"enumerates at most {MOST_PLACEMENTS} placements, not {placements}"
+    edges = len(instance.graph.edges)
+    if _has_transfer_orders(semantics) and edges > MOST_TRANSFERS:
+        return f"orders at most {MOST_TRANSFERS} transfers, not {edges}"
+    return None
+
+
+def run(task: Task, params: Params) -> Outcome:
+    """Enumerate, whatever the limits of the task: it is over in a few seconds at most."""
+    best = _best_plan(task.instance, task.semantics)
+    if best is None:
+        return Outcome(proven_infeasible=True, rests_on=PROOF, message="no placement fits")
+    value, plan = best
+    return Outcome(
+        plan=plan, claim_ns=value, bound_ns=value, bound_origin="brute-force", rests_on=PROOF
+    )
+
+
+def _best_plan(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:
+    if isinstance(semantics, Makespan):
+        return best_schedule(instance, semantics)
+    if isinstance(semantics, LatencySubgraphs):
+        return best_calls(instance, semantics)
+    if isinstance(semantics, PipelineIteration):
+        return best_chain(instance, semantics)
+    if _has_stages(semantics):
+        return best_stages(instance, semantics)
+    return best_assignment(instance, semantics)
+
+
+def _count_placements(instance: Instance, semantics: Semantics) -> int:
+    if semantics.objective == "latency_subgraphs":
+        return count_assignments(instance, semantics)
+    return int(instance.num_devices**instance.arrays.num_groups)
+
+
+def _has_stages(semantics: Semantics) -> bool:
+    return has_replicas(semantics) or has_two_levels(semantics)
+
+
+def _has_transfer_orders(semantics: Semantics) -> bool:
+    return semantics.objective == "makespan" and semantics.channels != "free"
+
+
+register(
+    Method(
+        name="brute-force",
+        claim="exact",
+        objectives=OBJECTIVES,
+        paper="enumeration",
+        summary="all placements, op orders and transfer orders of a few ops: the tests' oracle",
+        run=run,
+        params=Params,
+        applies=applies,
+        memory_rules=("sum", "peak"),
+    )
+)

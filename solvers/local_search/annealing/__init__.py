@@ -1,1 +1,0 @@
-"""`annealing`: moves of ops and their schedules."""

@@ -1,0 +1,91 @@
+"""Simulated annealing's cooling: how hot a move is, and how many moves there is time for.
+
+All searches cool alike and ask the clock alike; moves are what differs, and so each has a loop of
+its own around `heat_of` and `limit_of`. A loop that takes its moves as functions would be compiled
+anew in every process, because numba keeps no kernel that is given another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.kernels import kernel
+from placegap.solvers.core.clock import now_s
+
+CHUNK_S, FIRST_CHUNK = 0.2, 16
+"""About so long a kernel runs between two looks at the clock, which Ctrl-C waits for; and the moves
+that are made before anything is known of their time."""
+
+
+class CoolingSteps(NamedTuple):
+    """Moves `done` to `done + moves` of `total`, from heat `hot` down to `factor` times it."""
+
+    done: int
+    moves: int
+    total: int
+    hot: float
+    factor: float
+
+
+@kernel(nogil=True, allocates=False)
+def heat_of(steps: CoolingSteps, step: int) -> float:
+    """The temperature of one move."""
+    return float(steps.hot * steps.factor ** (step / steps.total))
+
+
+@kernel(nogil=True, allocates=False)
+def limit_of(value: float, heat: float, rng: np.random.Generator) -> float:
+    """The largest value that a move may lead to: Metropolis's rule, solved for the value."""
+    return float(value - heat * np.log(1.0 - rng.random()))
+
+
+class Pace:
+    """A deadline by `clock.now_s`, and how fast moves were made so far."""
+
+    def __init__(self, deadline: float | None = None) -> None:
+        self.deadline, self.moves, self.spent_s = deadline, 0, 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline is there."""
+        return self.deadline is not None and now_s() >= self.deadline
+
+    @property
+    def moves_left(self) -> int | None:
+        """Moves until the deadline, at least one; None without one, or before the first chunk."""
+        if self.deadline is None or self.moves < FIRST_CHUNK:
+            return None
+        return max(1, int(self.moves / self.spent_s * (self.deadline - now_s())))
+
+    def cool(
+        self,
+        walk: Callable[[CoolingSteps], object],
+        most: int,
+        hot: float,
+        factor: float,
+        *,
+        fits: bool,
+    ) -> Iterator[int]:
+        """Walk for `most` moves; how many were made is told after each chunk.
+
+        Where it `fits`, the cooling ends with the time: fewer moves, all of them sooner cold.
+
+        Examples
+        --------
+        >>> list(Pace().cool(lambda steps: None, 20, 1.0, 0.1, fits=True))
+        [16, 4]
+        """
+        done, chunk, total = 0, FIRST_CHUNK, most
+        while done < total and not self.is_over:
+            left = self.moves_left if fits else None
+            if left is not None:
+                total = min(most, done + left)
+            chunk, began = min(chunk, total - done), now_s()
+            walk(CoolingSteps(done, chunk, total, hot, factor))
+            took_s = max(now_s() - began, 1e-6)
+            done, self.moves, self.spent_s = done + chunk, self.moves + chunk, self.spent_s + took_s
+            yield chunk
+            chunk = max(1, min(4 * chunk, int(chunk * CHUNK_S / took_s)))

@@ -1,0 +1,652 @@
+"""disjunctive-search: placement and orders by local search in the disjunctive graph.
+
+Each round cools a walk from the best schedule known (simulated annealing with reheating); rounds
+get longer. Several walks with random numbers of their own go on in threads, and each round begins
+with the best of all. Graphs that are too large for one walk are searched window by window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.problem.graph_index import group_by
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan, Transfer
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.channels import plan_from_times
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.simulate import simulate
+from placegap.solvers.core.clock import Clock, now_s
+from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
+from placegap.solvers.core.progress import tell
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.starts import best_start, placers
+from placegap.solvers.local_search.cooling import CoolingSteps, Pace
+from placegap.solvers.local_search.disjunctive_graph import (
+    LABEL,
+    MACHINE,
+    all_starts,
+    all_tails,
+    empty_orders,
+    fill,
+    machines_of,
+    num_transfers,
+)
+from placegap.solvers.local_search.peak_memory import Peak, peak_arrays, schedule_fits
+from placegap.solvers.local_search.rolling_horizon import contended_lists, rolling_plans
+from placegap.solvers.local_search.walk import (
+    MOST_TOGETHER,
+    Rooms,
+    ScheduleWindow,
+    Trace,
+    find_exits,
+    makespan_of,
+    restore,
+    save,
+    walk_on,
+)
+
+HOT, COLD = 0.2, 0.005
+"""Temperatures at the beginning and at the end of a round, in mean times of an op."""
+
+WINDOW_OPS, MOST_EXITS = 500, 512
+"""Ops of a window, and how many items behind it may wait for what is in it."""
+
+FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
+"""Moves of the first round, at least so many and so many for each op, and how much longer each
+round is than the one before."""
+
+ENOUGH_PER_OP = 100
+"""Moves for each op that go with the full heat; fewer begin colder, in proportion."""
+
+LARGEST_WALK = 60_000
+"""Items of the largest graph that is searched as a whole."""
+
+MOST_SHARED = 1_000_000
+"""Edges of the largest graph of which several walks have copies."""
+
+WINDOW_MOVES_PER_OP = 5
+"""Moves of a window for each of its ops, in the first sweep; later ones have more, like rounds."""
+
+NAME = "disjunctive-search"
+
+USUAL_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
+"""Moves where there is neither a time limit nor a number of steps."""
+
+ROLLING_SHARE, LARGE_ROLLING_SHARE = 0.6, 0.9
+"""Of the time that is left, for plans that are searched while they are built; windows of a large
+graph gain little."""
+
+
+class DisjunctiveSearchParams(Params):
+    """Parameters of ``disjunctive-search``.
+
+    Attributes
+    ----------
+    steps : int or None
+        Moves of each walk. By default they go on for the whole time limit; without one there are
+        200 for each op, and no more than 200,000.
+    workers : int
+        Walks side by side, in threads.
+    start : bool
+        Whether placers are asked for a first plan besides the task's incumbent.
+    """
+
+    steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    workers: int = Field(default=2, ge=1, le=1024)
+    start: bool = True
+
+
+def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
+    """Improve the best plan of all fast placers for as long as there is time.
+
+    A heuristic: simulated annealing over devices of ops and orders on devices and channels, with
+    exact recomputation of what a move changes (the disjunctive graph of Balas and Vazacopoulos
+    1998; moves of an op to any place on any device as in Mastrolilli and Gambardella 2000).
+    Deterministic for a seed without a time limit.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> task = Task(example(), Makespan())
+    >>> disjunctive_search(task, DisjunctiveSearchParams(workers=1)).plan.placement
+    ((0,), (1,), (0,), (1,))
+    """
+    clock, instance = task.limits.clock(), task.instance
+    start = best_start(task, placers(task) if params.start else ())
+    found = [] if start is None else [start]
+    before_s = clock.spent_s
+    for plan in contended_lists(instance, task.semantics):
+        verdict = evaluate(instance, plan, task.semantics)
+        if verdict.feasible and verdict.value_ns is not None:
+            found.append(Start(plan, verdict.value_ns))
+            tell(instance, task.semantics, NAME, value_ns=verdict.value_ns, plan=plan)
+        left_s, before_s, one_s = clock.left_s, clock.spent_s, clock.spent_s - before_s
+        if left_s is not None and left_s < 4 * one_s:  # another would take most of the time
+            break
+    if not found:
+        return Outcome(message="no start: none of the fast placers found a plan")
+    message = _roll(task, params, clock, found)
+    if message:
+        return Outcome(best_at_peak(task, found).plan, message=message)
+    usual = max(LEAST_MOVES, min(MOST_MOVES, USUAL_PER_OP * instance.num_ops))
+    best, plans, message = improve_start(
+        task, found, NAME, clock, steps=params.steps, usual=usual, workers=params.workers
+    )
+    return Outcome(best, message=message, details={"plans": plans})
+
+
+def _roll(
+    task: Task[Makespan], params: DisjunctiveSearchParams, clock: Clock, found: list[Start]
+) -> str:
+    """Add what a horizon finds that rolls along the ops, in its share of the time; a message."""
+    instance, semantics, left_s = task.instance, task.semantics, clock.left_s
+    if instance.num_devices == 1:
+        return ""
+    deadline = None
+    if left_s is not None:
+        is_large = instance.num_ops + len(instance.graph.edges) > LARGEST_WALK
+        deadline = now_s() + (LARGE_ROLLING_SHARE if is_large else ROLLING_SHARE) * left_s
+    best = min(found, key=lambda one: one.value_ns)
+    plans = rolling_plans(
+        instance, semantics, best, deadline=deadline, seed=task.limits.seed, workers=params.workers
+    )
+    try:
+        for start in plans:
+            found.append(start)
+            tell(instance, semantics, NAME, value_ns=start.value_ns, plan=start.plan)
+    except KeyboardInterrupt:
+        return "interrupted"
+    return ""
+
+
+def improve_start(
+    task: Task[Makespan],
+    found: Sequence[Start],
+    by: str,
+    clock: Clock,
+    *,
+    steps: int | None,
+    usual: int,
+    workers: int,
+) -> tuple[Plan, int, str]:
+    """The best plan that `improve` finds from a start until the time is over, as the referee says.
+
+    Parameters
+    ----------
+    task, found
+        The problem, and plans that fit. Where one of them fits at its peak, too, the best of these
+        is the start, and so do all plans after it.
+    by : str
+        The method, for those who listen to its plans.
+    clock : Clock
+    steps, usual : int or None, int
+        Moves of each walk; where neither they nor the clock have a limit, the usual ones.
+    workers : int
+
+    Returns
+    -------
+    tuple of (Plan, int, str)
+        The best plan, how many were better than those before, and a message after Ctrl-C.
+    """
+    left_s = clock.left_s
+    deadline = None if left_s is None else now_s() + left_s
+    start = best_at_peak(task, found)
+    best, least, plans, message = start.plan, start.value_ns, 0, ""
+    better = improve(
+        task.instance,
+        task.semantics,
+        [best],
+        deadline=deadline,
+        steps=usual if deadline is None and steps is None else steps,
+        seed=task.limits.seed,
+        workers=workers,
+        at_peak=task.at_peak if fits_at_peak(task, best) else None,
+    )
+    try:
+        for plan in better:
+            value_ns = evaluate(task.instance, plan, task.semantics).value_ns
+            if value_ns is not None and value_ns < least:
+                best, least, plans = plan, value_ns, plans + 1
+                tell(task.instance, task.semantics, by, value_ns=value_ns, plan=plan)
+    except KeyboardInterrupt:
+        message = "interrupted"
+    return best, plans, message
+
+
+def fits_at_peak(task: Task[Makespan], plan: Plan) -> bool:
+    """Whether a plan fits where memory counts at its peak; True if it adds up.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> fits_at_peak(Task(example(), Makespan(), at_peak=example()), Plan.on([0, 1, 0, 0]))
+    True
+    """
+    if task.at_peak is None:
+        return True
+    rules = task.semantics.model_copy(update={"memory": "peak"})
+    return evaluate(task.at_peak, plan, rules).feasible
+
+
+def best_at_peak(task: Task[Makespan], found: Sequence[Start]) -> Start:
+    """The best plan that fits at its peak, else the best one."""
+    order = sorted(found, key=lambda one: one.value_ns)
+    return next((one for one in order if fits_at_peak(task, one.plan)), order[0])
+
+
+def improve(
+    instance: Instance,
+    semantics: Makespan,
+    starts: Sequence[Plan],
+    *,
+    deadline: float | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    workers: int = 1,
+    at_peak: Instance | None = None,
+) -> Iterator[Plan]:
+    """Plans that get better, from the best of the given ones on.
+
+    Parameters
+    ----------
+    instance, semantics
+        The problem; memory adds up (`sum`).
+    starts : sequence of Plan
+        Plans that do not fit are left out; where none is left, nothing comes.
+    deadline : float or None
+        By `clock.now_s`. What is found then depends on the machine.
+    steps : int or None
+        Moves of each walk. Either limit must be there.
+    seed : int
+        With `steps` alone the plans depend on nothing else.
+    workers : int
+        Walks side by side, in threads.
+    at_peak : Instance or None
+        As in `Task`: plans fit into its memory at their peak. So must the best start.
+
+    Yields
+    ------
+    Plan
+        With orders; each better than all before it and than all starts.
+
+    Raises
+    ------
+    ValueError
+        Without a limit.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> plans = list(improve(example(), Makespan(), [Plan.on([0] * 4)], steps=500))
+    >>> evaluate(example(), plans[-1], Makespan()).value_ns
+    34
+    """
+    if deadline is None and steps is None:
+        raise ValueError("improve needs a deadline or a number of steps")
+    best = _best_of(instance, semantics, starts)
+    if best is None or best[1] == 0:
+        return
+    plan, value_ns = best
+    if len(instance.graph.edges) > MOST_SHARED:
+        workers = 1
+    searches = [Search(instance, semantics, [seed, at], at_peak) for at in range(workers)]
+    searches[0].load(plan)
+    for search in searches[1:]:
+        search.copy(searches[0])
+    rounds = _Rounds(searches, value_ns, deadline, steps)
+    try:
+        yield from rounds.run()
+    except KeyboardInterrupt:
+        yield from rounds.news(at_once=True)
+        raise
+
+
+def _best_of(
+    instance: Instance, semantics: Makespan, plans: Sequence[Plan]
+) -> tuple[Plan, int] | None:
+    """The best plan that fits, and its value."""
+    best: tuple[Plan, int] | None = None
+    for plan in plans:
+        verdict = evaluate(instance, plan, semantics)
+        value_ns = verdict.value_ns if verdict.feasible else None
+        if value_ns is not None and (best is None or value_ns < best[1]):
+            best = plan, value_ns
+    return best
+
+
+class _Rounds:
+    """The rounds of one call: walks side by side, the clock, and what was found last."""
+
+    def __init__(
+        self, searches: Sequence[Search], least_ns: int, deadline: float | None, steps: int | None
+    ) -> None:
+        self.searches, self.least_ns = searches, least_ns
+        self.pace, self.left = Pace(deadline), steps
+        times = searches[0].instance.arrays.time_ns
+        self.mean_ns = float(times[times != UNSUPPORTED].mean())
+        self.told, self.pause_s = now_s(), 0.0
+
+    def is_over(self) -> bool:
+        return self.pace.is_over or self.left == 0 or self.searches[0].value_ns == 0
+
+    def best(self) -> Search:
+        return min(self.searches, key=lambda search: search.value_ns)
+
+    def meet(self) -> None:
+        """All go on from the best schedule."""
+        best = self.best()
+        for search in self.searches:
+            if search is not best:
+                search.copy(best)
+
+    def news(self, *, at_once: bool) -> Iterator[Plan]:
+        """The best plan, if it is better than the last; in between not too often."""
+        search, now = self.best(), now_s()
+        if search.value_ns < self.least_ns and (at_once or now > self.told + self.pause_s):
+            self.least_ns = search.value_ns
+            plan = search.plan()
+            self.told = now_s()
+            self.pause_s = max(0.5, 5 * (self.told - now))
+            yield plan
+
+    def run(self) -> Iterator[Plan]:
+        first = max(FIRST_ROUND, FIRST_PER_OP * self.searches[0].instance.num_ops)
+        length, hot_ns = first, HOT * self.mean_ns
+        with ThreadPoolExecutor(max(1, len(self.searches))) as pool:
+            while not self.is_over():
+                if self.searches[0].machines.num_items > LARGEST_WALK:
+                    yield from self._sweep(pool, hot_ns, length // first)
+                else:
+                    windows = [search.whole() for search in self.searches]
+                    yield from self._walk(pool, windows, length, hot_ns, whole=True)
+                for search in self.searches:
+                    search.back()
+                yield from self.news(at_once=True)
+                self.meet()
+                length *= GROWTH
+
+    def _walk(
+        self,
+        pool: ThreadPoolExecutor,
+        windows: Sequence[ScheduleWindow],
+        length: int,
+        hot_ns: float,
+        *,
+        whole: bool,
+    ) -> Iterator[Plan]:
+        """One cooling of all searches; a last one of the whole takes all the time that is left."""
+        left = self.pace.moves_left if whole else None
+        if left is not None and left < (1 + GROWTH) * length:
+            length = left
+        if self.left is not None:
+            length = min(length, self.left)
+        heat = min(1.0, length / (ENOUGH_PER_OP * len(windows[0].ops)))
+
+        def walk(steps: CoolingSteps) -> None:
+            same = (repeat(value) for value in steps[:4])
+            list(pool.map(Search.walk, self.searches, windows, *same))
+
+        for count in self.pace.cool(walk, length, heat * hot_ns, COLD / HOT, fits=whole):
+            if self.left is not None:
+                self.left -= count
+            if whole:
+                yield from self.news(at_once=False)
+            if self.is_over():
+                break
+
+    def _sweep(self, pool: ThreadPoolExecutor, hot_ns: float, scale: int) -> Iterator[Plan]:
+        """One window after the other, from the beginning to the end."""
+        for windows in zip(*(search.windows() for search in self.searches), strict=True):
+            if self.is_over():
+                break
+            for search, window in zip(self.searches, windows, strict=True):
+                search.enter(window)
+            length = scale * WINDOW_MOVES_PER_OP * len(windows[0].ops)
+            yield from self._walk(pool, windows, length, hot_ns, whole=False)
+            for search, window in zip(self.searches, windows, strict=True):
+                search.leave(window)
+            self.meet()
+        for search in self.searches:
+            search.refresh()
+
+
+class Search:
+    """A schedule that is searched, what it is made of, and the best one of this round.
+
+    Parameters
+    ----------
+    instance, semantics
+        The problem.
+    seed : sequence of int
+        Of the random numbers.
+    at_peak : Instance, optional
+        The best schedule must fit into its memory at its peak, as the first one does; `instance`
+        then has the bytes that are held in any case.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> search = Search(example(), Makespan(), [0])
+    >>> search.load(Plan.on([0] * 4))
+    43
+    >>> search.walk(search.whole(), 0, 200, 200, 10.0)
+    >>> search.value_ns
+    34
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        semantics: Makespan,
+        seed: Sequence[int],
+        at_peak: Instance | None = None,
+    ) -> None:
+        self.instance, self.semantics = instance, semantics
+        arrays, k = instance.arrays, instance.num_devices
+        self.machines = machines_of(instance, semantics)
+        self.orders = empty_orders(instance, semantics, self.machines)
+        member_ptr, member = group_by(arrays.group, arrays.num_groups)
+        self.rooms = Rooms(
+            arrays.group,
+            member_ptr,
+            member,
+            arrays.resident_bytes,
+            arrays.memory_bytes,
+            np.zeros(k, np.int64),
+        )
+        item, ends, device, *_ = self.orders
+        self.trace = Trace(
+            np.zeros(2, np.int64),
+            np.zeros(1, np.bool_),
+            np.zeros(MOST_TOGETHER, np.int64),
+            np.zeros(MOST_TOGETHER, np.int64),
+            np.empty_like(item),
+            np.empty_like(ends),
+            np.empty_like(device),
+            np.zeros(k, np.int64),
+        )
+        is_used, times = at_peak is not None, 0
+        if is_used:
+            times = instance.num_ops + num_transfers(instance, semantics)
+        start, end = np.zeros((2, times), np.int64)
+        holding = peak_arrays(at_peak or instance, semantics, is_used=is_used)
+        self.peak = Peak(is_used, holding, start, end)
+        self.rng = np.random.default_rng(list(seed))
+
+    @property
+    def value_ns(self) -> int:
+        """Makespan of the best schedule."""
+        return int(self.trace.value[1])
+
+    def load(self, plan: Plan) -> int:
+        """Take over the schedule of a plan; its makespan."""
+        arrays, n = self.instance.arrays, self.instance.num_ops
+        schedule = simulate(self.instance, plan, self.semantics)
+        position = arrays.index.topological_position
+        start, end, level, item = schedule.start_ns, schedule.end_ns, 2 * position, np.arange(n)
+        sent = schedule.transfers
+        if not self.machines.free:
+            number = sent.item
+            if self.machines.per_tensor:
+                number = sent.item * self.instance.num_devices + sent.destination
+            start, end = np.append(start, sent.start_ns), np.append(end, sent.end_ns)
+            level = np.append(level, 2 * position[sent.producer] + 1)
+            item = np.append(item, n + number)
+        sequence = item[np.lexsort((item, level, end, start))]
+        fill(self.machines, self.orders, schedule.device, sequence)
+        held = self.rooms.held_bytes
+        held[:] = 0
+        np.add.at(held, schedule.device, arrays.resident_bytes)
+        self.trace.value[:] = schedule.makespan_ns
+        self.trace.saved[0] = False
+        return schedule.makespan_ns
+
+    def copy(self, other: Search) -> None:
+        """Take over the schedule of another search of the same problem."""
+        for mine, its in zip(self.orders[:4], other.orders[:4], strict=True):
+            mine[:] = its
+        self.rooms.held_bytes[:] = other.rooms.held_bytes
+        self.trace.value[:] = other.trace.value
+        self.trace.saved[0] = False
+
+    def whole(self) -> ScheduleWindow:
+        """A window of everything."""
+        size = self.machines.num_items
+        exits = np.zeros(MOST_EXITS + 1, np.int64)
+        return ScheduleWindow(np.arange(self.instance.num_ops), size, size + 1, exits, False)
+
+    def windows(self) -> Iterator[ScheduleWindow]:
+        """Windows of `WINDOW_OPS` ops that overlap by half, along the schedule as it is by then."""
+        size, n = self.machines.num_items, self.instance.num_ops
+        for first in range(0, max(1, n - WINDOW_OPS // 2), WINDOW_OPS // 2):
+            order = np.argsort(self.orders.item[:n, LABEL], kind="stable")
+            last = first + WINDOW_OPS
+            begin = int(order[first - 1]) if first else size
+            end = int(order[last]) if last < n else size + 1
+            exits = np.zeros(MOST_EXITS + 1, np.int64)
+            if not find_exits(self.machines, self.orders, end, exits):
+                end = size + 1
+            yield ScheduleWindow(order[first:last], begin, end, exits, True)
+
+    def walk(
+        self, window: ScheduleWindow, done: int, count: int, total: int, hot_ns: float
+    ) -> None:
+        """Go on by some steps of a cooling of `total` steps."""
+        steps = CoolingSteps(done, count, total, hot_ns, COLD / HOT)
+        held, trace = (self.machines, self.orders, self.rooms), self.trace
+        walk_on(*held, window, trace, self.peak, self.rng, steps)
+
+    def enter(self, window: ScheduleWindow) -> None:
+        """Begin with a part of the schedule: its state is saved once, and not at each best."""
+        self.trace.value[:] = makespan_of(self.orders, window, self.instance.num_devices)
+        save(self.orders, self.rooms, self.trace)
+
+    def leave(self, window: ScheduleWindow) -> None:
+        """Keep what was found in a part, unless it is worse, and let the rest follow it."""
+        is_worse = self.trace.value[0] > self.trace.value[1]
+        if not is_worse and self.peak.at_peak:
+            all_starts(self.machines, self.orders, window.begin)
+            is_worse = not schedule_fits(self.machines, self.orders, self.peak)
+        if is_worse:
+            restore(self.orders, self.rooms, self.trace)
+        else:
+            all_starts(self.machines, self.orders, window.begin)
+            self.trace.value[1] = self.trace.value[0]
+        self.trace.value[0] = self.trace.value[1]
+        self.trace.saved[0] = False
+
+    def refresh(self) -> None:
+        """Compute all tails anew, and the makespan."""
+        all_tails(self.machines, self.orders)
+        self.trace.value[:] = makespan_of(self.orders, self.whole(), self.instance.num_devices)
+
+    def back(self) -> None:
+        """Return to the best schedule."""
+        if self.trace.saved[0]:
+            restore(self.orders, self.rooms, self.trace)
+        self.trace.value[0] = self.trace.value[1]
+        self.trace.saved[0] = False
+
+    def plan(self) -> Plan:
+        """The plan of the best schedule."""
+        n, k = self.instance.num_ops, self.instance.num_devices
+        item, device = self.orders.item, self.orders.device
+        if self.trace.saved[0]:
+            item, device = self.trace.best_item, self.trace.best_device
+        order = np.argsort(item[:n, LABEL], kind="stable")
+        on_device = tuple(tuple(order[device[order] == d].tolist()) for d in range(k))
+        sent = np.flatnonzero(item[n : self.machines.num_items, MACHINE] >= 0)
+        sent = sent[np.argsort(item[n + sent, LABEL], kind="stable")]
+        if self.machines.per_tensor:
+            number, target = np.divmod(sent, k)
+        else:
+            number, target = sent, device[self.machines.consumer[sent]]
+        transfers = [Transfer(*row) for row in zip(number.tolist(), target.tolist(), strict=True)]
+        channels: dict[int, tuple[Transfer, ...]] = {}
+        for c in range(k, len(self.orders.ends)):
+            used = np.flatnonzero((item[n + sent, MACHINE : MACHINE + 2] == c).any(axis=1))
+            if len(used):
+                channels[c - k] = tuple(transfers[at] for at in used.tolist())
+        return Plan(tuple((d,) for d in device.tolist()), on_device, channels or None)
+
+
+def adapted(instance: Instance, plan: Plan, found: Makespan, semantics: Makespan) -> Plan | None:
+    """A plan found under one semantics for another, looser one, under which it is no worse.
+
+    Free channels are looser than links, those than ports, and those than half-duplex ports; to send
+    a tensor once to each device is looser than once per edge. None where `semantics` is not looser.
+    Memory at its peak is to be checked anew: more is done at once.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> port, free = Makespan(channels="port"), Makespan(channels="free")
+    >>> plan = adapted(example(), Plan.on([0, 1, 0, 0]), port, free)
+    >>> evaluate(example(), plan, free).value_ns <= 35
+    True
+    >>> adapted(example(), plan, free, port) is None
+    True
+    """
+    ranks = ("half_duplex", "port", "link", "free")
+    fewer = semantics.transfers in (found.transfers, "per_tensor")
+    if ranks.index(semantics.channels) < ranks.index(found.channels) or not fewer:
+        return None
+    schedule, tensor = simulate(instance, plan, found), instance.arrays.index.tensor
+    times = zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True)
+    sent = schedule.transfers
+    first: dict[Transfer, tuple[int, int]] = {}
+    for item, target, start, end in zip(
+        sent.item.tolist(),
+        sent.destination.tolist(),
+        sent.start_ns.tolist(),
+        sent.end_ns.tolist(),
+        strict=True,
+    ):
+        same = found.transfers == semantics.transfers
+        transfer = Transfer(item if same else int(tensor[item]), target)
+        if transfer not in first or end < first[transfer][1]:
+            first[transfer] = start, end
+    rows = [(transfer, *when) for transfer, when in first.items()]
+    return plan_from_times(instance, semantics, schedule.device.tolist(), list(times), rows)
+
+
+register(
+    Method(
+        name=NAME,
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Balas and Vazacopoulos 1998; Mastrolilli and Gambardella 2000",
+        summary="local search over devices and orders, in the disjunctive graph",
+        run=disjunctive_search,
+        params=DisjunctiveSearchParams,
+        packages=("numba",),
+    )
+)

@@ -1,1 +1,0 @@
-"""Search that moves whole runs and nested parts of the colocation groups between devices."""

@@ -1,0 +1,679 @@
+"""Changes of a schedule in the disjunctive graph, and their undoing.
+
+Ops go to any place on any device (Mastrolilli and Gambardella 2000) with their transfers, and items
+to other places of their orders. What a change may change is noted; then starts, and tails once it
+is kept, are computed again as far as they change.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.kernels import kernel
+from placegap.solvers.local_search.disjunctive_graph import (
+    AFTER,
+    BEFORE,
+    CHANGES,
+    DIRTY,
+    DURATION,
+    HEAPED,
+    HIGHEST,
+    LABEL,
+    LAST_LABEL,
+    LONGEST_WALK,
+    MACHINE,
+    NEXT,
+    NONE,
+    PREV,
+    SEEDS,
+    SPACE,
+    START,
+    STARTS,
+    TAIL,
+    Machines,
+    Orders,
+    carrier,
+    ends_of,
+    place_of,
+    slot_of,
+    start_of,
+    tail_of,
+)
+
+
+@kernel(nogil=True, allocates=False)
+def move_op(machines: Machines, orders: Orders, v: int, b: int, early: float) -> None:
+    """Move an op to a device, with the transfers of what it reads and makes.
+
+    It goes where it would be ready, or behind what is more urgent there; `early` in [0, 1] says
+    how long an op may have run there that goes behind it. Transfers go where their tensor is made,
+    behind what is more urgent on their channels.
+    """
+    item, device = orders.item, orders.device
+    free = machines.free
+    _detach(machines, orders, v)
+    item[v, MACHINE], item[v, DURATION] = b, machines.time_ns[v, b]
+    device[v] = b
+    low, high, ready = machines.num_items, machines.num_items + 1, np.int64(0)
+    for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
+        e = machines.pred_edge[at]
+        u = machines.producer[e]
+        if item[u, LABEL] > item[low, LABEL] or low == machines.num_items:
+            low = u
+        sent = item[u, START] + item[u, DURATION]
+        if device[u] != b:
+            c = u if free else carrier(machines, e, b)
+            if not free and item[c, MACHINE] >= 0:
+                sent = max(sent, item[c, START] + item[c, DURATION])
+            else:
+                t = machines.tensor[e]
+                sent += machines.transfer_ns[t, machines.link_class[device[u], b]]
+        ready = max(ready, sent)
+    for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
+        w = machines.consumer[machines.succ_edge[at]]
+        if high == machines.num_items + 1 or item[w, LABEL] < item[high, LABEL]:
+            high = w
+    y, further = high, _next_behind(orders, b, low)
+    for _ in range(LONGEST_WALK):
+        if further < 0 or item[further, LABEL] >= item[high, LABEL]:
+            y = high
+            break
+        y = further
+        urgent = item[y, START] >= ready and item[y, TAIL] > item[v, TAIL]
+        if item[y, START] + early * item[y, DURATION] >= ready and not urgent:
+            break
+        further = item[y, NEXT]
+    item[v, START] = ready
+    insert(orders, v, item[y, BEFORE])
+    if not free:
+        _attach(machines, orders, v)
+    else:
+        for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
+            add_dirty(orders, machines.consumer[machines.succ_edge[at]])
+        for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
+            add_seed(orders, machines.producer[machines.pred_edge[at]])
+    highest = item[v, LABEL]
+    orders.counter[HIGHEST] = max(orders.counter[HIGHEST], highest)
+
+
+@kernel(nogil=True, allocates=False)
+def _detach(machines: Machines, orders: Orders, v: int) -> None:
+    """Take an op out, and the transfers that nothing needs without it."""
+    item, device = orders.item, orders.device
+    a = device[v]
+    remove(orders, v)
+    if machines.free:
+        return
+    for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
+        e = machines.pred_edge[at]
+        u = machines.producer[e]
+        if device[u] == a:
+            add_seed(orders, u)
+            continue
+        c = carrier(machines, e, a)
+        add_seed(orders, c)
+        if machines.per_tensor:  # the tensor stays where another op reads it
+            t, shared = machines.tensor[e], False
+            for other in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+                w = machines.consumer[machines.tensor_edge[other]]
+                if w != v and device[w] == a:
+                    shared = True
+                    break
+            if shared:
+                continue
+        if item[c, MACHINE] >= 0:
+            add_seed(orders, u)
+            remove(orders, c)
+    for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
+        e = machines.succ_edge[at]
+        b = device[machines.consumer[e]]
+        if b != a:
+            c = carrier(machines, e, b)
+            if item[c, MACHINE] >= 0:
+                remove(orders, c)
+
+
+@kernel(nogil=True, allocates=False)
+def _attach(machines: Machines, orders: Orders, v: int) -> None:
+    """Put in the transfers that an op needs where it is now."""
+    item, device = orders.item, orders.device
+    b = device[v]
+    for at in range(machines.pred_ptr[v], machines.pred_ptr[v + 1]):
+        e = machines.pred_edge[at]
+        u = machines.producer[e]
+        if device[u] == b:
+            add_seed(orders, u)
+            continue
+        c = carrier(machines, e, b)
+        if item[c, MACHINE] >= 0:
+            add_seed(orders, c)
+            if item[c, LABEL] < item[v, LABEL]:
+                continue
+            remove(orders, c)
+        _send(machines, orders, c, u, v, item[v, TAIL])
+    for at in range(machines.succ_ptr[v], machines.succ_ptr[v + 1]):
+        e = machines.succ_edge[at]
+        w = machines.consumer[e]
+        if device[w] == b:
+            add_dirty(orders, w)
+            continue
+        c = carrier(machines, e, device[w])
+        if item[c, MACHINE] >= 0:
+            continue
+        first, tail = w, item[w, TAIL]
+        if machines.per_tensor:
+            t = machines.tensor[e]
+            for other in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+                x = machines.consumer[machines.tensor_edge[other]]
+                if device[x] == device[w]:
+                    tail = max(tail, item[x, TAIL])
+                    add_dirty(orders, x)
+                    if item[x, LABEL] < item[first, LABEL]:
+                        first = x
+        add_dirty(orders, w)
+        _send(machines, orders, c, v, first, tail)
+
+
+@kernel(nogil=True, allocates=False)
+def _send(machines: Machines, orders: Orders, c: int, u: int, before: int, tail: int) -> None:
+    """Put a transfer between its producer and its first consumer."""
+    item, device = orders.item, orders.device
+    k = machines.time_ns.shape[1]
+    _, a, b, t = ends_of(machines, device, c)
+    one, two = machines.channel[a * k + b, 0], machines.channel[a * k + b, 1]
+    duration = machines.transfer_ns[t, machines.link_class[a, b]]
+    item[c, MACHINE], item[c, MACHINE + 1], item[c, DURATION] = one, two, duration
+    ready, tail = item[u, START] + item[u, DURATION], tail + duration
+    first = _next_behind(orders, one, u)
+    second = _next_behind(orders, two, u) if two >= 0 else NONE
+    y = before
+    for _ in range(LONGEST_WALK):
+        y = first
+        if y < 0 or (second >= 0 and item[second, LABEL] < item[y, LABEL]):
+            y = second
+        if y < 0 or item[y, LABEL] >= item[before, LABEL]:
+            y = before
+            break
+        if item[y, START] >= ready and item[y, TAIL] <= tail:
+            break
+        if y == first:
+            first = item[y, NEXT + slot_of(item, y, one)]
+        if y == second:
+            second = item[y, NEXT + slot_of(item, y, two)]
+    item[c, START] = ready
+    insert(orders, c, item[y, BEFORE])
+    add_seed(orders, u)
+
+
+@kernel(nogil=True, allocates=False)
+def _next_behind(orders: Orders, r: int, x: int) -> int:
+    """The first item of a machine that stands behind x, or NONE."""
+    p = last_before(orders, r, x)
+    if p < 0:
+        return int(orders.ends[r, 0])
+    return int(orders.item[p, NEXT + slot_of(orders.item, p, r)])
+
+
+@kernel(nogil=True, allocates=False)
+def move_along(
+    machines: Machines, orders: Orders, x: int, slot: int, steps: int, later: bool
+) -> bool:
+    """Put an item behind up to `steps` others that its machine does later, or before as many that
+    it does sooner; whether it moved.
+    """
+    item = orders.item
+    r, side, sign = item[x, MACHINE + slot], NEXT if later else PREV, 1 if later else -1
+    y = item[x, side + slot]
+    if y < 0:
+        return False
+    limit = sign * _limit(machines, orders, x, later)
+    if sign * item[y, LABEL] >= limit:
+        return False
+    for _ in range(steps - 1):
+        further = item[y, side + slot_of(item, y, r)]
+        if further < 0 or sign * item[further, LABEL] >= limit:
+            break
+        y = further
+    one, two = item[x, MACHINE], item[x, MACHINE + 1]
+    remove(orders, x)
+    item[x, MACHINE], item[x, MACHINE + 1] = one, two
+    insert(orders, x, y if later else item[y, BEFORE])
+    return True
+
+
+@kernel(nogil=True, allocates=False)
+def _limit(machines: Machines, orders: Orders, x: int, later: bool) -> int:
+    """The least label of an item that waits for another one, or the largest that it waits for."""
+    item, device = orders.item, orders.device
+    n, k = machines.time_ns.shape
+    limit = LAST_LABEL if later else 0
+    if x < n:
+        pointer = machines.succ_ptr if later else machines.pred_ptr
+        edges = machines.succ_edge if later else machines.pred_edge
+        for at in range(pointer[x], pointer[x + 1]):
+            e = edges[at]
+            w = machines.consumer[e]
+            y = w if later else machines.producer[e]
+            if device[y] != device[x] and not machines.free:
+                y = carrier(machines, e, device[w])
+            limit = min(limit, item[y, LABEL]) if later else max(limit, item[y, LABEL])
+    elif not later:
+        limit = item[ends_of(machines, device, x)[0], LABEL]
+    elif machines.per_tensor:
+        t, b = divmod(x - n, k)
+        for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+            w = machines.consumer[machines.tensor_edge[at]]
+            if device[w] == b:
+                limit = min(limit, item[w, LABEL])
+    else:
+        limit = item[machines.consumer[x - n], LABEL]
+    return int(limit)
+
+
+@kernel(nogil=True, allocates=False)
+def remove(orders: Orders, x: int) -> None:
+    """Take an item out of all orders; `undo` puts it back."""
+    item, at = orders.item, orders.counter[CHANGES]
+    change = orders.change
+    orders.counter[CHANGES] = at + 1
+    change[at, 0], change[at, 1] = x, item[x, BEFORE]
+    change[at, 2], change[at, 3] = item[x, MACHINE], item[x, MACHINE + 1]
+    change[at, 4], change[at, 5] = item[x, DURATION], item[x, LABEL]
+    orders.counter[HIGHEST] = max(orders.counter[HIGHEST], item[x, LABEL])
+    note_start(orders, x)
+    orders.touched[x] = 1
+    mark_neighbours(orders, x)
+    unlink(orders, x)
+
+
+@kernel(nogil=True, allocates=False)
+def insert(orders: Orders, x: int, before: int) -> None:
+    """Put an item, whose machines and duration are set, behind another one into all orders."""
+    item, at = orders.item, orders.counter[CHANGES]
+    orders.change[at, 0], orders.change[at, 1] = x, NONE
+    orders.counter[CHANGES] = at + 1
+    orders.touched[x] = 1
+    link(orders, x, before)
+    orders.counter[HIGHEST] = max(orders.counter[HIGHEST], item[x, LABEL])
+    add_seed(orders, x)
+    mark_neighbours(orders, x)
+    add_dirty(orders, x)
+
+
+@kernel(nogil=True, allocates=False)
+def unlink(orders: Orders, x: int) -> None:
+    """Take an item out of the order of all and out of its machines' orders."""
+    item, ends = orders.item, orders.ends
+    before, after = item[x, BEFORE], item[x, AFTER]
+    item[before, AFTER], item[after, BEFORE] = after, before
+    for slot in range(2):
+        r = item[x, MACHINE + slot]
+        if r >= 0:
+            p, y = item[x, PREV + slot], item[x, NEXT + slot]
+            part = place_of(orders, x)
+            if orders.hint[r, part] == x:
+                orders.hint[r, part] = p if p >= 0 else y
+            if p >= 0:
+                item[p, NEXT + slot_of(item, p, r)] = y
+            else:
+                ends[r, 0] = y
+            if y >= 0:
+                item[y, PREV + slot_of(item, y, r)] = p
+            else:
+                ends[r, 1] = p
+        item[x, MACHINE + slot] = item[x, PREV + slot] = item[x, NEXT + slot] = NONE
+
+
+@kernel(nogil=True, allocates=False)
+def link(orders: Orders, x: int, before: int) -> None:
+    """Put an item behind another one in the order of all, and into its machines' orders."""
+    item, ends = orders.item, orders.ends
+    after = item[before, AFTER]
+    if item[after, LABEL] - item[before, LABEL] < 2:  # all labels anew, with space between them
+        first = len(item) - 2
+        y, label = item[first, AFTER], SPACE
+        while y != first + 1:
+            item[y, LABEL] = label
+            label += SPACE
+            y = item[y, AFTER]
+        orders.counter[HIGHEST] = LAST_LABEL  # labels from before mean nothing now
+    low, high = item[before, LABEL], min(item[after, LABEL], item[before, LABEL] + 2 * SPACE)
+    item[x, LABEL] = low + (high - low) // 2
+    item[x, BEFORE], item[x, AFTER] = before, after
+    for slot in range(2):
+        r = item[x, MACHINE + slot]
+        if r >= 0:
+            p = last_before(orders, r, before)
+            y = ends[r, 0] if p < 0 else item[p, NEXT + slot_of(item, p, r)]
+            item[x, PREV + slot], item[x, NEXT + slot] = p, y
+            orders.hint[r, place_of(orders, x)] = x
+            if p >= 0:
+                item[p, NEXT + slot_of(item, p, r)] = x
+            else:
+                ends[r, 0] = x
+            if y >= 0:
+                item[y, PREV + slot_of(item, y, r)] = x
+            else:
+                ends[r, 1] = x
+    item[before, AFTER], item[after, BEFORE] = x, x
+
+
+@kernel(nogil=True, allocates=False)
+def last_before(orders: Orders, r: int, x: int) -> int:
+    """The last item of a machine that is x or stands before it, or NONE."""
+    item, label = orders.item, orders.item[x, LABEL]
+    y = NONE
+    for part in range(place_of(orders, x), -1, -1):
+        y = orders.hint[r, part]
+        there = y >= 0 and r in (item[y, MACHINE], item[y, MACHINE + 1])
+        if there and item[item[y, BEFORE], AFTER] == y:  # not if it is just being put in
+            break
+        y = NONE
+    if y == NONE:
+        y = orders.ends[r, 0]
+    if y == NONE or item[y, LABEL] > label:
+        while y >= 0 and item[y, LABEL] > label:
+            y = item[y, PREV + slot_of(item, y, r)]
+        return int(y)
+    while True:
+        after = item[y, NEXT + slot_of(item, y, r)]
+        if after < 0 or item[after, LABEL] > label:
+            return int(y)
+        y = after
+
+
+@kernel(nogil=True, allocates=False)
+def mark_neighbours(orders: Orders, x: int) -> None:
+    """Note the items beside one on its machines: what a change of its place may change."""
+    item = orders.item
+    for slot in range(2):
+        if item[x, MACHINE + slot] >= 0:
+            p, y = item[x, PREV + slot], item[x, NEXT + slot]
+            if p >= 0:
+                add_seed(orders, p)
+            if y >= 0:
+                add_dirty(orders, y)
+
+
+@kernel(nogil=True, allocates=False)
+def note_start(orders: Orders, x: int) -> None:
+    """Note when an item starts, so that `undo` can bring it back."""
+    at = orders.counter[STARTS]
+    orders.old_start[at, 0], orders.old_start[at, 1] = x, orders.item[x, START]
+    orders.counter[STARTS] = at + 1
+
+
+@kernel(nogil=True, allocates=False)
+def add_seed(orders: Orders, x: int) -> None:
+    """Note an item whose tail a change may change."""
+    at = orders.counter[SEEDS]
+    orders.seed[at] = x
+    orders.counter[SEEDS] = at + 1
+
+
+@kernel(nogil=True, allocates=False)
+def add_dirty(orders: Orders, x: int) -> None:
+    """Note an item that may start at another time after a change."""
+    at = orders.counter[DIRTY]
+    orders.dirty[at] = x
+    orders.counter[DIRTY] = at + 1
+
+
+@kernel(nogil=True, allocates=False)
+def undo(orders: Orders) -> None:
+    """Take back all changes since the counters were set to 0."""
+    item, counter = orders.item, orders.counter
+    clear(orders)
+    for at in range(counter[STARTS] - 1, -1, -1):
+        item[orders.old_start[at, 0], START] = orders.old_start[at, 1]
+    for at in range(counter[CHANGES] - 1, -1, -1):
+        x, before = orders.change[at, 0], orders.change[at, 1]
+        if before == NONE:
+            unlink(orders, x)
+        else:
+            item[x, MACHINE], item[x, MACHINE + 1] = orders.change[at, 2], orders.change[at, 3]
+            item[x, DURATION] = orders.change[at, 4]
+            link(orders, x, before)
+            if x < len(orders.device):
+                orders.device[x] = item[x, MACHINE]
+    forget(orders)
+
+
+@kernel(nogil=True, allocates=False)
+def forget(orders: Orders) -> None:
+    """From here on is what `undo` takes back."""
+    for at in range(orders.counter[CHANGES]):
+        orders.touched[orders.change[at, 0]] = 0
+    orders.counter[:] = 0
+
+
+@kernel(nogil=True, allocates=False)
+def clear(orders: Orders) -> None:
+    """Empty the heap."""
+    for at in range(orders.counter[HEAPED]):
+        orders.marked[orders.heap[at]] = 0
+    orders.counter[HEAPED] = 0
+
+
+@kernel(nogil=True, allocates=False)
+def propagate(
+    machines: Machines, orders: Orders, begin: int, end: int, most: int, exits: Ints
+) -> bool:
+    """Compute starts again, as far as they change; whether no way is found to be above `most`.
+
+    Behind the last change of the structure, start + tail is the length of a way through an item.
+    Before it tails may be out of date, so that a way is followed; then again once as much has been
+    computed as was followed.
+    The items `begin` and `end` bound a window: tails are up to date behind the first, and behind
+    the second no start is followed up. What is reached there is added to `exits`, whose first
+    entry counts them; where they are full, the answer is no.
+    """
+    sign: Any = np.int64(1)  # no literal: `push` and `pop` are compiled once
+    item = orders.item
+    for at in range(orders.counter[DIRTY]):
+        x = orders.dirty[at]
+        if item[x, MACHINE] >= 0:
+            push(orders, x, sign)
+    orders.counter[DIRTY] = 0
+    first, last = item[begin, LABEL], item[end, LABEL]
+    first = max(first, orders.counter[HIGHEST])
+    done, looked = 0, 0
+    while orders.counter[HEAPED] > 0:
+        x = pop(orders, sign)
+        label = item[x, LABEL]
+        done += 1
+        start = start_of(machines, orders, x)
+        if label >= last:  # noted once, as long as there is room
+            known = False
+            for at in range(1, exits[0] + 1):
+                known = known or exits[at] == x
+            if not known:
+                if exits[0] + 1 >= len(exits):
+                    return False
+                exits[0] += 1
+                exits[exits[0]] = x
+        if start == item[x, START]:
+            continue
+        note_start(orders, x)
+        item[x, START] = start
+        if start + item[x, TAIL] > most:
+            if label > first:
+                return False
+            if looked <= done:
+                steps = _steps_on_way(machines, orders, x, first, most - start)
+                if steps < 0:
+                    return False
+                looked += steps
+        if label < last:
+            push_after(machines, orders, x)
+    return True
+
+
+@kernel(nogil=True, allocates=False)
+def _steps_on_way(machines: Machines, orders: Orders, x: int, first: int, left: int) -> int:
+    """Follow a long way from an item on: -1 if it takes more than `left`, else its items.
+
+    It goes where tails from before the move are longest, up to the label `first`, behind which they
+    are right. A way of the schedule as it is, so that there is no shorter makespan. With free
+    channels its transfers are not counted.
+    """
+    item = orders.item
+    steps = 0
+    while item[x, LABEL] <= first:
+        left -= item[x, DURATION]
+        if left < 0:
+            return -1
+        y, rest = _longest_onward(machines, orders, x)
+        steps += 1
+        if y == NONE or rest <= left:
+            return steps
+        x = y
+    return -1 if item[x, TAIL] > left else steps
+
+
+@kernel(nogil=True, allocates=False)
+def _longest_onward(machines: Machines, orders: Orders, x: int) -> tuple[int, int]:
+    """What follows an item with the longest tail from before a move, and this tail; or NONE.
+
+    Transfers that the move has put in have no tail yet: that of their consumer stands for it.
+    """
+    item, device, touched = orders.item, orders.device, orders.touched
+    n, k = machines.time_ns.shape
+    onward, most = NONE, np.int64(-1)
+    for slot in range(2):
+        y, r = item[x, NEXT + slot], item[x, MACHINE + slot]
+        while y >= n and touched[y]:
+            y = item[y, NEXT + slot_of(item, y, r)]
+        if y >= 0 and item[y, TAIL] > most:
+            onward, most = y, item[y, TAIL]
+    if x < n:
+        for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
+            e = machines.succ_edge[at]
+            y = machines.consumer[e]
+            tail = item[y, TAIL]
+            if device[y] != device[x] and not machines.free:
+                y = carrier(machines, e, device[y])
+                tail = tail + item[y, DURATION] if touched[y] else item[y, TAIL]
+            if tail > most:
+                onward, most = y, tail
+    elif machines.per_tensor:
+        t, b = divmod(x - n, k)
+        for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+            y = machines.consumer[machines.tensor_edge[at]]
+            if device[y] == b and item[y, TAIL] > most:
+                onward, most = y, item[y, TAIL]
+    else:
+        y = machines.consumer[x - n]
+        if item[y, TAIL] > most:
+            onward, most = y, item[y, TAIL]
+    return int(onward), int(most)
+
+
+@kernel(nogil=True, allocates=False)
+def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
+    """Compute the tails again that an accepted move changes, down to the item `begin`."""
+    sign: Any = np.int64(-1)  # no literal: `push` and `pop` are compiled once
+    item, device = orders.item, orders.device
+    first = item[begin, LABEL]
+    for at in range(orders.counter[SEEDS]):
+        x = orders.seed[at]
+        if item[x, MACHINE] >= 0:
+            push(orders, x, sign)
+    while orders.counter[HEAPED] > 0:
+        x = pop(orders, sign)
+        if item[x, LABEL] <= first:
+            clear(orders)
+            return
+        tail = tail_of(machines, orders, x)
+        if tail == item[x, TAIL]:
+            continue
+        item[x, TAIL] = tail
+        for slot in range(2):  # what precedes it may have another tail, too
+            y = item[x, PREV + slot]
+            if y >= 0:
+                push(orders, y, sign)
+        if x >= len(device):
+            push(orders, ends_of(machines, device, x)[0], sign)
+            continue
+        for at in range(machines.pred_ptr[x], machines.pred_ptr[x + 1]):
+            e = machines.pred_edge[at]
+            u = machines.producer[e]
+            if device[u] == device[x] or machines.free:
+                push(orders, u, sign)
+            else:
+                push(orders, carrier(machines, e, device[x]), sign)
+
+
+@kernel(nogil=True, allocates=False)
+def push_after(machines: Machines, orders: Orders, x: int) -> None:
+    """What follows an item may start at another time."""
+    sign: Any = np.int64(1)  # no literal: `push` and `pop` are compiled once
+    item, device = orders.item, orders.device
+    n, k = machines.time_ns.shape
+    for slot in range(2):
+        y = item[x, NEXT + slot]
+        if y >= 0:
+            push(orders, y, sign)
+    if x < n:
+        for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
+            e = machines.succ_edge[at]
+            w = machines.consumer[e]
+            if device[w] == device[x] or machines.free:
+                push(orders, w, sign)
+            else:
+                push(orders, carrier(machines, e, device[w]), sign)
+    elif machines.per_tensor:
+        t, b = divmod(x - n, k)
+        for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+            w = machines.consumer[machines.tensor_edge[at]]
+            if device[w] == b:
+                push(orders, w, sign)
+    else:
+        push(orders, machines.consumer[x - n], sign)
+
+
+@kernel(nogil=True, allocates=False)
+def push(orders: Orders, x: int, sign: int) -> None:
+    """Put an item into the heap of those to compute again, unless it is there: by label."""
+    heap, item = orders.heap, orders.item
+    if orders.marked[x]:
+        return
+    orders.marked[x] = 1
+    at = orders.counter[HEAPED]
+    orders.counter[HEAPED] = at + 1
+    label = sign * item[x, LABEL]
+    while at > 0:
+        parent = (at - 1) // 2
+        if sign * item[heap[parent], LABEL] <= label:
+            break
+        heap[at] = heap[parent]
+        at = parent
+    heap[at] = x
+
+
+@kernel(nogil=True, allocates=False)
+def pop(orders: Orders, sign: int) -> int:
+    """The first item of the heap: of the least label, of the largest for sign -1."""
+    heap, item = orders.heap, orders.item
+    top = heap[0]
+    left = orders.counter[HEAPED] - 1
+    orders.counter[HEAPED] = left
+    orders.marked[top] = 0
+    last = heap[left]
+    label, at = sign * item[last, LABEL], 0
+    while True:
+        child = 2 * at + 1
+        if child >= left:
+            break
+        other = min(child + 1, left - 1)
+        if sign * item[heap[other], LABEL] < sign * item[heap[child], LABEL]:
+            child = other
+        if sign * item[heap[child], LABEL] >= label:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = last
+    return int(top)

@@ -1,0 +1,419 @@
+"""m-TOPO and m-ETF of Baechi, and its dynamic memory (m-SCT: `m_sct`).
+
+Under dynamic memory outputs and scratch memory come and go. A commitment takes the op's outputs and
+resident bytes, and needs its scratch memory besides, which is free again at once. Outputs are freed
+when the last consumer is committed: in the order of commitments, not of times. So a pair that is
+refused may be admitted later, and every step looks at all pairs of ready ops and devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import contract
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
+from placegap.instances.problem.kernels import kernel, sizes_of
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import OBJECTIVES, Makespan, has_two_levels, plan_class
+from placegap.instances.referee.loads import server_numbers
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.earliest_start import (
+    NO_FAVOURITES,
+    arrival_ns,
+    book_transfers,
+    earliest_start_first,
+    first_unplaced,
+    nothing_placed,
+)
+from placegap.solvers.placers.list_problem import (
+    NOWHERE,
+    Admission,
+    KernelTimes,
+    Problem,
+    admission_of,
+    group_needs,
+    nowhere,
+    order_by,
+    outcome_of,
+    placement,
+    problem_of,
+    settle,
+)
+
+
+def m_topo(task: Task, params: Params | None = None) -> Outcome:
+    """Fill devices up to an equal share of the memory, in topological order.
+
+    Jeon et al., "Baechi: fast device placement of machine learning graphs", ACM SoCC 2020: with
+    cap = floor(total bytes / K) + bytes of the largest op, ops go in topological order
+    (first-in-first-out Kahn over the input order) to device 0 until it is full, then to device 1,
+    and never back. A heuristic that looks at no time and no transfer.
+    Added to the paper: a colocation group goes whole where its first op goes and counts as one op
+    in the cap; a device takes no more than its own memory; where plans must be a chain or convex,
+    and where accelerators run whole subgraphs, the blocks of `instances.problem.blocks` are
+    filled in, in their topological order. An op that the current device cannot run goes to the
+    nearest later device that can: with blocks the filling continues there, else it stays, and
+    earlier devices are tried, too. With two levels and blocks, devices of one server follow each
+    other. O(n K), and O(m log m) for blocks.
+
+    Examples
+    --------
+    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op
+    >>> ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=2) for x in "abcd")
+    >>> devices = tuple(Device(name=x, kind="gpu", memory_bytes=6) for x in ("g0", "g1"))
+    >>> instance = Instance(name="four", graph=Graph(name="four", ops=ops),
+    ...                     cluster=Cluster(name="two", devices=devices))
+    >>> m_topo(Task(instance, MaxLoad())).plan.placement
+    ((0,), (0,), (0,), (1,))
+    """
+    instance, arrays = task.instance, task.instance.arrays
+    one_pass = task.semantics.objective == "latency_subgraphs"
+    one_way = plan_class(task.semantics) != "any" or one_pass
+    if one_way:
+        blocks = contract(instance, merge_idle=False, one_pass=one_pass)
+        unit, unit_bytes = blocks.block, blocks.resident_bytes
+        runs: Flags = blocks.time_ns != UNSUPPORTED
+        order = np.arange(blocks.num_blocks)
+    else:
+        unit, (unit_bytes, runs) = arrays.group, group_needs(arrays)
+        met = unit[arrays.index.topological_order]
+        order = met[np.sort(np.unique(met, return_index=True)[1])]
+    cap = int(unit_bytes.sum()) // instance.num_devices + int(unit_bytes.max())
+    limit = np.minimum(cap, arrays.memory_bytes)
+    turn = np.arange(instance.num_devices)
+    if has_two_levels(task.semantics) and one_way:  # a server that was left is not entered again
+        turn = np.argsort(server_numbers(instance)[1], kind="stable")
+    device, stuck = fill(order, unit_bytes, runs[:, turn], limit[turn], one_way=one_way)
+    if stuck != NOWHERE:
+        return _nowhere(instance, int(np.argmax(unit == stuck)), int(unit_bytes[stuck]), limit)
+    return Outcome(Plan(placement(turn[device][unit])))
+
+
+def fill(
+    order: Ints, unit_bytes: Ints, runs: Flags, limit: Ints, *, one_way: bool
+) -> tuple[Ints, int]:
+    """Device of each unit, (u,), and the unit that fits nowhere or -1.
+
+    Parameters
+    ----------
+    order : (u,) int64
+        Units (ops, groups or blocks) in the order they are placed.
+    unit_bytes : (u,) int64
+    runs : (u, K) bool
+    limit : (K,) int64
+        Bytes that each device may take.
+    one_way : bool
+        Whether no unit may go to a device before that of the unit before it.
+    """
+    device = np.full(len(unit_bytes), NOWHERE)
+    free, size, may = limit.tolist(), unit_bytes.tolist(), runs.tolist()
+    last = len(free)
+    current = 0
+
+    def first_fit(unit: int, candidates: Iterable[int]) -> int:
+        return next((k for k in candidates if may[unit][k] and size[unit] <= free[k]), NOWHERE)
+
+    for unit in order.tolist():
+        at = first_fit(unit, range(current, last))
+        elsewhere = not one_way and not may[unit][current]
+        if at == NOWHERE and elsewhere:
+            at = first_fit(unit, range(current))
+        if at == NOWHERE:
+            return device, unit
+        device[unit] = at
+        free[at] -= size[unit]
+        if not elsewhere:
+            current = at
+    return device, NOWHERE
+
+
+def _nowhere(instance: Instance, op: int, size: int, limit: Ints) -> Outcome:
+    takes = ", ".join(
+        f"{device.name!r} {most}"
+        for device, most in zip(instance.cluster.devices, limit.tolist(), strict=True)
+    )
+    return Outcome(
+        message=f"memory: op {instance.graph.ops[op].name!r} with all that must share its device"
+        f" ({size} bytes) fits on no device that comes next and can run it; bytes that each may"
+        f" take: {takes}"
+    )
+
+
+class MemoryParams(Params):
+    """Which memory the placer counts.
+
+    Attributes
+    ----------
+    memory : {"resident", "dynamic"}
+        What the referee counts, resident bytes for good; or besides these, as Baechi does, an op's
+        outputs until all its consumers are committed, and its scratch memory when it is.
+    """
+
+    memory: Literal["resident", "dynamic"] = "resident"
+
+
+def m_etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Repeatedly start the ready op that can start earliest where it fits, booking its transfers.
+
+    Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine
+    learning graphs", ACM SoCC 2020. A heuristic for the makespan. Its planning model is Baechi's:
+    each device has one clock for sending and receiving, a tensor goes once to each device, and
+    transfers are booked when their consumer is placed; the referee judges the plan by the task's
+    own channels. Ties: topological position (first-in-first-out Kahn over the input order), then
+    device index.
+    Deviations: times may differ between devices (Baechi: one time per op; it does not enter the
+    choice) and between links (Baechi: one linear fit for all pairs); memory is the resident bytes,
+    fixed, unless ``memory=dynamic`` lets outputs and scratch memory come and go as in Baechi
+    (`place_dynamic`: slower; its plans fit the resident bytes, too); the admission test of a
+    colocation group is the resident bytes and the support of all its members; ops are not grouped
+    beforehand.
+    O((V + E) K log V) time where channels are rarely the bottleneck; a pair whose booking moved
+    is tried again, at worst every waiting pair in every step.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="half_duplex")
+    >>> plan = m_etf(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (0,), (0,), (0,)), 43)
+    """
+    arrays = task.instance.arrays
+    problem, admission = problem_of(arrays), admission_of(arrays)
+    topological_order = order_by(np.zeros_like(arrays.group), arrays)
+    if isinstance(params, MemoryParams) and params.memory == "dynamic":
+        no_favourites = np.full(task.instance.num_ops, NOWHERE)
+        return place_dynamic(task.instance, topological_order, no_favourites)
+    times = earliest_start_first(problem, admission, topological_order, True, NO_FAVOURITES)
+    return outcome_of(task.instance, times, admission)
+
+
+def why_not_dynamic(task: Task[Makespan], params: Params) -> str | None:
+    """Why the sums would leave 64-bit integers, or None."""
+    if not isinstance(params, MemoryParams) or params.memory == "resident":
+        return None
+    instance = task.instance
+    total = sum(op.resident_bytes + op.workspace_bytes for op in instance.graph.ops)
+    if total + sum(edge.bytes for edge in instance.graph.edges) > LARGEST_SUM:
+        return "its sizes add up to more than 2**62 bytes, too many for memory=dynamic"
+    return None
+
+
+def place_dynamic(instance: Instance, order: Ints, favourite: Ints) -> Outcome:
+    """The plan of m-SCT, or of m-ETF without favourites, under dynamic memory.
+
+    Parameters
+    ----------
+    order, favourite
+        As for `earliest_start_dynamic`.
+    """
+    arrays, footprint = instance.arrays, footprint_of(instance)
+    admission = admission_of(arrays)
+    times = earliest_start_dynamic(problem_of(arrays), admission, footprint, order, favourite)
+    if times.stuck == NOWHERE:
+        return outcome_of(instance, times, admission)
+    op = int(times.stuck)
+    group = admission.group[op]
+    if (
+        admission.home[group] == NOWHERE
+        and not (
+            admission.group_runs[group] & (admission.group_bytes[group] <= admission.free_bytes)
+        ).any()
+    ):
+        return nowhere(instance, op, admission)  # its resident bytes alone are too many
+    left = ", ".join(
+        f"{device.name!r} {free}"
+        for device, free in zip(
+            instance.cluster.devices, admission.free_bytes.tolist(), strict=True
+        )
+    )
+    beside = int(footprint.outputs[op] + footprint.scratch[op])
+    return Outcome(
+        message=f"memory: op {instance.graph.ops[op].name!r} needs {beside} bytes for its outputs"
+        f" and scratch memory beside the resident ones, and fits nowhere then; bytes left: {left}"
+    )
+
+
+class Footprint(NamedTuple):
+    """Bytes of each op's outputs and scratch memory, (n,) each."""
+
+    outputs: Ints
+    scratch: Ints
+
+
+def footprint_of(instance: Instance) -> Footprint:
+    """What each op occupies beside its resident bytes; a tensor counts once.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> footprint_of(example()).outputs.tolist()  # tensors of 1 and 20, 1, 10 and no bytes
+    [21, 1, 10, 0]
+    """
+    index, graph = instance.arrays.index, instance.graph
+    outputs = np.zeros(instance.num_ops, np.int64)
+    first = index.tensor_first_edge.tolist()
+    np.add.at(
+        outputs, index.tensor_producer, np.array([graph.edges[e].bytes for e in first], np.int64)
+    )
+    return Footprint(outputs, np.array([op.workspace_bytes for op in graph.ops], np.int64))
+
+
+@kernel
+def earliest_start_dynamic(
+    problem: Problem, admission: Admission, footprint: Footprint, order: Ints, favourite: Ints
+) -> KernelTimes:
+    """Repeatedly commit the (ready op, device) pair of earliest start that fits now.
+
+    Transfers are booked as in `earliest_start`. While the favourite child of the op that a device
+    ran last is ready, and can start nowhere earlier than there, another op can start on that device
+    only when it could by then on every device that admits it; the child takes the turn of an op
+    that it need not wait for. Ties: `order`, then the device.
+    O(steps x ready ops x devices x inputs).
+
+    Parameters
+    ----------
+    problem : Problem
+    admission : Admission
+        To empty devices; used up.
+    footprint : Footprint
+    order : (n,) int64
+        Ops by preference.
+    favourite : (n,) int64
+        The favourite child of each op, or -1.
+    """
+    n, num_devices = problem.time_ns.shape
+    booked: Any = np.bool_(True)  # no literal: `nothing_placed` is compiled once
+    placed = nothing_placed(problem, booked)
+    device, start, end, free_at = placed.device, placed.start, placed.end, placed.free_at
+    inputs = problem.inputs
+    free_bytes, last = admission.free_bytes, np.full(num_devices, NOWHERE)
+    news = [np.int64(0) for _ in range(0)]
+    rank = np.empty(n, np.int64)
+    rank[order] = np.arange(n)
+    waiting, unserved = sizes_of(problem.inputs.ptr), sizes_of(problem.succ_ptr)
+    begins = np.full((n, num_devices), NOWHERE)  # of ready ops; -1 where a device does not admit
+    ready = [op for op in order if waiting[op] == 0]
+    while len(ready) > 0:
+        for op in ready:
+            for k in range(num_devices):
+                begins[op, k] = NOWHERE
+                if _fits(admission, footprint, op, k):
+                    begins[op, k] = max(arrival_ns(problem, placed, op, k)[0], free_at[k])
+        chosen, where, begin = _choose(ready, rank, begins, favourite, last, device, waiting)
+        if chosen == NOWHERE:
+            break
+        book_transfers(problem, placed, chosen, where, news)
+        settle(admission, chosen, where)
+        free_bytes[where] -= footprint.outputs[chosen]
+        device[chosen], start[chosen] = where, begin
+        for producer in inputs.op[inputs.ptr[chosen] : inputs.ptr[chosen + 1]]:
+            unserved[producer] -= 1
+            if unserved[producer] == 0:  # no other consumer is left
+                free_bytes[device[producer]] += footprint.outputs[producer]
+        end[chosen] = free_at[where] = begin + problem.time_ns[chosen, where]
+        last[where] = chosen
+        ready.remove(chosen)
+        for succ in problem.succ_op[problem.succ_ptr[chosen] : problem.succ_ptr[chosen + 1]]:
+            waiting[succ] -= 1
+            if waiting[succ] == 0:
+                ready.append(succ)
+    return KernelTimes(device, start, end, first_unplaced(problem, device))
+
+
+@kernel
+def _choose(
+    ready: list[Any],
+    rank: Ints,
+    begins: Ints,
+    favourite: Ints,
+    last: Ints,
+    device: Ints,
+    waiting: Ints,
+) -> tuple[Any, Any, Any]:
+    """The op to commit, or -1 if none fits anywhere, its device and its start.
+
+    The ready op of earliest start, or the favourite child that the device waits for where the op
+    need not wait for it.
+    """
+    best: Any = (np.int64(-1), np.int64(-1), np.int64(-1))
+    chosen: Any = np.int64(NOWHERE)
+    for op in ready:
+        for k in range(begins.shape[1]):
+            if begins[op, k] == NOWHERE:
+                continue
+            at, child = begins[op, k], _awaited(favourite, last[k], k, device, waiting, begins)
+            if child == op or begins[op].max() == at:
+                child = NOWHERE
+            if child != NOWHERE and begins[child, k] > at:
+                at, child = begins[op].max(), NOWHERE
+            if best[0] < 0 or (at, rank[op], k) < best:
+                best = (at, rank[op], np.int64(k))
+                chosen = op if child == NOWHERE else child
+    if chosen == NOWHERE:
+        return chosen, best[2], best[0]
+    begin = best[0]
+    if rank[chosen] != best[1]:  # the child
+        begin = begins[chosen, best[2]]
+    return chosen, best[2], begin
+
+
+@kernel
+def _awaited(favourite: Ints, last: int, k: int, device: Ints, waiting: Ints, begins: Ints) -> Any:
+    """The op that device k waits for: the favourite child of what it ran last; or -1."""
+    if last == NOWHERE:
+        return NOWHERE
+    child = favourite[last]
+    if child == NOWHERE or device[child] != NOWHERE or waiting[child] > 0:
+        return NOWHERE
+    for begin in begins[child]:
+        if begin != NOWHERE and begin < begins[child, k]:
+            return NOWHERE
+    return child if begins[child, k] != NOWHERE else NOWHERE
+
+
+@kernel(allocates=False)
+def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
+    group = admission.group[op]
+    needed = footprint.outputs[op] + footprint.scratch[op]
+    if admission.home[group] == NOWHERE:
+        if not admission.group_runs[group, k]:
+            return False
+        needed += admission.group_bytes[group]
+    elif admission.home[group] != k:
+        return False
+    return bool(needed <= admission.free_bytes[k])
+
+
+register(
+    Method(
+        name="m-topo",
+        claim="heuristic",
+        objectives=OBJECTIVES,
+        paper="Jeon et al. 2020 (Baechi)",
+        summary="fills the devices in topological order, an equal share of the memory each",
+        run=m_topo,
+        params=Params,
+    )
+)
+
+
+register(
+    Method(
+        name="m-etf",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Jeon et al. 2020 (Baechi)",
+        summary="earliest start where memory admits it; transfers booked on the devices' channels",
+        run=m_etf,
+        params=MemoryParams,
+        applies=why_not_dynamic,
+    )
+)

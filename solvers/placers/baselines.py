@@ -1,0 +1,362 @@
+"""What any placer should beat: one device, turns, chance, shares of the samples; plans of files."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.io.dnn_partitioning import read_split
+from placegap.instances.io.document import read_json
+from placegap.instances.io.plan_file import is_plan, load_plan
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import (
+    OBJECTIVES,
+    Makespan,
+    MaxLoad,
+    Objective,
+    plan_class,
+)
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.loads import equal_devices
+from placegap.instances.transforms.op_splitting import replicate, stated_batch
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.list_problem import (
+    NOWHERE,
+    admission_of,
+    nowhere,
+    placement,
+)
+
+
+def single_device(task: Task, params: Params | None = None) -> Outcome:
+    """Place every op on the device that runs all of them in the least total time and holds them.
+
+    A heuristic: the baseline of every placement paper, without any transfer. The plan is a chain,
+    so it competes in every class. Ties: device index. O(n K).
+
+    Examples
+    --------
+    >>> from placegap.instances import MaxLoad, example
+    >>> single_device(Task(example(), MaxLoad())).plan.placement
+    ((0,), (0,), (0,), (0,))
+    """
+    arrays, instance = task.instance.arrays, task.instance
+    refused = arrays.time_ns == UNSUPPORTED
+    needed = int(arrays.resident_bytes.sum())
+    fits = ~refused.any(axis=0) & (needed <= arrays.memory_bytes)
+    if fits.any():
+        total = np.where(refused, 0, arrays.time_ns).sum(axis=0)
+        best = int(np.argmin(np.where(fits, total, total.max() + 1)))
+        return Outcome(Plan(((best,),) * instance.num_ops))
+    reasons = []
+    for k, device in enumerate(instance.cluster.devices):
+        if refused[:, k].any():
+            op = instance.graph.ops[int(np.argmax(refused[:, k]))]
+            reasons.append(f"{device.name!r} cannot run op {op.name!r}")
+        else:
+            reasons.append(f"{device.name!r} holds {arrays.memory_bytes[k]} bytes of {needed}")
+    return Outcome(message=f"no device runs and holds all ops: {'; '.join(reasons)}")
+
+
+register(
+    Method(
+        name="single-device",
+        claim="heuristic",
+        objectives=OBJECTIVES,
+        paper="-",
+        summary="all ops on the fastest device that runs and holds them",
+        run=single_device,
+        params=Params,
+    )
+)
+
+
+DEALT_OBJECTIVES: tuple[Objective, ...] = ("makespan", "max_load", "max_load_fwd_bwd")
+
+Choice = Callable[[Sequence[int]], int]
+"""Of the devices that take the next colocation group, at least one, the one it goes to."""
+
+
+def why_not_any(task: Task, params: Params) -> str | None:
+    """Why the task is out of reach, or None: nothing is convex about these plans."""
+    plans = plan_class(task.semantics)
+    return None if plans == "any" else f"its plans are not {plans}"
+
+
+def round_robin(task: Task, params: Params | None = None) -> Outcome:
+    """Deal the ops in topological order to the devices in turn.
+
+    The common baseline of placement papers; a heuristic that looks at no time and no transfer. An
+    op goes to the first device after that of the op before which can run it and has room for it
+    and its colocation group; the group goes with it and is not dealt again. The plan gives no
+    orders. O(V K) time.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> round_robin(Task(example(), Makespan())).plan.placement
+    ((0,), (1,), (0,), (1,))
+    """
+    last = -1
+
+    def next_in_turn(takers: Sequence[int]) -> int:
+        nonlocal last
+        last = next((k for k in takers if k > last), takers[0])
+        return last
+
+    return deal(task, next_in_turn)
+
+
+def deal(task: Task, choose: Choice) -> Outcome:
+    """Give each colocation group, in topological order of its first op, a device of the choice."""
+    arrays = task.instance.arrays
+    admission = admission_of(arrays)
+    size, runs = admission.group_bytes.tolist(), admission.group_runs
+    takers_of = [np.flatnonzero(row).tolist() for row in runs]
+    free = admission.free_bytes.tolist()
+    home = admission.home.tolist()
+    group_of = arrays.group.tolist()
+    for op in arrays.index.topological_order.tolist():
+        group = group_of[op]
+        if home[group] != NOWHERE:
+            continue
+        takers = [k for k in takers_of[group] if size[group] <= free[k]]
+        if not takers:
+            return nowhere(task.instance, op, admission._replace(free_bytes=np.array(free)))
+        home[group] = choose(takers)
+        free[home[group]] -= size[group]
+    return Outcome(Plan(placement(np.array(home)[arrays.group])))
+
+
+register(
+    Method(
+        name="round-robin",
+        claim="heuristic",
+        objectives=DEALT_OBJECTIVES,
+        paper="-",
+        summary="deals the ops to the devices in turn",
+        run=round_robin,
+        params=Params,
+        applies=why_not_any,
+    )
+)
+
+
+def random_placement(task: Task, params: Params | None = None) -> Outcome:
+    """Draw a device for each op, all that can take it being equally likely.
+
+    The common baseline of placement papers; a heuristic. Ops are drawn for in topological order,
+    each among the devices that can run it and have room for it and its colocation group; the group
+    goes with it. The task's seed decides: the same one gives the same plan. The plan gives no
+    orders. O(V K) time.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> from placegap.solvers import Limits
+    >>> semantics = Makespan()
+    >>> plans = [random_placement(Task(example(), semantics, Limits(seed=s))).plan for s in (1, 2)]
+    >>> [plan.devices.tolist() for plan in plans]
+    [[0, 0, 1, 0], [0, 0, 0, 1]]
+    """
+    return deal(task, random.Random(task.limits.seed).choice)
+
+
+register(
+    Method(
+        name="random",
+        claim="heuristic",
+        objectives=DEALT_OBJECTIVES,
+        paper="-",
+        summary="a device for each op at random, by the seed",
+        run=random_placement,
+        params=Params,
+        applies=why_not_any,
+    )
+)
+
+
+class ExpertParams(Params):
+    """Parameters of ``expert``.
+
+    Attributes
+    ----------
+    path : str or None
+        The file: a split of dnn-partitioning, or a plan that placegap wrote.
+    """
+
+    path: str | None = None
+
+
+def expert(task: Task, params: ExpertParams) -> Outcome:
+    """The plan of a file, judged like any other.
+
+    The human experts of Tarnawski et al. (NeurIPS 2020) are split files; a node that a split leaves
+    out is on the device of its colour class, so that the split of the forward pass serves training
+    graphs. Of a plan file made under another semantics only the placement counts: its orders were
+    made for another problem. A heuristic, of whoever wrote the file. Deviation: the authors'
+    program only warns of memory and never looks at support; here such a plan is no plan.
+
+    Raises
+    ------
+    InputError
+        If the file is neither, or names what the instance does not have.
+    """
+    assert params.path is not None
+    if not _is_plan_file(params.path):
+        return Outcome(read_split(task.instance, params.path))
+    plan, semantics = load_plan(task.instance, params.path)
+    return Outcome(plan if semantics == task.semantics else Plan(plan.placement))
+
+
+def _is_plan_file(path: str) -> bool:
+    try:
+        return is_plan(read_json(path))
+    except InputError:  # programs append text to splits: `read_split` knows, or says what is wrong
+        return False
+
+
+def why_no_file(task: Task, params: ExpertParams) -> str | None:
+    """Why there is no plan to read, or None."""
+    if params.path is None:
+        return "needs --param path=FILE: a split file of dnn-partitioning, or a plan file"
+    return None
+
+
+register(
+    Method(
+        name="expert",
+        claim="heuristic",
+        objectives=OBJECTIVES,
+        paper="-",
+        summary="the plan of a split file or a plan file",
+        run=expert,
+        params=ExpertParams,
+        applies=why_no_file,
+        memory_rules=("sum", "peak"),
+    )
+)
+
+
+class DataParallelParams(Params):
+    """Also `batch`, the samples of one pass under makespan; None: the batch that ops state."""
+
+    batch: Annotated[int, Field(ge=1)] | None = None
+
+
+def data_parallel(task: Task[Makespan | MaxLoad], params: Params | None = None) -> Outcome:
+    """The whole graph on each of all devices that are equal.
+
+    The usual way to train on several devices, as a cost: each device runs the whole graph on its
+    share of the samples and pays no transfer, and the gradients are summed up. Of several classes
+    of equal devices the one of least value. A heuristic, and no plan where the whole graph does
+    not fit one device.
+
+    Under max_load with replicas this is the plan with one stage (`instances.referee.replication`),
+    and the referee's value ceil(total / r) + ceil(2 (r - 1) W / (r B)). O(n K). Under makespan the
+    plan is one of another instance, that of r copies of the graph with an all-reduce before each
+    update (`op_splitting.replicas`, `Result.split`): ops of a pass do not share devices otherwise.
+    Its transfers run beside the backward pass where channels allow. O(n K + K**2 updates).
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, MaxLoad, example
+    >>> task = Task(example(), MaxLoad(replicas=True))
+    >>> data_parallel(task).plan.placement
+    ((0, 1), (0, 1), (0, 1), (0, 1))
+    >>> task = Task(example(), Makespan())
+    >>> outcome = data_parallel(task, DataParallelParams(batch=8))
+    >>> outcome.split.fine.num_ops, outcome.plan.placement[3:5]
+    (8, ((0,), (1,)))
+    """
+    batch = params.batch if isinstance(params, DataParallelParams) else None
+    found: list[tuple[int, int, Outcome]] = []
+    reasons = []
+    for devices in _classes(task):
+        try:
+            outcome = _on(task, devices, batch)
+        except InputError as error:
+            reasons.append(str(error))
+            continue
+        instance = task.instance if outcome.split is None else outcome.split.fine
+        assert outcome.plan is not None
+        verdict = evaluate(instance, outcome.plan, task.semantics)
+        if verdict.feasible and verdict.value_ns is not None:
+            found.append((verdict.value_ns, devices[0], outcome))
+        else:
+            reasons.append(str(verdict.violations[0]))
+    if not found:
+        return Outcome(message=f"no device runs everything: {'; '.join(reasons)}")
+    return min(found, key=lambda entry: entry[:2])[2]
+
+
+def _classes(task: Task[Makespan | MaxLoad]) -> list[tuple[int, ...]]:
+    """Equal devices; under makespan those of one kind and memory."""
+    if isinstance(task.semantics, MaxLoad):
+        kind = list(equal_devices(task.instance, task.semantics))
+    else:
+        keys = [(device.kind, device.memory_bytes) for device in task.instance.cluster.devices]
+        number = {key: at for at, key in enumerate(dict.fromkeys(keys))}
+        kind = [number[key] for key in keys]
+    return [tuple(np.flatnonzero(np.array(kind) == c).tolist()) for c in range(max(kind) + 1)]
+
+
+def _on(task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | None) -> Outcome:
+    """The plan on some devices; those that cannot run or hold everything are an InputError."""
+    instance, arrays = task.instance, task.instance.arrays
+    k = devices[0]
+    needed = int(arrays.resident_bytes.sum())
+    runs = bool((arrays.time_ns[:, k] != UNSUPPORTED).all())
+    name = instance.cluster.devices[k].name
+    if isinstance(task.semantics, MaxLoad):
+        if not runs or arrays.memory_bytes[k] < needed:
+            raise InputError(f"{name!r} cannot run and hold all ops ({needed} bytes)")
+        return Outcome(Plan((devices,) * instance.num_ops))
+    if not runs:
+        raise InputError(f"{name!r} cannot run all ops")
+    batch = batch if batch is not None else stated_batch(instance.graph) or 1
+    copies = min(len(devices), batch)
+    if copies == 1:
+        return Outcome(Plan.on([k] * instance.num_ops))
+    split = replicate(instance, batch, copies)
+    return Outcome(
+        Plan.on([devices[j] for j in split.part.tolist()]),
+        message=f"the plan of another instance, {split.fine.name}: {copies} copies of the graph,"
+        f" each with its share of a batch of {batch}",
+        details={"copies": copies, "batch": batch},
+        split=split,
+    )
+
+
+def why_no_batch(task: Task[Makespan | MaxLoad], params: Params) -> str | None:
+    """Why data parallelism does not apply to a task, or None."""
+    if isinstance(task.semantics, MaxLoad):
+        return (
+            None if task.semantics.replicas else "needs semantics with replicated stages (replicas)"
+        )
+    stated = params.batch if isinstance(params, DataParallelParams) else None
+    if stated is None and stated_batch(task.instance.graph) is None:
+        return "needs the samples of a pass, which no op states (axis_sizes): --param batch=N"
+    return None
+
+
+register(
+    Method(
+        name="data-parallel",
+        claim="heuristic",
+        objectives=("makespan", "max_load"),
+        paper="-",
+        summary="all ops on all equal devices, each with its share of the samples",
+        run=data_parallel,
+        params=DataParallelParams,
+        applies=why_no_batch,
+    )
+)

@@ -1,0 +1,440 @@
+"""Celeritas: operation fusion, and placers of fused ops: Order-Place and Adjusting Placement.
+
+Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs". Transfers may be tasks
+(section 6.1): "adding a new operation node for data transmission on the devices which need to send
+or receive data", after TensorFlow, where a tensor is sent once to each device that needs it. A
+transfer holds both devices for one common interval, neither of which runs an op meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.mean_costs import Flow, contracted, flow_of
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem.weighted_dag import cpd_topo, dfs_topo
+from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, fusion_segments
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.insertion import Gaps, first_fit, idle_devices, occupy
+from placegap.solvers.placers.list_problem import (
+    NOWHERE,
+    Admission,
+    Problem,
+    admission_of,
+    nowhere,
+    placement,
+    problem_of,
+)
+from placegap.solvers.placers.whole_clusters import (
+    Clusters,
+    clusters_of,
+    is_committed,
+    runs_whole,
+    settle_apart,
+    settle_whole,
+    takes_whole,
+)
+
+Order = Literal["cpd", "dfs"]
+
+
+class FusionParams(Params):
+    """Parameters of operation fusion.
+
+    Attributes
+    ----------
+    reach : int
+        The paper's R, the most ops that are fused; 1: none.
+    memory_share : float
+        The paper's M, the most of a device's memory that fused ops hold together.
+    """
+
+    reach: int = Field(default=REACH, ge=1)
+    memory_share: float = Field(default=MEMORY_SHARE, gt=0, le=1)
+
+
+class OrderPlaceParams(FusionParams):
+    """Also `order`, the topological order of ops and of fused ops: CPD-TOPO or DFS-TOPO."""
+
+    order: Order = "cpd"
+
+
+def order_place(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Fill one device after the other with fused ops, in CPD-TOPO order.
+
+    Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs", section 5.2. A
+    heuristic; it looks at no time but those that order and fuse the ops. With ``order=dfs`` and
+    ``reach=1`` it is the sequential placement of the paper's Standard Evaluation, in DFS-TOPO
+    order. Where the memory of the first device suffices, everything is there.
+    Added to the paper: what the current device cannot run goes to the nearest later device that
+    takes it, and the filling stays where it is; fused ops that no later device takes are taken
+    apart, each to the current device, else to the emptiest; where the paper's best effort overfills
+    a device, there is no plan. A colocation group is committed whole with its first op. The plan
+    gives no orders.
+    O((V + E) reach + V K) time.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> order_place(Task(example(), Makespan())).plan.placement
+    ((0,), (0,), (0,), (0,))
+    """
+    chosen = params if isinstance(params, OrderPlaceParams) else OrderPlaceParams()
+    clusters, flow = fused_clusters(task.instance, chosen, chosen.order)
+    admission = admission_of(task.instance.arrays)
+    stuck = _fill(admission, clusters, _sorted(flow, chosen.order))
+    return committed_plan(task.instance, admission, int(stuck))
+
+
+def fused_clusters(
+    instance: Instance, params: FusionParams, order: Order = "cpd"
+) -> tuple[Clusters, Flow]:
+    """The clusters that fusion makes, and the flow between them; they are numbered along it."""
+    arrays, flow = instance.arrays, flow_of(instance.arrays)
+    ops = _sorted(flow, order)
+    segment = fusion_segments(arrays, flow, ops, params.reach, params.memory_share)
+    return clusters_of(segment, ops, arrays.num_groups), contracted(flow, segment)
+
+
+def _sorted(flow: Flow, order: Order) -> Ints:
+    return cpd_topo(flow) if order == "cpd" else dfs_topo(flow)
+
+
+def committed_plan(instance: Instance, admission: Admission, stuck: int) -> Outcome:
+    """The plan that has every op where its group is committed, without orders."""
+    if stuck != NOWHERE:
+        return nowhere(instance, stuck, admission)
+    return Outcome(Plan(placement(admission.home[admission.group])))
+
+
+@kernel
+def _fill(admission: Admission, clusters: Clusters, order: Ints) -> Any:
+    """Commit the clusters in order; the op that fits nowhere, or -1."""
+    num_devices = len(admission.free_bytes)
+    # no literals as arguments: numba compiles the kernel that is called for each of them anew
+    current: Any = np.int64(0)
+    nowhere: Any = np.int64(NOWHERE)
+    for c in order:
+        if is_committed(admission, clusters, c):
+            continue
+        at, stays = nowhere, not runs_whole(admission, clusters, c, current)
+        for k in range(current, num_devices):
+            if takes_whole(admission, clusters, c, k):
+                at = k
+                break
+        if at == NOWHERE:
+            stuck = settle_apart(admission, clusters, c, current)
+            if stuck != NOWHERE:
+                return stuck
+            continue
+        settle_whole(admission, clusters, c, at)
+        if not stays:
+            current = at
+    return NOWHERE
+
+
+class CeleritasParams(FusionParams):
+    """Also `transfer_tasks`: transfers take the time of both devices, as in section 6.1.
+
+    None: wherever channels are not free.
+    """
+
+    transfer_tasks: bool | None = None
+
+
+def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Keep fused ops on the device of the one before, unless another starts them much earlier.
+
+    Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs", sections 5.1 and
+    5.2: optimal operation fusion, then Adjusting Placement (Algorithm 2) along the CPD-TOPO order
+    of the fused ops. These start in the first idle gap that is long enough; they leave the device
+    of the fused ops before if the earliest start elsewhere is earlier by more than the dearest
+    transfer back to it. A heuristic for the makespan.
+    Filled in: of devices with equal starts the one that finishes first, then the first; the first
+    fused ops have no device before them and go to the one of earliest start; a transfer back is
+    timed between the two devices in question. Added to the paper: device support; a colocation
+    group is committed whole with its first op (6.1, which counts the first op only), and ops
+    committed before take their time on their own device; fused ops that no device has room for are
+    taken apart, each to the device before, else to the emptiest; where the paper's best effort
+    overfills a device, there is no plan. With `transfer_tasks` (6.1), the default unless channels
+    are free, a transfer takes the time of both devices, in their first common gap, a tensor once to
+    each device (`receive`); without, it plans with free channels. The plan gives no orders.
+    Small graphs without memory limits are fused to one op: lower `reach` for these.
+    O((V + E) reach + (V + E) K) time.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> task = Task(example(), Makespan(channels="free"))
+    >>> celeritas(task).plan.placement, celeritas(task, FusionParams(reach=1)).plan.placement
+    (((0,), (0,), (0,), (0,)), ((0,), (1,), (0,), (1,)))
+    """
+    chosen = params if isinstance(params, FusionParams) else CeleritasParams()
+    asked = chosen.transfer_tasks if isinstance(chosen, CeleritasParams) else None
+    sends = task.semantics.channels != "free" if asked is None else asked
+    instance = task.instance
+    clusters, flow = fused_clusters(instance, chosen)
+    admission = admission_of(instance.arrays)
+    problem, num_devices = problem_of(instance.arrays), instance.num_devices
+    num_tensors = len(problem.inputs.transfer_ns) if sends else 0
+    nothing = Committed(
+        np.zeros(len(clusters.ptr) - 1, np.int64),
+        idle_devices(num_devices, instance.num_ops + (2 * len(problem.inputs.op) if sends else 0)),
+        np.zeros(1, np.int64),
+        np.full((num_tensors, num_devices), NOWHERE),
+        np.zeros(num_tensors + 1, np.int64),
+    )
+    stuck = adjust(problem, admission, clusters, cpd_topo(flow), nothing, sends)
+    return committed_plan(instance, admission, int(stuck))
+
+
+class Committed(NamedTuple):
+    """What is placed so far: the end of each cluster, (C,), and what keeps the devices busy.
+
+    `pieces` (1,) are in the gaps' trees by now. `there_ns` (t, K) is when a tensor is on a device,
+    -1 if it was not sent. `mark` (t + 1,) is scratch: the last call that met a tensor, and the
+    number of calls.
+    """
+
+    end: Ints
+    gaps: Gaps
+    pieces: Ints
+    there_ns: Ints
+    mark: Ints
+
+
+@kernel
+def adjust(
+    problem: Problem,
+    admission: Admission,
+    clusters: Clusters,
+    order: Ints,
+    booked: Committed,
+    sends: bool,
+) -> Any:
+    """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1.
+
+    Parameters
+    ----------
+    problem : Problem
+    admission : Admission
+        To empty devices; afterwards it holds the devices of all groups.
+    clusters : Clusters
+    order : (C,) int64
+        A topological order of the clusters.
+    booked : Committed
+        Nothing so far; used up.
+    sends : bool
+        Whether transfers take the time of both devices, or nothing.
+    """
+    num_devices = problem.time_ns.shape[1]
+    arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
+    # no literals as arguments: numba compiles the kernel that is called for each of them anew
+    before: Any = np.int64(NOWHERE)
+    trial: Any = np.bool_(False)
+    booking: Any = np.bool_(True)
+    for c in order:
+        _look(problem, admission, clusters, c, booked.end, arrival, busy)
+        if sends:
+            for k in range(num_devices):
+                arrival[k] = receive(problem, admission, clusters, booked, c, k, trial)
+        if not is_committed(admission, clusters, c):
+            best, of_before = _earliest(
+                problem, admission, clusters, c, arrival, busy, booked.gaps, before
+            )
+            if best[1] == NOWHERE:
+                stuck = settle_apart(admission, clusters, c, before)
+                if stuck != NOWHERE:
+                    return stuck
+            else:
+                at = best[1]
+                if of_before >= 0 and at != before:
+                    back = _dearest_back(problem, clusters, c, at, before)
+                    if of_before - best[0] <= back:
+                        at = before
+                settle_whole(admission, clusters, c, at)
+                before = at
+        busy[:] = NOWHERE  # from here on of devices that have no op of the cluster
+        for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+            home = admission.home[admission.group[op]]
+            busy[home] = max(0, busy[home]) + problem.time_ns[op, home]
+        for k in range(num_devices):
+            if sends and busy[k] != NOWHERE:
+                arrival[k] = receive(problem, admission, clusters, booked, c, k, booking)
+        for k in range(num_devices):
+            if busy[k] != NOWHERE:
+                gap = first_fit(booked.gaps, k, arrival[k], busy[k])
+                start = max(arrival[k], booked.gaps.begin_ns[gap])
+                occupy(booked.gaps, k, gap, booked.pieces[0], start, busy[k])
+                booked.pieces[0] += 1
+                booked.end[c] = max(booked.end[c], start + busy[k])
+    return NOWHERE
+
+
+@kernel(allocates=False)
+def _look(
+    problem: Problem,
+    admission: Admission,
+    clusters: Clusters,
+    c: int,
+    end: Ints,
+    arrival: Ints,
+    busy: Ints,
+) -> None:
+    """Arrival of the cluster's inputs on each device, equation (7); time of its committed ops."""
+    arrival[:], busy[:] = 0, 0
+    inputs = problem.inputs
+    for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+        home = admission.home[admission.group[op]]
+        if home != NOWHERE:
+            busy[home] += problem.time_ns[op, home]
+        for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
+            if clusters.of[inputs.op[e]] == c:
+                continue
+            sent = end[clusters.of[inputs.op[e]]]
+            source = admission.home[admission.group[inputs.op[e]]]
+            for k in range(len(arrival)):
+                transfer = inputs.transfer_ns[inputs.tensor[e], inputs.link_class[source, k]]
+                arrival[k] = max(arrival[k], sent + transfer)
+
+
+@kernel
+def _earliest(
+    problem: Problem,
+    admission: Admission,
+    clusters: Clusters,
+    c: int,
+    arrival: Ints,
+    busy: Ints,
+    gaps: Gaps,
+    before: int,
+) -> tuple[tuple[Any, Any], Any]:
+    """Earliest start of the cluster and its device or -1; its start on device `before` or -1."""
+    start, finish, where, of_before = np.int64(-1), np.int64(-1), np.int64(NOWHERE), np.int64(-1)
+    for k in range(len(arrival)):
+        if not takes_whole(admission, clusters, c, k):
+            continue
+        duration = busy[k]
+        for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+            if admission.home[admission.group[op]] == NOWHERE:
+                duration += problem.time_ns[op, k]
+        gap = first_fit(gaps, k, arrival[k], duration)
+        begin = max(arrival[k], gaps.begin_ns[gap])
+        if k == before:
+            of_before = begin
+        if where == NOWHERE or (begin, begin + duration) < (start, finish):
+            start, finish, where = begin, begin + duration, np.int64(k)
+    return (start, where), of_before
+
+
+@kernel
+def _dearest_back(problem: Problem, clusters: Clusters, c: int, at: int, before: int) -> Any:
+    """Longest transfer of an output of the cluster from device `at` to `before`, equation (8)."""
+    longest, link = np.int64(0), problem.inputs.link_class[at, before]
+    for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+        for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
+            if clusters.of[problem.succ_op[e]] != c:
+                transfer = problem.inputs.transfer_ns[problem.succ_tensor[e], link]
+                longest = max(longest, transfer)
+    return longest
+
+
+@kernel
+def receive(
+    problem: Problem,
+    admission: Admission,
+    clusters: Clusters,
+    booked: Committed,
+    c: int,
+    k: int,
+    book: bool,
+) -> Any:
+    """When the inputs of cluster c are on device k.
+
+    Inputs are those of its ops that are on k or nowhere yet. They are sent one after the other, by
+    the end of their producers, each in the first interval that both devices have idle. As all of
+    them involve k, a trial (`book` false) finds the same times as the booking.
+    """
+    inputs, gaps, there_ns, mark = problem.inputs, booked.gaps, booked.there_ns, booked.mark
+    mark[-1] += 1
+    call = mark[-1]
+    arrival = np.int64(0)
+    lacking: list[Any] = [  # (ready, edge, source)
+        (np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)
+    ]
+    for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+        home = admission.home[admission.group[op]]
+        if home not in (k, NOWHERE):
+            continue
+        for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
+            u, producer = inputs.tensor[e], inputs.op[e]
+            if clusters.of[producer] == c:
+                continue
+            source = admission.home[admission.group[producer]]
+            ready = booked.end[clusters.of[producer]]
+            if source == k:
+                arrival = max(arrival, ready)
+            elif there_ns[u, k] != NOWHERE:
+                arrival = max(arrival, there_ns[u, k])
+            elif mark[u] != call:
+                mark[u] = call
+                lacking.append((ready, np.int64(e), source))
+    lacking.sort()
+    free_from = np.int64(0)
+    for ready, e, source in lacking:
+        u = inputs.tensor[e]
+        duration = inputs.transfer_ns[u, inputs.link_class[source, k]]
+        there = ready
+        if duration > 0:
+            start = max(ready, free_from)
+            while True:  # the first gap that both devices have
+                sending = first_fit(gaps, source, start, duration)
+                start = max(start, gaps.begin_ns[sending])
+                receiving = first_fit(gaps, k, start, duration)
+                if gaps.begin_ns[receiving] <= start:
+                    break
+                start = gaps.begin_ns[receiving]
+            there = free_from = start + duration
+            if book:
+                occupy(gaps, source, sending, booked.pieces[0], start, duration)
+                occupy(gaps, k, receiving, booked.pieces[0] + 1, start, duration)
+                booked.pieces[0] += 2
+        if book:
+            there_ns[u, k] = there
+        arrival = max(arrival, there)
+    return arrival
+
+
+register(
+    Method(
+        name="order-place",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Xu et al. 2022 (Celeritas)",
+        summary="fuses ops along critical paths, and fills one device after the other with them",
+        run=order_place,
+        params=OrderPlaceParams,
+    )
+)
+
+
+register(
+    Method(
+        name="celeritas",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Xu et al. 2022",
+        summary="fuses ops along critical paths, and stays on a device until another is much freer",
+        run=celeritas,
+        params=CeleritasParams,
+    )
+)

@@ -1,0 +1,313 @@
+"""LC + GLB and DSC + GLB: ops are clustered as if devices were many, and clusters go by load."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.kernels import kernel, sizes_of
+from placegap.instances.problem.mean_costs import Flow, flow_of
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem.weighted_dag import predecessors
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.celeritas import committed_plan
+from placegap.solvers.placers.list_problem import (
+    NOWHERE,
+    Admission,
+    Problem,
+    admission_of,
+    problem_of,
+)
+from placegap.solvers.placers.whole_clusters import (
+    Clusters,
+    clusters_of,
+    is_committed,
+    settle_apart,
+    settle_whole,
+    takes_whole,
+)
+
+
+def lc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Cluster the longest path, then that of what is left, and so on; balance the clusters.
+
+    Kim, Browne, "A general approach to mapping of parallel computations upon multiprocessor
+    architectures", ICPP 1988, and `balance`. A heuristic for the makespan, which clusters
+    for unboundedly many equal devices with free channels. A path takes its ops out of the graph,
+    with all their edges. Deviation: costs that differ between devices enter as means, rounded down
+    to whole ns; see `balance` for memory, colocation and device support.
+    O((V + E) log V + V K) time and at worst O(V + E) per cluster.
+
+    Examples
+    --------
+    The longest path of the diamond is op1, op3, op4:
+
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
+    >>> plan = lc_glb(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (1,), (0,), (0,)), 35)
+    """
+    cluster, start_ns = linear_clusters(flow_of(task.instance.arrays))
+    return balance(task.instance, cluster, start_ns)
+
+
+def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Let each op join the cluster of a parent if it starts earlier there; balance the clusters.
+
+    After Yang, Gerasoulis, "DSC: scheduling parallel tasks on an unbounded number of processors",
+    IEEE TPDS 5(9), 1994, as Celeritas tells it, and `balance`. A heuristic for the makespan,
+    which clusters for unboundedly many equal devices with free channels. Deviations: an op joins
+    one parent's cluster and draws no other parent into it; the paper's guard for partially free
+    ops (DSRW) is left out; costs that differ between devices enter as means, rounded down to whole
+    ns; see `balance` for memory, colocation and device support.
+    O((V + E) log V + V K) time.
+
+    Examples
+    --------
+    op3 joins op1, op2 then starts earlier apart, and op4 joins op2:
+
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
+    >>> plan = dsc_glb(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (1,), (0,), (1,)), 34)
+    """
+    cluster, start_ns = dominant_sequence_clusters(flow_of(task.instance.arrays))
+    return balance(task.instance, cluster, start_ns)
+
+
+def balance(instance: Instance, cluster: Ints, start_ns: Ints) -> Outcome:
+    """Give clusters by earliest start to the device of least load.
+
+    Radulescu, van Gemund, "GLB: a low-cost scheduling algorithm for distributed-memory
+    architectures", HiPC 1998, as Celeritas tells it. A device's load is the time of the ops that
+    it got before. Filled in: the load counts the cluster in question, which is the same on equal
+    devices; ties go to the first device. Added: devices must run the cluster and have room for it,
+    with its colocation groups; a cluster that no device takes is taken apart, each op to the
+    emptiest device. The plan gives no orders.
+
+    Parameters
+    ----------
+    instance : Instance
+    cluster : (n,) int64
+        The cluster of each op.
+    start_ns : (n,) int64
+        Starts of ops as clustered; a cluster's is that of its first op.
+    """
+    arrays = instance.arrays
+    first = np.full(int(cluster.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, cluster, start_ns)
+    clusters = clusters_of(cluster, arrays.index.topological_order, arrays.num_groups)
+    admission = admission_of(arrays)
+    order = np.argsort(first, kind="stable")
+    return committed_plan(
+        instance, admission, int(_balance(problem_of(arrays), admission, clusters, order))
+    )
+
+
+@kernel
+def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: Ints) -> Any:
+    """Commit the clusters in order; the op that fits nowhere, or -1."""
+    num_devices = problem.time_ns.shape[1]
+    load = np.zeros(num_devices, np.int64)
+    nowhere: Any = np.int64(NOWHERE)  # no literal: the kernels called are compiled once
+    for c in order:
+        if not is_committed(admission, clusters, c):
+            at, least = nowhere, np.int64(0)
+            for k in range(num_devices):
+                if not takes_whole(admission, clusters, c, k):
+                    continue
+                total = load[k]
+                for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+                    if admission.home[admission.group[op]] == NOWHERE:
+                        total += problem.time_ns[op, k]
+                if at == NOWHERE or total < least:
+                    at, least = k, total
+            if at == NOWHERE:
+                stuck = settle_apart(admission, clusters, c, nowhere)
+                if stuck != NOWHERE:
+                    return stuck
+            else:
+                settle_whole(admission, clusters, c, at)
+        for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
+            home = admission.home[admission.group[op]]
+            load[home] += problem.time_ns[op, home]
+    return NOWHERE
+
+
+@kernel
+def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
+    """Repeatedly take the longest path of what is left, with its transfers, for a cluster.
+
+    Kim, Browne 1988. Ties: the flow's order. Longest paths are kept up to date behind each path
+    that is taken, so that only ops whose longest path passed through it are looked at again: at
+    worst O(V + E) per path.
+
+    Returns
+    -------
+    cluster, start : (n,) int64
+        Cluster of each node, numbered as they are found; start of each node in ns if every cluster
+        has a device of its own.
+    """
+    n = len(flow.node_ns)
+    ptr, node_in, _ = predecessors(flow)
+    position = np.empty(n, np.int64)
+    position[flow.order] = np.arange(n)
+    cluster = np.full(n, NOWHERE)
+    level = np.zeros(n, np.int64)  # longest path from the node on, among nodes without a cluster
+    for node in flow.order[::-1]:
+        level[node] = _level(flow, cluster, level, node)
+    heap = [(-level[node], position[node], node) for node in range(n)]
+    heapq.heapify(heap)
+    queued = np.zeros(n, np.bool_)
+    number = 0
+    while len(heap) > 0:
+        length, _, node = heapq.heappop(heap)
+        if cluster[node] != NOWHERE or -length != level[node]:
+            continue
+        todo: list[Any] = [
+            (np.int64(0), np.int64(0)) for _ in range(0)
+        ]  # (-position, node): the last first
+        while node != NOWHERE:
+            cluster[node] = number
+            for before in node_in[ptr[node] : ptr[node + 1]]:
+                if cluster[before] == NOWHERE and not queued[before]:
+                    queued[before] = True
+                    todo.append((-position[before], before))
+            follower = NOWHERE
+            for e in range(flow.ptr[node], flow.ptr[node + 1]):
+                succ = flow.succ[e]
+                behind = flow.node_ns[node] + flow.edge_ns[e] + level[succ]
+                on_path = cluster[succ] == NOWHERE and behind == level[node]
+                if on_path and (follower == NOWHERE or position[succ] < position[follower]):
+                    follower = succ
+            node = follower
+        number += 1
+        heapq.heapify(todo)
+        while len(todo) > 0:
+            node = heapq.heappop(todo)[1]
+            queued[node] = False
+            if cluster[node] != NOWHERE:
+                continue
+            now = _level(flow, cluster, level, node)
+            if now == level[node]:
+                continue
+            level[node] = now
+            heapq.heappush(heap, (-now, position[node], node))
+            for before in node_in[ptr[node] : ptr[node + 1]]:
+                if cluster[before] == NOWHERE and not queued[before]:
+                    queued[before] = True
+                    heapq.heappush(todo, (-position[before], before))
+    start = np.zeros(n, np.int64)
+    for node in flow.order:
+        for e in range(flow.ptr[node], flow.ptr[node + 1]):
+            sent = start[node] + flow.node_ns[node]
+            if cluster[flow.succ[e]] != cluster[node]:
+                sent += flow.edge_ns[e]
+            start[flow.succ[e]] = max(start[flow.succ[e]], sent)
+    return cluster, start
+
+
+@kernel
+def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
+    """Take ready nodes by longest path through them; join a parent's cluster if it starts earlier.
+
+    After Yang, Gerasoulis 1994. A node's priority is the start that its parents allow plus its
+    longest path to the end. It goes behind the last node of the parents' cluster where it starts
+    first, if that is before it could start alone; else it begins a cluster. Ties: the flow's
+    order, then the first parent. O((V + E) log V).
+
+    Returns
+    -------
+    cluster, start : (n,) int64
+        Cluster of each node, numbered as they begin; start of each node in ns if every cluster has
+        a device of its own.
+    """
+    n = len(flow.node_ns)
+    ptr, node_in, edge_ns = predecessors(flow)
+    position = np.empty(n, np.int64)
+    position[flow.order] = np.arange(n)
+    cluster, nobody = np.full(n, NOWHERE), np.full(n, NOWHERE)
+    start, level = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    for node in flow.order[::-1]:
+        level[node] = _level(flow, nobody, level, node)
+    waiting = sizes_of(ptr)
+    cluster_end = np.zeros(n, np.int64)
+    number = 0
+    ready = [(-level[node], position[node], node) for node in range(n) if waiting[node] == 0]
+    heapq.heapify(ready)
+    while len(ready) > 0:
+        node = heapq.heappop(ready)[2]
+        # the latest input, and the latest from another cluster than that one's
+        latest, of, other = np.int64(0), np.int64(NOWHERE), np.int64(0)
+        for e in range(ptr[node], ptr[node + 1]):
+            before = node_in[e]
+            there = start[before] + flow.node_ns[before] + edge_ns[e]
+            if cluster[before] == of:
+                latest = max(latest, there)
+            elif there > latest or of == NOWHERE:
+                latest, of, other = there, cluster[before], latest
+            else:
+                other = max(other, there)
+        best, joined = latest, np.int64(NOWHERE)
+        for e in range(ptr[node], ptr[node + 1]):
+            c = cluster[node_in[e]]
+            begin = max(cluster_end[c], other if c == of else latest)
+            if begin < best:
+                best, joined = begin, c
+        if joined == NOWHERE:
+            joined = np.int64(number)
+            number += 1
+        cluster[node], start[node] = joined, best
+        cluster_end[joined] = best + flow.node_ns[node]
+        for e in range(flow.ptr[node], flow.ptr[node + 1]):
+            succ = flow.succ[e]
+            waiting[succ] -= 1
+            # until its turn, `start` is when its inputs could be there
+            start[succ] = max(start[succ], cluster_end[joined] + flow.edge_ns[e])
+            if waiting[succ] == 0:
+                heapq.heappush(ready, (-(start[succ] + level[succ]), position[succ], succ))
+    return cluster, start
+
+
+@kernel
+def _level(flow: Flow, cluster: Ints, level: Ints, node: Any) -> Any:
+    """Longest path from the node on, among nodes without a cluster."""
+    longest = np.int64(0)
+    for e in range(flow.ptr[node], flow.ptr[node + 1]):
+        if cluster[flow.succ[e]] == NOWHERE:
+            longest = max(longest, flow.edge_ns[e] + level[flow.succ[e]])
+    return longest + flow.node_ns[node]
+
+
+register(
+    Method(
+        name="lc-glb",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Kim 1988; Radulescu, van Gemund 1998",
+        summary="longest paths become clusters, which go to the device of least load",
+        run=lc_glb,
+        params=Params,
+    )
+)
+
+
+register(
+    Method(
+        name="dsc-glb",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Yang, Gerasoulis 1994; Radulescu, van Gemund 1998",
+        summary="ops join a parent's cluster where they start earlier; clusters go by load",
+        run=dsc_glb,
+        params=Params,
+    )
+)

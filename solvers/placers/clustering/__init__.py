@@ -1,1 +1,0 @@
-"""Placers that cluster ops first: LC, DSC, Celeritas, Order-Place."""

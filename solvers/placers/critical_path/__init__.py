@@ -1,1 +1,0 @@
-"""Placers that follow the dynamic critical path: D-DPS, FD-DPS, MP-DPS, FastT."""

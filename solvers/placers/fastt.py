@@ -1,0 +1,273 @@
+"""FastT: DPOS, and splits of ops on the critical path for as long as they pay (OS-DPOS).
+
+After Yi et al., "Fast training of deep learning models over multiple GPUs" (FastT), Middleware
+2020, whose text is not at hand. DPOS, its placer, puts the critical path on few devices, and the
+rest where it ends first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.graph_index import group_by
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.transforms.op_splitting import WHOLE, Cut, OpSplit, split_ops
+from placegap.instances.transforms.split_rule import SplitRule, cut_unit
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.dynamic_critical_path import SplitParams, outcome_of_split
+from placegap.solvers.placers.heft_peft_cpop import critical_path
+from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
+from placegap.solvers.placers.list_problem import (
+    admission_of,
+    group_needs,
+    levels,
+    mean_costs,
+    order_by,
+    outcome_of,
+    problem_of,
+)
+
+
+class FastTParams(SplitParams):
+    """Parameters of FastT: those of splits, and how many in a row may fail (`patience`).
+
+    With patience 0 nothing is split, and the method is DPOS.
+    """
+
+    patience: Annotated[int, Field(ge=0, json_schema_extra=EFFORT)] = 10
+
+
+class BestSplit(NamedTuple):
+    """A split, None for the instance as it is, with DPOS' plan, its value and critical path.
+
+    The path is one of ops of the instance that were not split.
+    """
+
+    split: OpSplit | None
+    outcome: Outcome
+    value_ns: int | None
+    path: list[int]
+
+
+def fastt(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Place by DPOS; then split the dearest op of the critical path, and keep what pays; again.
+
+    After Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020
+    (OS-DPOS), from descriptions: the text is not at hand. A heuristic for the makespan. Where a
+    split was kept the plan is one of the finer instance (`Result.split`), not of the one asked
+    about; its value is below that of DPOS' plan without splits.
+    Filled in: an op is tried along each of its axes, the best of which counts; "pays" is judged by
+    the referee under the task's semantics, not by DPOS' own estimate; an op whose split was
+    rejected is not tried again; after `patience` rejections in a row the search ends, as it does
+    when the time is over or on Ctrl-C. A colocation group is split as a whole; costs of parts:
+    `split_ops`.
+    (kept + patience) * axes times DPOS, the split and the referee.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, Op, example, simulate
+    >>> semantics = Makespan(channels="free")
+    >>> diamond = example()
+    >>> ops = tuple(op.model_copy(update={"splittable_axes": ("batch",)})
+    ...             for op in diamond.graph.ops)
+    >>> graph = diamond.graph.model_copy(update={"ops": ops})
+    >>> task = Task(diamond.model_copy(update={"graph": graph}), semantics)
+    >>> outcome = fastt(task)  # 43 without splits
+    >>> outcome.split.num_split, simulate(outcome.split.fine, outcome.plan, semantics).makespan_ns
+    (1, 38)
+    """
+    assert params is None or isinstance(params, FastTParams)
+    params = params or FastTParams()
+    whole, message = place(task, {}), ""
+    if whole.value_ns is None:
+        return whole.outcome
+    best, clock = whole, Clock(task.limits.time_limit_s)
+    try:
+        for found in improvements(task, params, whole, clock):
+            best = found
+    except LimitReached as limit:
+        message = str(limit)
+    except KeyboardInterrupt:
+        message = "stopped"
+    outcome = replace(best.outcome, message=message)
+    return outcome if best.split is None else outcome_of_split(best.split, outcome)
+
+
+def improvements(
+    task: Task[Makespan], params: FastTParams, best: BestSplit, clock: Clock
+) -> Iterator[BestSplit]:
+    """OS-DPOS: each found is better than the one before.
+
+    Raises
+    ------
+    LimitReached
+        The time is over.
+    """
+    instance = task.instance
+    time_ns = mean_time_ns(instance.arrays)
+    pointer, member = group_by(instance.arrays.group, instance.arrays.num_groups)
+    cuts: dict[int, Cut] = {}
+    tried: set[int] = set()  # colocation groups
+    failures = 0
+    while failures < params.patience:
+        dearest = [op for op in best.path if instance.arrays.group[op] not in tried]
+        if not dearest:
+            return
+        op = max(dearest, key=lambda i: time_ns[i])  # the first of equals
+        group = int(instance.arrays.group[op])
+        tried.add(group)
+        unit = member[pointer[group] : pointer[group + 1]].tolist()
+        found = [(best, cuts)]
+        for axis in params.axes:
+            rule = SplitRule(parts=params.parts, axes=(axis,), kinds=params.kinds)
+            cut = cut_unit(instance.graph.ops, unit, rule)
+            if cut:
+                clock.check()
+                trial = cuts | cut
+                found.append((place(task, trial), trial))
+        if len(found) == 1:  # it cannot be split: no failure
+            continue
+        kept = min(found, key=lambda each: _value(each[0]))  # the first of equals
+        if kept[0] is best:
+            failures += 1
+            continue
+        (best, cuts), failures = kept, 0
+        yield best
+
+
+def place(task: Task[Makespan], cuts: Mapping[int, Cut]) -> BestSplit:
+    """DPOS on the instance with these ops split, judged by the referee."""
+    instance: Instance = task.instance
+    split = split_ops(instance, cuts) if cuts else None
+    finer = instance if split is None else split.fine
+    outcome, path = dpos(finer)
+    verdict = None if outcome.plan is None else evaluate(finer, outcome.plan, task.semantics)
+    value_ns = verdict.value_ns if verdict is not None and verdict.feasible else None
+    if split is not None:
+        path = [int(split.op[op]) for op in path if split.part[op] == WHOLE]
+    return BestSplit(split, outcome, value_ns, path)
+
+
+def _value(found: BestSplit) -> float:
+    return float("inf") if found.value_ns is None else found.value_ns
+
+
+class Dpos(NamedTuple):
+    """What DPOS found: an outcome, and the critical path that it started from."""
+
+    outcome: Outcome
+    path: list[int]
+
+
+def dpos(instance: Instance) -> Dpos:
+    """Ops by decreasing upward rank: those of the critical path to its devices, others by EFT.
+
+    Static upward ranks with mean costs, as in HEFT. The ops of the critical path go to the device
+    that runs them in the least time; where its memory ends, or it cannot run an op, the rest of the
+    path goes to the next (`path_devices`). The others go where they finish first, idle gaps
+    included; so does an op of the path that finds its device full by then. Free channels.
+    O(V K log V + E K).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> found = dpos(example())
+    >>> found.path, found.outcome.plan.placement
+    ([0, 2, 3], ((0,), (0,), (0,), (0,)))
+    """
+    arrays = instance.arrays
+    problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
+    rank = levels(problem, costs.op, costs.tensor)
+    path = critical_path(problem, costs, rank)
+    # no plan ends at or after 2**62, so that no other device is as good as the path's
+    penalty = np.zeros((instance.num_ops, instance.num_devices), np.int64)
+    for op, device in path_devices(arrays, path).items():
+        penalty[op] = LARGEST_SUM
+        penalty[op, device] = 0
+    idle = idle_devices(instance.num_devices, instance.num_ops)
+    times = schedule_by_insertion(problem, admission, order_by(rank, arrays), idle, penalty, 1)
+    return Dpos(outcome_of(instance, times, admission), path)
+
+
+def path_devices(arrays: Arrays, path: list[int]) -> dict[int, int]:
+    """Device of each op of the path, filled in path order; ops that fit nowhere are left out.
+
+    Again and again the device that takes the longest stretch of what is left of the path, with the
+    colocation groups of its ops; of equal ones the one that runs it in the least time. An op may go
+    to a device that runs all ops of its group and still has memory for them.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> path_devices(example().arrays, [0, 2, 3])
+    {0: 0, 2: 0, 3: 0}
+    """
+    group_bytes, group_runs = group_needs(arrays)
+    free, home = arrays.memory_bytes.tolist(), dict[int, int]()
+    chosen: dict[int, int] = {}
+    at = 0
+    while at < len(path):
+        stretches = []
+        for k in range(len(free)):
+            room, taken, time_ns, end = free[k], dict[int, int](), 0, at
+            while end < len(path):
+                op = path[end]
+                group = int(arrays.group[op])
+                here = taken.get(group, home.get(group))
+                if here is None:
+                    if not group_runs[group, k] or group_bytes[group] > room:
+                        break
+                    taken[group] = k
+                    room -= int(group_bytes[group])
+                elif here != k:
+                    break
+                time_ns += int(arrays.time_ns[op, k])
+                end += 1
+            stretches.append((-end, time_ns, k, taken, room))
+        end, _, k, taken, room = min(stretches, key=lambda stretch: stretch[:3])
+        if -end == at:  # no device takes the next op
+            at += 1
+            continue
+        chosen |= dict.fromkeys(path[at:-end], k)
+        home |= taken
+        free[k], at = room, -end
+    return chosen
+
+
+def mean_time_ns(arrays: Arrays) -> list[float]:
+    """Mean time of each op over the devices that run it.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> mean_time_ns(example().arrays)
+    [5.0, 20.0, 10.0, 8.0]
+    """
+    runs = arrays.time_ns != UNSUPPORTED
+    mean: list[float] = (np.where(runs, arrays.time_ns, 0).sum(axis=1) / runs.sum(axis=1)).tolist()
+    return mean
+
+
+register(
+    Method(
+        name="fastt",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Yi et al. 2020 (FastT)",
+        summary="the critical path on few devices; splits of its ops that pay, in a finer instance",
+        run=fastt,
+        params=FastTParams,
+    )
+)

@@ -1,0 +1,180 @@
+"""GETF: groups of devices by a linear program, then earliest task first within the groups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from placegap.formulations.getf import build_lp, count_rows_lp, extract_groups, horizon_ns
+from placegap.formulations.shared.devices import DeviceGroups, Grouping, device_groups
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.reading.errors import paused_collector
+from placegap.solvers.core.back_ends import solve_model
+from placegap.solvers.core.back_ends.outcome import ENDINGS
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.models.run_mip import why_too_long, why_too_many_rows
+from placegap.solvers.placers.earliest_start import NO_FAVOURITES, earliest_start_first
+from placegap.solvers.placers.list_problem import (
+    NOWHERE,
+    Admission,
+    admission_of,
+    levels,
+    mean_costs,
+    order_by,
+    outcome_of,
+    problem_of,
+)
+
+ROUNDS = 5
+"""Attempts to place; in the last one ops may go anywhere."""
+
+
+class GetfParams(Params):
+    """How devices are grouped; "auto" is the paper's grouping, where speeds explain the times."""
+
+    groups: Grouping = "auto"
+
+
+def applies(task: Task[Makespan], params: GetfParams) -> str | None:
+    """Why the size is out of reach, or None; nothing is built."""
+    groups = device_groups(task.instance, params.groups)
+    rows = 0 if len(groups.devices) == 1 else count_rows_lp(task.instance, groups)
+    return why_too_long(horizon_ns(task.instance)) or why_too_many_rows(rows, is_lp=True)
+
+
+def getf(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Round an LP to a group of devices per op, then start ops earliest first within their groups.
+
+    Su, Ren, Vardi, Wierman, "Communication-aware scheduling of precedence-constrained tasks on
+    related machines", arXiv 2004.14639. A heuristic for the makespan; it plans with free channels
+    and inserts nothing into idle gaps. The LP (`formulations.getf`) leaves communication out;
+    it is solved by HiGHS and rounded after Chudak, Shmoys. Of ready ops the one that can start
+    earliest comes next, with ETF's ties.
+    Deviations: see `device_groups` for the slow devices that the paper leaves out, and for times
+    that no speeds explain. Colocation groups are rounded together. The LP counts a group's memory,
+    which rounding may still overfill: ops that find no room in their group of devices go to others,
+    and all is placed anew; if that does not suffice, all ops may go anywhere. `details` counts the
+    colocation groups that were moved. With one group of devices the LP has nothing to say and is
+    not solved, and where a limit or Ctrl-C ends it, ops may go anywhere. The LP may have many
+    optima, and the solver chooses.
+    O((V + E) K log V) time beside the LP, up to five times.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> getf(Task(example(), Makespan())).plan.placement
+    ((0,), (0,), (0,), (0,))
+    """
+    chosen = params if isinstance(params, GetfParams) else GetfParams()
+    clock = task.limits.clock()
+    instance, groups = task.instance, device_groups(task.instance, chosen.groups)
+    if len(groups.devices) == 1:
+        return _placed(task, _anywhere(instance))
+    with paused_collector():
+        model = build_lp(instance, groups)
+    built_s = clock.spent_s
+    found = solve_model(model, task.limits.left(clock), relax=True)
+    build_s = built_s + found.hand_off_s
+    details: dict[str, int | float | str] = {
+        "rows": found.rows,
+        "columns": found.columns,
+        "groups": len(groups.devices),
+    }
+    if found.ending == "infeasible":  # a relaxation of every plan
+        return Outcome(
+            proven_infeasible=True,
+            message="GETF's LP is infeasible: no plan fits the memory of the devices",
+            build_s=build_s,
+            details=details,
+        )
+    message = ""
+    if found.ending == "optimal":
+        allowed = _allowed(groups, extract_groups(model, instance, groups), instance.arrays.group)
+    else:
+        allowed = _anywhere(instance)
+        message = f"no groups of devices: {ENDINGS[found.ending].format(solver='HiGHS')}"
+    outcome = _placed(task, allowed)
+    return replace(
+        outcome,
+        message="; ".join(filter(None, (outcome.message, message))),
+        build_s=build_s,
+        details={**details, **outcome.details},
+    )
+
+
+def _anywhere(instance: Instance) -> Flags:
+    """All devices for all colocation groups, (g, K)."""
+    return np.ones((instance.arrays.num_groups, instance.num_devices), np.bool_)
+
+
+def _allowed(groups: DeviceGroups, chosen: list[int], group: Ints) -> Flags:
+    """The devices of the group of devices that each colocation group is rounded to, (g, K)."""
+    members = np.zeros((len(groups.devices), sum(map(len, groups.devices))), np.bool_)
+    for number, devices in enumerate(groups.devices):
+        members[number, list(devices)] = True
+    allowed = np.empty((int(group.max()) + 1, members.shape[1]), np.bool_)
+    allowed[group] = members[chosen]
+    return allowed
+
+
+def _placed(task: Task[Makespan], allowed: Flags) -> Outcome:
+    """ETF on the allowed devices; ops that find no room there move, and all is done anew."""
+    arrays = task.instance.arrays
+    problem, costs = problem_of(arrays), mean_costs(arrays)
+    static_level = levels(problem, costs.op, np.zeros_like(costs.tensor))
+    order = order_by(static_level, arrays)
+    devices = allowed
+    for left in reversed(range(ROUNDS)):
+        admission = admission_of(arrays)
+        admission = admission._replace(group_runs=admission.group_runs & devices)
+        times = earliest_start_first(problem, admission, order, False, NO_FAVOURITES)
+        if times.stuck == NOWHERE or left == 0:
+            break
+        devices = _moved(arrays, admission, devices) if left > 1 else np.ones_like(allowed)
+    moved = int((devices != allowed).any(axis=1).sum())
+    return replace(outcome_of(task.instance, times, admission), details={"moved": moved})
+
+
+def _moved(arrays: Arrays, admission: Admission, devices: Flags) -> Flags:
+    """The allowed devices, other ones for the colocation groups that were left over without room.
+
+    What is left over is put, in topological order, on the emptiest of its devices, or else on the
+    emptiest of all others; the latter are then allowed in their place.
+    """
+    moved, runs = devices.copy(), admission_of(arrays).group_runs
+    free, size = admission.free_bytes.copy(), admission.group_bytes
+    done = admission.home != NOWHERE
+    for group in arrays.group[arrays.index.topological_order].tolist():
+        if done[group]:
+            continue
+        done[group] = True
+        for candidates in (runs[group] & devices[group], runs[group] & ~devices[group]):
+            if candidates.any():
+                emptiest = int(np.argmax(np.where(candidates, free, -1)))
+                if size[group] <= free[emptiest]:
+                    free[emptiest] -= size[group]
+                    break
+                moved[group] = ~devices[group]
+    moved[~(moved & runs).any(axis=1)] = True
+    return moved
+
+
+register(
+    Method(
+        name="getf",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Su et al. 2020",
+        summary="an LP chooses each op's group of devices, earliest task first within it",
+        run=getf,
+        params=GetfParams,
+        applies=applies,
+        packages=("pyomo", "highspy"),
+    )
+)

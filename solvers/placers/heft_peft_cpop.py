@@ -1,0 +1,397 @@
+"""Placers that insert ops into idle gaps by ranks: HEFT, PEFT, CPOP, and MP-DPS on merged ops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.transforms.merge import expand_plan
+from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
+from placegap.solvers.placers.list_problem import (
+    MeanCosts,
+    Problem,
+    admission_of,
+    levels,
+    longest_path,
+    mean_costs,
+    order_by,
+    outcome_of,
+    problem_of,
+)
+
+
+def heft(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Place ops by decreasing upward rank, each where it finishes first, gaps included.
+
+    Topcuoglu, Hariri, Wu, "Performance-effective and low-complexity task scheduling for
+    heterogeneous computing", IEEE TPDS 13(3), 2002, section 4.1. A heuristic for the makespan;
+    it plans with free channels.
+    Ranks are exact integers: mean times over the devices that can run an op, mean transfers over
+    all ordered device pairs (the paper: mean bandwidth and latency; the same if links are equal).
+    Ties: topological position, then device index. Added to the paper: an op goes only to devices
+    that can run it, with room for it and its colocation group.
+    O(V K log V + E K) time (the paper: O(E K) searches of a device's whole schedule).
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
+    >>> plan = heft(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (0,), (0,), (0,)), 43)
+    """
+    arrays = task.instance.arrays
+    problem, admission = problem_of(arrays), admission_of(arrays)
+    times = schedule_by_insertion(
+        problem,
+        admission,
+        order_by(upward_ranks(task.instance)[0], arrays),
+        idle_devices(task.instance.num_devices, task.instance.num_ops),
+        np.empty((0, 0), np.int64),
+        1,
+    )
+    return outcome_of(task.instance, times, admission)
+
+
+def upward_ranks(instance: Instance) -> tuple[Ints, int]:
+    """Upward rank of each op (equation 8), and the unit: rank / unit is in ns.
+
+    rank(i) = mean time(i) + max over successors j of (mean transfer(i, j) + rank(j)).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> ranks, unit = upward_ranks(example())
+    >>> (ranks / unit).tolist()  # 8; 10 + 10 + 8; 20 + 1 + 8; 5 + 20 + 28
+    [53.0, 29.0, 28.0, 8.0]
+    """
+    costs = mean_costs(instance.arrays)
+    return levels(problem_of(instance.arrays), costs.op, costs.tensor), costs.scale
+
+
+register(
+    Method(
+        name="heft",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Topcuoglu, Hariri, Wu 2002",
+        summary="upward rank, then the device that finishes first, idle gaps included",
+        run=heft,
+        params=Params,
+    )
+)
+
+
+def peft(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Place the ready op of highest mean optimistic cost where finish + optimistic cost is least.
+
+    Arabnejad, Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost
+    table", IEEE TPDS 25(3), 2014, section 4. A heuristic for the makespan; it plans with free
+    channels and inserts ops into idle gaps.
+    Exact integers, means as in HEFT; an op's mean optimistic cost is over the devices that can run
+    it. Ties: topological position, then device index. Added to the paper: an op goes only to
+    devices that can run it, with room for it and its colocation group.
+    O(V K log V + E K) time.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
+    >>> plan = peft(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (0,), (0,), (0,)), 43)
+    """
+    arrays = task.instance.arrays
+    problem, admission = problem_of(arrays), admission_of(arrays)
+    costs = mean_costs(arrays)
+    table = optimistic_costs(problem, costs.tensor, costs.scale)
+    times = schedule_by_insertion(
+        problem,
+        admission,
+        order_by(_mean_over_devices(table, arrays, costs), arrays),
+        idle_devices(task.instance.num_devices, task.instance.num_ops),
+        table,
+        costs.scale,
+    )
+    return outcome_of(task.instance, times, admission)
+
+
+@kernel
+def optimistic_costs(problem: Problem, tensor_cost: Ints, scale: int) -> Ints:
+    """Optimistic cost table, (n, K), in 1 / scale ns; equation 5.
+
+    oct(i, k) = max over successors j of min over the devices w that run j of
+    oct(j, w) + time(j, w) + (0 if w == k else mean transfer(i, j)): what remains behind op i on
+    device k if every later op had the device it likes best. O((V + E) K): the least over w != k
+    and w == k are told apart by one minimum per op.
+    """
+    n, num_devices = problem.time_ns.shape
+    table = np.zeros((n, num_devices), np.int64)
+    least = np.zeros(n, np.int64)  # min over w of oct(j, w) + time(j, w)
+    for op in problem.topological_order[::-1]:
+        for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
+            succ = problem.succ_op[e]
+            away = least[succ] + tensor_cost[problem.succ_tensor[e]]
+            for k in range(num_devices):
+                cost = away
+                if problem.time_ns[succ, k] != UNSUPPORTED:
+                    cost = min(cost, table[succ, k] + problem.time_ns[succ, k] * scale)
+                table[op, k] = max(table[op, k], cost)
+        least[op] = LARGEST_SUM
+        for k in range(num_devices):
+            if problem.time_ns[op, k] != UNSUPPORTED:
+                least[op] = min(least[op], table[op, k] + problem.time_ns[op, k] * scale)
+    return table
+
+
+def _mean_over_devices(table: Ints, arrays: Arrays, costs: MeanCosts) -> Ints:
+    """Mean optimistic cost of each op (equation 6), up to one common factor.
+
+    Exact, or rounded down to 1 / scale ns where the exact one would overflow.
+    """
+    runs = arrays.time_ns != UNSUPPORTED
+    total, count = np.where(runs, table, 0).sum(axis=1), runs.sum(axis=1)
+    exact = longest_path(arrays) * costs.scale**2 <= LARGEST_SUM
+    mean: Ints = total * (costs.scale // count) if exact else total // count
+    return mean
+
+
+register(
+    Method(
+        name="peft",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Arabnejad, Barbosa 2014",
+        summary="optimistic cost table as rank and as look-ahead, idle gaps included",
+        run=peft,
+        params=Params,
+    )
+)
+
+
+def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Place the ops of the critical path on one device, the others where they finish first.
+
+    Topcuoglu, Hariri, Wu, "Performance-effective and low-complexity task scheduling for
+    heterogeneous computing", IEEE TPDS 13(3), 2002, section 4.2. A heuristic for the makespan; it
+    plans with free channels and inserts ops into idle gaps.
+    The ready op of highest priority (upward + downward rank) comes next. Ranks are exact integers,
+    means as in HEFT. Ties: topological position, then device index.
+    Added to the paper: the critical path's device is, of those that run most ops of the path, the
+    one that runs them in the least time; an op of the path that this device cannot take goes where
+    it finishes first; an op goes only to devices that can run it, with room for it and its
+    colocation group.
+    O(V K log V + E K) time.
+
+    Examples
+    --------
+    The diamond's critical path is op1, op3, op4:
+
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
+    >>> plan = cpop(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (1,), (0,), (0,)), 35)
+    """
+    instance, arrays = task.instance, task.instance.arrays
+    problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
+    upward = levels(problem, costs.op, costs.tensor)
+    priority = upward + downward_ranks(problem, costs)
+    path = critical_path(problem, costs, upward)
+    # no plan ends at or after 2**62, so that no other device is as good as the path's
+    penalty = np.zeros((instance.num_ops, instance.num_devices), np.int64)
+    penalty[path] = LARGEST_SUM
+    penalty[path, path_device(arrays, path)] = 0
+    idle = idle_devices(instance.num_devices, instance.num_ops)
+    order = order_by(priority, arrays)
+    times = schedule_by_insertion(problem, admission, order, idle, penalty, 1)
+    return outcome_of(instance, times, admission)
+
+
+def downward_ranks(problem: Problem, costs: MeanCosts) -> Ints:
+    """Downward rank of each op (equation 9), in 1 / scale ns.
+
+    rank(i) = max over predecessors j of (rank(j) + mean time(j) + mean transfer(j, i)).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> costs = mean_costs(example().arrays)
+    >>> (downward_ranks(problem_of(example().arrays), costs) / costs.scale).tolist()
+    [0.0, 6.0, 25.0, 45.0]
+    """
+    return _downward_ranks(problem, costs.op, costs.tensor)
+
+
+@kernel
+def _downward_ranks(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
+    rank = np.zeros(len(op_cost), np.int64)
+    inputs = problem.inputs
+    for op in problem.topological_order:
+        for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
+            before = rank[inputs.op[e]] + op_cost[inputs.op[e]]
+            rank[op] = max(rank[op], before + tensor_cost[inputs.tensor[e]])
+    return rank
+
+
+def critical_path(problem: Problem, costs: MeanCosts, upward: Ints) -> list[int]:
+    """The longest path of ops by upward rank, from a source to a sink.
+
+    The edges must be on it as well: from an op of the path an edge may lead past the next one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from placegap.instances import example
+    >>> arrays = example().arrays
+    >>> critical_path(problem_of(arrays), mean_costs(arrays), 2 * np.array([53, 29, 28, 8]))
+    [0, 2, 3]
+    """
+    sources = [op for op in problem.topological_order.tolist() if _num_inputs(problem, op) == 0]
+    path = [max(sources, key=lambda op: upward[op])]  # the first of equals
+    while True:
+        op = path[-1]
+        behind = upward[op] - costs.op[op]
+        for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
+            after = problem.succ_op[e]
+            if costs.tensor[problem.succ_tensor[e]] + upward[after] == behind:
+                path.append(int(after))
+                break
+        else:
+            return path
+
+
+def _num_inputs(problem: Problem, op: int) -> int:
+    return int(problem.inputs.ptr[op + 1] - problem.inputs.ptr[op])
+
+
+def path_device(arrays: Arrays, path: list[int]) -> int:
+    """Of the devices that run most ops of the path, the one that runs them in the least time.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> path_device(example().arrays, [0, 2, 3])
+    0
+    """
+    time_ns = arrays.time_ns[path]
+    runs = time_ns != UNSUPPORTED
+    missed, total = (~runs).sum(axis=0), np.where(runs, time_ns, 0).sum(axis=0)
+    return int(np.lexsort((total, missed))[0])
+
+
+register(
+    Method(
+        name="cpop",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Topcuoglu, Hariri, Wu 2002",
+        summary="the critical path on one device, the rest where it finishes first, gaps included",
+        run=cpop,
+        params=Params,
+    )
+)
+
+
+class MpDpsParams(Params):
+    """How much of the smallest device a merged op and its colocation group may hold."""
+
+    memory_share: Annotated[float, Field(ge=0, le=1)] = MEMORY_SHARE
+
+
+def mp_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Merge ops that are better together, then place by the predicted cost of the path behind.
+
+    MP-DPS as Zeng et al. tell it (FD-DPS, Mathematics 2022, 10, 4788, section 5.1): nodes are
+    merged "with computing power awareness", and scheduled by "predicting the path cost"; its text
+    is not at hand. A heuristic for the makespan; it plans with free channels and inserts into idle
+    gaps.
+    Filled in: what is merged (`merge_by_power`). The predicted path cost of an op on a device is
+    its time there plus PEFT's optimistic cost of what follows (`optimistic_costs`). The ready op of
+    largest mean path cost comes next, and goes where its start plus path cost is least: PEFT on
+    merged ops, but for the op's own time in the rank. Ties: topological position, then device.
+    Memory, support and colocation as in HEFT; where the merged ops do not fit, the ops are placed
+    unmerged.
+    O(V K log V + E K) behind the merging.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="free")
+    >>> plan = mp_dps(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (0,), (0,), (0,)), 43)
+    """
+    assert params is None or isinstance(params, MpDpsParams)
+    merge = merge_by_power(task.instance, (params or MpDpsParams()).memory_share)
+    details = {"merged_ops": merge.coarse.num_ops}
+    outcome = by_path_costs(merge.coarse)
+    if outcome.plan is None:
+        return replace(by_path_costs(task.instance), details={"merged_ops": task.instance.num_ops})
+    return Outcome(expand_plan(merge, outcome.plan, task.semantics), details=details)
+
+
+def by_path_costs(instance: Instance) -> Outcome:
+    """List scheduling by predicted path costs.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> by_path_costs(example()).plan.placement
+    ((0,), (0,), (0,), (0,))
+    """
+    arrays = instance.arrays
+    problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
+    behind = optimistic_costs(problem, costs.tensor, costs.scale)
+    times = schedule_by_insertion(
+        problem,
+        admission,
+        order_by(mean_path_costs(arrays, behind, costs.scale), arrays),
+        idle_devices(instance.num_devices, instance.num_ops),
+        behind,
+        costs.scale,
+    )
+    return outcome_of(instance, times, admission)
+
+
+def mean_path_costs(arrays: Arrays, behind: Ints, scale: int) -> Ints:
+    """Mean over the devices of each op's time there plus what is `behind`, in 1 / scale ns.
+
+    The term of each device is rounded down.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> mean_path_costs(example().arrays, np.zeros((4, 2), np.int64), 1).tolist()
+    [4, 20, 10, 8]
+    """
+    runs = arrays.time_ns != UNSUPPORTED
+    cost = np.where(runs, arrays.time_ns * scale + behind, 0)
+    mean: Ints = (cost // runs.sum(axis=1, keepdims=True)).sum(axis=1)
+    return mean
+
+
+register(
+    Method(
+        name="mp-dps",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="MP-DPS, as FD-DPS 2022 tells it",
+        summary="ops merged with regard to devices, then the largest predicted path cost first",
+        run=mp_dps,
+        params=MpDpsParams,
+    )
+)

@@ -1,0 +1,161 @@
+"""m-SCT: earliest task first under memory limits, where devices wait for favourite children."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from pydantic import Field
+
+from placegap.formulations import m_sct as lp
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.reading.errors import paused_collector
+from placegap.solvers.core.back_ends import solve_model
+from placegap.solvers.core.clock import now_s
+from placegap.solvers.core.method import Limits, Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.models.run_mip import why_too_long
+from placegap.solvers.placers.baechi import (
+    MemoryParams,
+    place_dynamic,
+    why_not_dynamic,
+)
+from placegap.solvers.placers.earliest_start import earliest_start_first
+from placegap.solvers.placers.list_problem import (
+    NOWHERE,
+    admission_of,
+    order_by,
+    outcome_of,
+    problem_of,
+)
+
+
+class SctParams(MemoryParams):
+    """Parameters of m-SCT; `memory` as of m-ETF.
+
+    Attributes
+    ----------
+    threshold : float
+        Children that the LP sets apart by no more than this are favourites; Baechi's function has
+        0.5, its command line 0.1.
+    window : int
+        Above this many ops, the LP is solved piece by piece: so many ops in topological order at a
+        time, with the edges between them.
+    """
+
+    threshold: float = Field(default=0.5, ge=0, lt=1)
+    window: int = Field(default=2500, ge=1)
+
+
+def applies(task: Task[Makespan], params: Params) -> str | None:
+    """Why the LP is out of reach, or None; nothing is built."""
+    return why_too_long(lp.horizon_ns(task.instance)) or why_not_dynamic(task, params)
+
+
+def m_sct(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """As m-ETF, but a device waits for the favourite child of the op that it ran last.
+
+    Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine
+    learning graphs", ACM SoCC 2020, after Hanen, Munier 1995. A heuristic for the makespan.
+    Favourites come from the published LP (`formulations.m_sct`), solved by HiGHS, and Baechi's
+    rounding; `earliest_start_first` places. The planning model is Baechi's, as for m-ETF.
+    Deviations: those of m-ETF; times in the LP are the least over the devices; above `window` ops
+    the LP is solved in pieces, without favourites across them; when a device is awake for a child
+    that can start at once, this goes before urgent ops that come later in the order. The LP has
+    many optima, so that favourites depend on the solver and its version. A time limit leaves the
+    ops of later pieces without favourites.
+    Time beside the LP as for m-ETF where devices seldom wait.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example, simulate
+    >>> semantics = Makespan(channels="half_duplex")
+    >>> plan = m_sct(Task(example(), semantics)).plan
+    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
+    (((0,), (1,), (0,), (1,)), 34)
+    """
+    chosen = params if isinstance(params, SctParams) else SctParams()
+    found = favourites(task.instance, chosen, task.limits)
+    arrays = task.instance.arrays
+    admission = admission_of(arrays)
+    order = order_by(np.zeros_like(arrays.group), arrays)
+    if chosen.memory == "dynamic":
+        outcome = place_dynamic(task.instance, order, found.child)
+    else:
+        times = earliest_start_first(problem_of(arrays), admission, order, True, found.child)
+        outcome = outcome_of(task.instance, times, admission)
+    details = {"pieces": found.pieces, "favourites": int((found.child != NOWHERE).sum())}
+    message = "; ".join(filter(None, (outcome.message, found.message)))
+    return replace(outcome, build_s=found.build_s, details=details, message=message)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundFavourites:
+    """The favourite child of each op or -1, (n,); LPs solved, seconds to build them, complaints."""
+
+    child: Ints
+    pieces: int
+    build_s: float
+    message: str
+
+
+def favourites(instance: Instance, params: SctParams, limits: Limits) -> FoundFavourites:
+    """Favourite children by the LP, or by one LP per piece of the topological order."""
+    clock = limits.clock()
+    child = np.full(instance.num_ops, NOWHERE)
+    build_s, pieces, message = 0.0, 0, ""
+    for members, piece in _pieces(instance, params.window):
+        built = now_s()
+        with paused_collector():
+            model = lp.build(piece)
+        build_s += now_s() - built
+        outcome = solve_model(model, limits.left(clock), relax=True)
+        build_s += outcome.hand_off_s
+        if outcome.ending != "optimal":
+            message = f"the LP of ops without favourites ended with {outcome.ending}"
+            break
+        pieces += 1
+        for op, favourite in enumerate(lp.extract(model, piece, params.threshold)):
+            if favourite is not None:
+                child[members[op]] = members[favourite]
+    return FoundFavourites(child, pieces, build_s, message)
+
+
+def _pieces(instance: Instance, window: int) -> Iterator[tuple[list[int], Instance]]:
+    """The instance in pieces along its topological order, each with its ops' numbers."""
+    n, graph = instance.num_ops, instance.graph
+    if n <= window:
+        yield list(range(n)), instance
+        return
+    index = instance.arrays.index
+    number = index.topological_position // window
+    inside = np.flatnonzero(number[index.producer] == number[index.consumer])
+    of_edge = number[index.producer[inside]]
+    for p in range(int(number.max()) + 1):
+        members = np.flatnonzero(number == p).tolist()
+        part = graph.model_copy(
+            update={
+                "ops": tuple(graph.ops[i] for i in members),
+                "edges": tuple(graph.edges[e] for e in inside[of_edge == p].tolist()),
+            }
+        )
+        yield members, instance.model_copy(update={"graph": part, "best_known": ()})
+
+
+register(
+    Method(
+        name="m-sct",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Jeon et al. 2020 (Baechi)",
+        summary="m-ETF with devices that wait for favourite children, which an LP chooses",
+        run=m_sct,
+        params=SctParams,
+        applies=applies,
+        packages=("pyomo", "highspy"),
+    )
+)

@@ -1,0 +1,307 @@
+"""What placers move for max_load, colocation groups or the blocks of chain plans, and their loads.
+
+A net is paid by a device that holds some of its pins, but not all. So a move from device a to b
+changes the loads of a and b alone, the change at a is the same for every b, and the change at b for
+every a: `leaving` and `joining` hold them for every unit, and a move corrects them only for the
+units of nets that become or cease to be whole, or alone, somewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.blocks import Blocks, block_sums, contract, roomy_devices
+from placegap.instances.problem.graph_index import freeze, group_by
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.nets import Nets
+from placegap.instances.problem.semantics import has_two_levels, plan_class
+from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.result import Outcome
+
+
+def free_units(instance: Instance) -> Blocks:
+    """Colocation groups as blocks without arcs: what plans of any kind may move by itself.
+
+    The numbers are those of `Arrays.group`, and no order is meant by them. O(n K).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> free_units(example()).time_ns.tolist()
+    [[5, 5], [20, 20], [10, 10], [8, 8]]
+    """
+    group, none = instance.arrays.group, np.zeros(0, np.int64)
+    every = np.ones(instance.num_ops, np.bool_)
+    time_ns, resident_bytes = block_sums(instance, group, every)
+    roomy = roomy_devices(instance, time_ns, resident_bytes)
+    units = Blocks(group, time_ns, resident_bytes, none, none.copy(), every, roomy, exact=True)
+    freeze(units)
+    return units
+
+
+def units_of(task: Task) -> Blocks:
+    """Groups where plans of any kind compete, else all blocks of chain plans."""
+    if plan_class(task.semantics) == "any":
+        return free_units(task.instance)
+    return contract(task.instance, merge_idle=False)
+
+
+def why_not_one_level(task: Task, params: Params) -> str | None:
+    """Why a method that knows no servers does not apply, or None."""
+    if has_two_levels(task.semantics):
+        return "knows one level of communication, no servers"
+    return None
+
+
+def fits_nowhere(instance: Instance, units: Blocks, unit: int, why: str) -> Outcome:
+    """The end of a placer that found no device for a unit: the reason, in words."""
+    ops = np.flatnonzero(units.block == unit)
+    name = instance.graph.ops[int(ops[0])].name
+    others = " with all that must share its device" if len(ops) > 1 else ""
+    size = int(units.resident_bytes[unit])
+    runs = units.time_ns[unit] != UNSUPPORTED
+    if not runs.any():
+        return Outcome(message=f"no device can run op {name!r}{others}")
+    limits = ", ".join(
+        f"{spec.name!r} {'any' if spec.memory_bytes is None else spec.memory_bytes}"
+        for spec, able in zip(instance.cluster.devices, runs.tolist(), strict=True)
+        if able
+    )
+    return Outcome(
+        message=f"memory: op {name!r}{others} ({size} bytes) {why}; bytes of the devices that can"
+        f" run it: {limits}"
+    )
+
+
+class UnitNets(NamedTuple):
+    """Nets (`instances.problem.nets`) in the form of the kernels."""
+
+    ptr: Ints
+    pin: Ints
+    unit_ptr: Ints
+    net: Ints
+    weight: Ints
+
+
+class Arcs(NamedTuple):
+    """Arcs between units, both ways; none where plans of any kind compete."""
+
+    succ_ptr: Ints
+    succ: Ints
+    pred_ptr: Ints
+    pred: Ints
+
+
+class State(NamedTuple):
+    """u units on K devices.
+
+    Attributes
+    ----------
+    device : (u,) int64
+    pins_on : (e, K) int64
+        Pins of each net on each device.
+    compute, paid, used_bytes : (K,) int64
+    leaving : (u,) int64
+        Change of what its device pays if the unit goes away.
+    joining : (u, K) int64
+        Change of what device k pays if the unit comes; 0 on its own device.
+    arcs_between : (K, K) int64
+        Arcs from the units of one device to those of another.
+    """
+
+    device: Ints
+    pins_on: Ints
+    compute: Ints
+    paid: Ints
+    used_bytes: Ints
+    leaving: Ints
+    joining: Ints
+    arcs_between: Ints
+
+
+def nets_of(nets: Nets) -> UnitNets:
+    """Nets as the kernels read them."""
+    return UnitNets(nets.net_ptr, nets.pin, nets.block_ptr, nets.net, nets.weight_ns)
+
+
+def arcs_of(units: Blocks) -> Arcs:
+    """Arcs as the kernels read them."""
+    succ_ptr, out = group_by(units.arc_tail, units.num_blocks)
+    pred_ptr, into = group_by(units.arc_head, units.num_blocks)
+    return Arcs(succ_ptr, units.arc_head[out], pred_ptr, units.arc_tail[into])
+
+
+@kernel
+def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs) -> State:
+    """The state of an assignment. O(p K + u K + a) for p pins and a arcs."""
+    u, k_count = time.shape
+    pins_on = np.zeros((len(nets.ptr) - 1, k_count), np.int64)
+    compute, used = np.zeros(k_count, np.int64), np.zeros(k_count, np.int64)
+    between = np.zeros((k_count, k_count), np.int64)
+    for v in range(u):
+        compute[device[v]] += time[v, device[v]]
+        used[device[v]] += size[v]
+        for at in range(arcs.succ_ptr[v], arcs.succ_ptr[v + 1]):
+            between[device[v], device[arcs.succ[at]]] += 1
+    for e in range(len(nets.ptr) - 1):
+        for at in range(nets.ptr[e], nets.ptr[e + 1]):
+            pins_on[e, device[nets.pin[at]]] += 1
+    paid = np.zeros(k_count, np.int64)
+    leaving, joining = np.zeros(u, np.int64), np.zeros((u, k_count), np.int64)
+    state = State(device, pins_on, compute, paid, used, leaving, joining, between)
+    added: Any = np.int64(1)  # no literal: `_count` is compiled once
+    for e in range(len(nets.ptr) - 1):
+        for k in range(k_count):
+            if 0 < pins_on[e, k] < nets.ptr[e + 1] - nets.ptr[e]:
+                paid[k] += nets.weight[e, k]
+            _count(state, nets, e, k, added)
+    return state
+
+
+@kernel(allocates=False)
+def _count(state: State, nets: UnitNets, e: int, k: int, sign: int) -> None:
+    """Add (or take back) what net e says about leaving and joining device k."""
+    size, on = nets.ptr[e + 1] - nets.ptr[e], state.pins_on[e, k]
+    leave = -1 if on == 1 else (1 if on == size else 0)
+    join = 1 if on == 0 else (-1 if on == size - 1 else 0)
+    if leave == 0 and join == 0:
+        return
+    weight = sign * nets.weight[e, k]
+    for at in range(nets.ptr[e], nets.ptr[e + 1]):
+        v = nets.pin[at]
+        if state.device[v] == k:
+            state.leaving[v] += leave * weight
+        else:
+            state.joining[v, k] += join * weight
+
+
+@kernel(allocates=False)
+def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: int, b: int) -> None:
+    """Let unit v go to device b."""
+    a = state.device[v]
+    state.paid[a] += state.leaving[v]
+    state.paid[b] += state.joining[v, b]
+    state.compute[a] -= time[v, a]
+    state.compute[b] += time[v, b]
+    state.used_bytes[a] -= size[v]
+    state.used_bytes[b] += size[v]
+    there: Any = np.int64(1)  # no literals: what is called is compiled once
+    back: Any = np.int64(-1)
+    shift_arcs(state, arcs, v, b, there)
+    for at in range(nets.unit_ptr[v], nets.unit_ptr[v + 1]):
+        _count(state, nets, nets.net[at], a, back)
+        _count(state, nets, nets.net[at], b, back)
+    state.device[v] = b
+    for at in range(nets.unit_ptr[v], nets.unit_ptr[v + 1]):
+        state.pins_on[nets.net[at], a] -= 1
+        state.pins_on[nets.net[at], b] += 1
+        _count(state, nets, nets.net[at], a, there)
+        _count(state, nets, nets.net[at], b, there)
+
+
+@kernel(allocates=False)
+def shift_arcs(state: State, arcs: Arcs, v: int, b: int, sign: int) -> None:
+    """Change `arcs_between` as if unit v, still on its device, were on device b; -1: back again."""
+    a, between = state.device[v], state.arcs_between
+    for at in range(arcs.succ_ptr[v], arcs.succ_ptr[v + 1]):
+        k = state.device[arcs.succ[at]]
+        between[a, k] -= sign
+        between[b, k] += sign
+    for at in range(arcs.pred_ptr[v], arcs.pred_ptr[v + 1]):
+        k = state.device[arcs.pred[at]]
+        between[k, a] -= sign
+        between[k, b] += sign
+
+
+@kernel(allocates=False)
+def keeps_chain(state: State, arcs: Arcs, v: int, b: int) -> bool:
+    """Whether devices feed each other in no cycle once unit v is on device b. O(degree + K^2)."""
+    there: Any = np.int64(1)  # no literals: `shift_arcs` is compiled once
+    back: Any = np.int64(-1)
+    shift_arcs(state, arcs, v, b, there)
+    acyclic = _is_acyclic(state.arcs_between)
+    shift_arcs(state, arcs, v, b, back)
+    return acyclic
+
+
+@kernel
+def _is_acyclic(between: Ints) -> bool:
+    """Take devices away that nothing feeds, until none is left."""
+    k_count = len(between)
+    left = np.ones(k_count, np.bool_)
+    for _ in range(k_count):
+        found = -1
+        for k in range(k_count):
+            if left[k]:
+                fed = False
+                for j in range(k_count):
+                    if j != k and left[j] and between[j, k] > 0:
+                        fed = True
+                        break
+                if not fed:
+                    found = k
+                    break
+        if found < 0:
+            return False
+        left[found] = False
+    return True
+
+
+@kernel(allocates=False)
+def load(compute: int, paid: int, overlap: bool) -> int:
+    """Load of one device."""
+    return max(compute, paid) if overlap else compute + paid
+
+
+@kernel
+def loads(state: State, overlap: bool) -> Ints:
+    """Load of every device, (K,)."""
+    result = np.zeros(len(state.compute), np.int64)
+    for k in range(len(result)):
+        result[k] = load(state.compute[k], state.paid[k], overlap)
+    return result
+
+
+@kernel
+def best_move(
+    state: State,
+    time: Ints,
+    size: Ints,
+    fits: Flags,
+    memory: Ints,
+    arcs: Arcs,
+    overlap: bool,
+    chain: bool,
+) -> tuple[int, int, int]:
+    """The move that leaves the least max_load: that, the unit and its new device; -1 if none helps.
+
+    Only moves from or to the heaviest device can help. Of equal moves the first unit's, to the
+    first device. O(u + K x units there), and a check of the chain for every new best.
+    """
+    load_of = loads(state, overlap)
+    h, k_count = np.argmax(load_of), len(load_of)
+    best, unit, target = load_of[h], -1, -1
+    for v in range(len(state.device)):
+        a = state.device[v]
+        first, end = (0, k_count) if a == h else (h, h + 1)
+        left = load(state.compute[a] - time[v, a], state.paid[a] + state.leaving[v], overlap)
+        if left >= best:
+            continue
+        for b in range(first, end):
+            if b == a or not fits[v, b] or state.used_bytes[b] + size[v] > memory[b]:
+                continue
+            came = load(state.compute[b] + time[v, b], state.paid[b] + state.joining[v, b], overlap)
+            now = max(left, came)
+            if now >= best:
+                continue
+            for k in range(k_count):
+                if k != a and k != b:  # noqa: PLR1714 - a tuple is slower here
+                    now = max(now, load_of[k])
+            if now < best and (not chain or keeps_chain(state, arcs, v, b)):
+                best, unit, target = now, v, b
+    return best, unit, target

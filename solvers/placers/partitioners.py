@@ -1,0 +1,495 @@
+"""Graph partitions as plans, by METIS, Mt-KaHyPar and Scotch, each loaded where it is asked.
+
+Vertices are the colocation groups, weighted by time. A partitioner balances their sums over the
+accelerators (over the hosts where there is no accelerator) and cuts little communication. Parts
+then go to devices by load, and what memory or support forbids there moves on, group by group, until
+it is allowed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.problem.blocks import Blocks
+from placegap.instances.problem.graph_index import group_by
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.nets import Nets, build_nets
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import LoadSemantics, plan_class
+from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.extras import why_not_installed
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.worker_process import end_with_parent
+from placegap.solvers.placers.movable_units import (
+    State,
+    arcs_of,
+    fits_nowhere,
+    free_units,
+    load,
+    move,
+    nets_of,
+    start,
+    why_not_one_level,
+)
+
+TOTAL = 2**28
+"""Weights are scaled to about this sum: partitioners count in 32 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Parting:
+    """What a partitioner is asked for.
+
+    Attributes
+    ----------
+    instance : Instance
+    nets : Nets
+        Over the vertices.
+    devices : (p,) int64
+        The devices that parts are made for.
+    weight : (v,) int64
+        Scaled mean time of each vertex, at least 1.
+    share : (p,) float64
+        Share of the weight that each part should have, by the device's speed; the sum is 1.
+    seed : int
+    """
+
+    instance: Instance
+    nets: Nets
+    devices: Ints
+    weight: Ints
+    share: Floats
+    seed: int
+
+    @property
+    def num_parts(self) -> int:
+        """Number of parts."""
+        return len(self.devices)
+
+    def graph(self) -> tuple[Ints, Ints, Ints]:
+        """Pointers, neighbours and scaled weights of an undirected graph, each edge both ways.
+
+        An edge weighs the mean host times of the tensors between two vertices, each tensor once.
+        O(m log m).
+        """
+        arrays = self.instance.arrays
+        index, v = arrays.index, len(self.weight)
+        a, b = arrays.group[index.producer], arrays.group[index.consumer]
+        apart = a != b
+        pair = np.minimum(a, b)[apart] * v + np.maximum(a, b)[apart]
+        once = np.unique(np.stack([pair, index.tensor[apart]]), axis=1)
+        pairs, at = np.unique(once[0], return_inverse=True)
+        cost = np.bincount(at, weights=self._host_time()[once[1]], minlength=len(pairs))
+        weight = scaled(cost)
+        low, high = np.divmod(pairs, v)
+        pointer, order = group_by(np.concatenate([low, high]), v)
+        return pointer, np.concatenate([high, low])[order], np.tile(weight, 2)[order]
+
+    def net_weights(self) -> Ints:
+        """Scaled weight of each net, the mean over the devices."""
+        return scaled(self.nets.weight_ns[:, self.devices].mean(axis=1))
+
+    def _host_time(self) -> Floats:
+        return np.asarray(self.instance.arrays.host_ns[:, self.devices].mean(axis=1), np.float64)
+
+
+def scaled(amount: Floats | Ints) -> Ints:
+    """Positive integers in proportion to some amounts, with a sum of about `TOTAL`.
+
+    Examples
+    --------
+    >>> scaled(np.array([0, 1, 3])).tolist() == [1, 1 + 2**26, 1 + 3 * 2**26]
+    True
+    """
+    total = float(amount.sum())
+    return np.floor(amount * (TOTAL / max(total, 1.0))).astype(np.int64) + 1
+
+
+def why_not_parts(task: Task, params: Params) -> str | None:
+    """Why a partition makes no plan for a task, or None."""
+    if plan_class(task.semantics) != "any":
+        return f"its parts are neither convex nor chains: not {task.semantics.label}"
+    return why_not_one_level(task, params)
+
+
+def place_parts(task: Task, partition: Callable[[Parting], Ints]) -> Outcome:
+    """The plan of a partition.
+
+    Parameters
+    ----------
+    task : Task
+    partition : callable (Parting) -> (v,) int64
+        Part of each vertex. It is asked only if there are more vertices than parts, and two parts.
+    """
+    instance, units = task.instance, free_units(task.instance)
+    nets = build_nets(instance, units.block)
+    parting = _parting(task, units, nets)
+    part = np.arange(units.num_blocks)
+    if parting.num_parts == 1:
+        part[:] = 0
+    elif units.num_blocks > parting.num_parts:
+        part = partition(parting)
+    device = _devices_of(part, units, parting, instance.arrays.memory_bytes)
+    overlap = isinstance(task.semantics, LoadSemantics) and task.semantics.load == "overlap"
+    state, moved, stuck = mend(instance, units, nets, device, overlap=overlap)
+    details = {"vertices": units.num_blocks, "parts": parting.num_parts, "mended": moved}
+    if stuck is not None:
+        why = "fits on no device once the parts are placed"
+        return fits_nowhere(instance, units, stuck, why)
+    return Outcome(Plan.on(state.device[units.block].tolist()), details=details)
+
+
+def _parting(task: Task, units: Blocks, nets: Nets) -> Parting:
+    is_host = task.instance.arrays.is_host
+    devices = np.flatnonzero(is_host == is_host.all())
+    time = units.time_ns[:, devices]
+    runs = time != UNSUPPORTED
+    time = np.where(runs, time, 0).astype(np.float64)
+    mean = time.sum(axis=1) / np.maximum(runs.sum(axis=1), 1)
+    # speed: how much less than the mean a device takes for what it can run
+    usual, took = np.where(runs, mean[:, None], 0).sum(axis=0), time.sum(axis=0)
+    speed = np.where(took > 0, usual / np.maximum(took, 1), 1.0) + 1e-3
+    return Parting(
+        task.instance, nets, devices, scaled(mean), speed / speed.sum(), task.limits.seed
+    )
+
+
+def _devices_of(part: Ints, units: Blocks, parting: Parting, memory: Ints) -> Ints:
+    """Heaviest part first: of the free devices, the one that is done first.
+
+    Before time counts how many groups the device cannot run, then the bytes that it cannot hold.
+    """
+    p = parting.num_parts
+    weight, size = np.zeros(p, np.int64), np.zeros(p, np.int64)
+    np.add.at(weight, part, parting.weight)
+    np.add.at(size, part, units.resident_bytes)
+    time, refused = np.zeros((p, p), np.int64), np.zeros((p, p), np.int64)
+    own = units.time_ns[:, parting.devices]
+    np.add.at(time, part, np.maximum(own, 0))
+    np.add.at(refused, part, own == UNSUPPORTED)
+    device_of, free = np.zeros(p, np.int64), list(range(p))
+    for a in np.argsort(-weight, kind="stable").tolist():
+        room = memory[parting.devices]
+        best = min(
+            free,
+            key=lambda k: (refused[a, k], max(0, size[a] - room[k]), time[a, k]),
+        )
+        device_of[a] = parting.devices[best]
+        free.remove(best)
+    return device_of[part]
+
+
+def mend(
+    instance: Instance, units: Blocks, nets: Nets, device: Ints, *, overlap: bool
+) -> tuple[State, int, int | None]:
+    """Move units off devices that cannot run or hold them.
+
+    First go units that their device cannot run, the largest first; then, from each device that is
+    too full, the smallest unit that makes up for all that is too much or, while there is none, the
+    largest. Each goes to the device with room for it whose load is least with it (ties: index).
+    A simple repair, which may fail where a plan exists. O(u K log u), apart from the moves' own.
+
+    Parameters
+    ----------
+    instance : Instance
+    units : Blocks
+    nets : Nets
+        Over the units.
+    device : (u,) int64
+        Device of each unit; it is changed in place.
+    overlap : bool
+        The rule of loads.
+
+    Returns
+    -------
+    tuple
+        The state, how many units moved, and one that fits nowhere, or None.
+    """
+    runs, size = units.time_ns != UNSUPPORTED, units.resident_bytes
+    memory, time = instance.arrays.memory_bytes, np.maximum(units.time_ns, 0)
+    net, arcs = nets_of(nets), arcs_of(units)
+    state = start(device, time, size, net, arcs)
+    moved = 0
+
+    def away(v: int) -> bool:
+        able = runs[v] & (state.used_bytes + size[v] <= memory)
+        able[state.device[v]] = False
+        targets = np.flatnonzero(able)
+        if len(targets) == 0:
+            return False
+        loads = [
+            load(
+                int(state.compute[k] + time[v, k]),
+                int(state.paid[k] + state.joining[v, k]),
+                overlap,
+            )
+            for k in targets.tolist()
+        ]
+        move(state, time, size, net, arcs, v, int(targets[int(np.argmin(loads))]))
+        return True
+
+    refused = np.flatnonzero(~runs[np.arange(len(size)), device])
+    for v in refused[np.argsort(-size[refused], kind="stable")].tolist():
+        if not away(v):
+            return state, moved, v
+        moved += 1
+    for k in np.flatnonzero(state.used_bytes > memory).tolist():
+        here = np.flatnonzero(state.device == k)
+        left = here[np.argsort(size[here], kind="stable")].tolist()
+        while state.used_bytes[k] > memory[k]:
+            excess = int(state.used_bytes[k] - memory[k])
+            at = int(np.searchsorted(size[left], excess))
+            tries = [*range(at, len(left)), *range(at - 1, -1, -1)]
+            found = next((i for i in tries if size[left[i]] > 0 and away(left[i])), None)
+            if found is None:
+                return state, moved, left[-1]
+            left.pop(found)
+            moved += 1
+    return state, moved, None
+
+
+class MetisParams(Params):
+    """Parameters of ``metis``.
+
+    Attributes
+    ----------
+    imbalance : int
+        A part may be so many thousandths heavier than its share (METIS' ``ufactor``).
+    """
+
+    imbalance: int = Field(default=30, ge=1)
+
+
+def metis(task: Task, params: MetisParams) -> Outcome:
+    """Partition the groups into one part per accelerator by METIS, and place the parts by load.
+
+    Karypis, Kumar, "A fast and high quality multilevel scheme for partitioning irregular graphs"
+    (SIAM J. Sci. Comput. 20, 1998), through pymetis, as the placement papers use it: compute is
+    the weight of vertices, communication that of edges (here the host times of the tensors, each
+    once per pair of groups, so that unequal links count). A heuristic whose objective is the sum of
+    cut edges: it sees no direction, pays a tensor per pair and not per device, and balances compute
+    alone. Filled in: shares by the devices' speeds, parts to devices heaviest first, and the repair
+    of `mend` for memory and support; ops that no accelerator runs go to a host by it.
+    """
+    return place_parts(task, lambda parting: _by_metis(parting, params.imbalance))
+
+
+def _by_metis(parting: Parting, imbalance: int) -> Ints:
+    package = import_module("pymetis")
+    pointer, neighbour, weight = parting.graph()
+    # METIS draws from a C generator: seeds of 32 bits
+    options = package.Options(seed=parting.seed % 2**31, ufactor=imbalance)
+    result = package.part_graph(
+        parting.num_parts,
+        adjacency=package.CSRAdjacency(pointer, neighbour),
+        vweights=parting.weight,
+        eweights=weight,
+        tpwgts=parting.share.tolist(),
+        options=options,
+    )
+    return np.array(result.vertex_part, np.int64)
+
+
+def why_no_metis() -> str | None:
+    """How to install METIS's package, or None."""
+    return why_not_installed("pymetis", "metis")
+
+
+register(
+    Method(
+        name="metis",
+        claim="heuristic",
+        objectives=("makespan", "max_load", "max_load_fwd_bwd"),
+        paper="Karypis, Kumar 1998",
+        summary="a k-way partition by METIS, parts to devices by load",
+        run=metis,
+        params=MetisParams,
+        applies=why_not_parts,
+        missing=why_no_metis,
+        packages=("pymetis",),
+    )
+)
+
+
+class MtKahyparParams(Params):
+    """Parameters of ``mt-kahypar``.
+
+    Attributes
+    ----------
+    imbalance : float
+        A part may be heavier than its share by this fraction (``epsilon``).
+    """
+
+    imbalance: float = Field(default=0.03, gt=0, lt=1)
+
+
+def mt_kahypar(task: Task, params: MtKahyparParams) -> Outcome:
+    """Partition the hypergraph of the tensors by Mt-KaHyPar, and place the parts by load.
+
+    Gottesbueren, Heuer, Maas, Sanders, Schlag, "Scalable high-quality hypergraph partitioning"
+    (ACM Trans. Algorithms 20, 2024), with the objective km1: sum over nets of weight x (parts - 1).
+    Nets are those of `instances.problem.nets`: a tensor's pins are its producer and its
+    consumers, so that a tensor is paid once per part that it reaches and not per edge, which is
+    what max_load counts but for the producer's side. A heuristic: it minimizes the sum over the
+    devices, balances compute alone, and sees no direction. The deterministic preset on one thread.
+    Filled in: limits of parts by the devices' speeds, parts to devices heaviest first, and the
+    repair of `mend` for memory and support; ops that no accelerator runs go to a host by
+    it.
+    """
+    return place_parts(task, lambda parting: _by_kahypar(parting, params.imbalance))
+
+
+@cache
+def _package() -> tuple[Any, Any]:
+    """The package and its one pool of threads: it can be opened once in a process."""
+    package = import_module("mtkahypar")
+    return package, package.initialize(1)
+
+
+def _by_kahypar(parting: Parting, imbalance: float) -> Ints:
+    package, pool = _package()
+    context = pool.context_from_preset(package.PresetType.DETERMINISTIC)
+    context.set_partitioning_parameters(parting.num_parts, imbalance, package.Objective.KM1)
+    context.logging = False
+    # where devices differ: each part's limit, which no single vertex may exceed either
+    limit = np.ceil(parting.share * parting.weight.sum() * (1 + imbalance)).astype(np.int64)
+    if parting.share.max() > parting.share.min():
+        context.set_individual_target_block_weights(
+            np.maximum(limit, parting.weight.max()).tolist()
+        )
+    package.set_seed(parting.seed % 2**31)
+    nets = np.split(parting.nets.pin, parting.nets.net_ptr[1:-1]) if parting.nets.num_nets else []
+    hypergraph = pool.create_hypergraph(
+        context,
+        len(parting.weight),
+        len(nets),
+        [pins.tolist() for pins in nets],
+        parting.weight.tolist(),
+        parting.net_weights().tolist(),
+    )
+    return np.array(hypergraph.partition(context).get_partition(), np.int64)
+
+
+def why_no_kahypar() -> str | None:
+    """How to install Mt-KaHyPar's package, or None."""
+    return why_not_installed("mtkahypar", "kahypar")
+
+
+register(
+    Method(
+        name="mt-kahypar",
+        claim="heuristic",
+        objectives=("makespan", "max_load", "max_load_fwd_bwd"),
+        paper="Gottesbueren et al. 2024",
+        summary="a k-way hypergraph partition by Mt-KaHyPar, parts to devices by load",
+        run=mt_kahypar,
+        params=MtKahyparParams,
+        applies=why_not_parts,
+        missing=why_no_kahypar,
+        packages=("mtkahypar",),
+    )
+)
+
+
+PROGRAMS = "scotch_gpart", "gpart"
+"""Its names: Debian's first, where ``gpart`` is another program."""
+
+
+def scotch(task: Task, params: Params | None = None) -> Outcome:
+    """Partition the groups into one part per accelerator by Scotch, and place the parts by load.
+
+    Pellegrini, Roman, "SCOTCH: a software package for static mapping by dual recursive
+    bipartitioning" (HPCN Europe 1996); the ``-scotch`` of Tarnawski et al. (NeurIPS 2020), which
+    writes the same graph: time as the weight of vertices, the host times of the tensors between two
+    of them, each once, as that of edges, and the program's default strategy. A heuristic whose
+    objective is the sum of cut edges; it balances compute alone and sees no direction. Deviations:
+    colour classes that feed each other in a cycle stay apart; memory and support are
+    mended (`mend`), where the authors ignore the one and refuse graphs with ops that
+    no accelerator runs; parts are equal also where devices are not, and the heaviest goes to the
+    device that is done with it first. The program has a fixed seed of its own.
+    """
+    return place_parts(task, _by_scotch)
+
+
+def _by_scotch(parting: Parting) -> Ints:
+    with tempfile.TemporaryDirectory() as folder:
+        graph, mapping = Path(folder, "graph.grf"), Path(folder, "parts.map")
+        graph.write_text(graph_file(parting))
+        command = [_program() or "", str(parting.num_parts), str(graph), str(mapping)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, preexec_fn=end_with_parent
+        )
+        if done.returncode or not mapping.exists():
+            said = (done.stderr or done.stdout).strip().splitlines()
+            raise InputError(f"scotch: {command[0]} failed: {said[-1] if said else 'no message'}")
+        return parts_of(mapping.read_text(), len(parting.weight))
+
+
+def _program() -> str | None:
+    """Path of the program, or None where it is not installed."""
+    return next((path for name in PROGRAMS if (path := shutil.which(name))), None)
+
+
+def graph_file(parting: Parting) -> str:
+    """The graph in Scotch's format: version, sizes, base and flags, then a line per vertex.
+
+    A vertex has its weight, its degree, and the weight and number of each neighbour.
+    """
+    pointer, neighbour, weight = parting.graph()
+    lines = ["0", f"{len(parting.weight)} {len(neighbour)}", "0 011"]
+    ends = np.stack([weight, neighbour], axis=1)
+    for v, own in enumerate(parting.weight.tolist()):
+        arcs = ends[pointer[v] : pointer[v + 1]]
+        lines.append(" ".join(map(str, [own, len(arcs), *arcs.ravel().tolist()])))
+    return "\n".join(lines) + "\n"
+
+
+def parts_of(text: str, num_vertices: int) -> Ints:
+    r"""Part of each vertex, (v,), from a mapping: a count, then lines of vertex and part.
+
+    Examples
+    --------
+    >>> parts_of("2\n1\t5\n0\t3\n", 2).tolist()
+    [3, 5]
+    """
+    pairs = np.array(text.split()[1:], np.int64).reshape(-1, 2)
+    part = np.zeros(num_vertices, np.int64)
+    part[pairs[:, 0]] = pairs[:, 1]
+    return part
+
+
+def why_no_scotch() -> str | None:
+    """How to install Scotch, or None."""
+    if _program() is None:
+        return "needs Scotch's program gpart on the PATH (Debian: apt install scotch)"
+    return None
+
+
+register(
+    Method(
+        name="scotch",
+        claim="heuristic",
+        objectives=("makespan", "max_load", "max_load_fwd_bwd"),
+        paper="Pellegrini, Roman 1996",
+        summary="a k-way partition by Scotch's gpart, parts to devices by load",
+        run=scotch,
+        params=Params,
+        applies=why_not_parts,
+        missing=why_no_scotch,
+    )
+)

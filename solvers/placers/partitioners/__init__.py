@@ -1,1 +1,0 @@
-"""Graph partitioners: METIS, Mt-KaHyPar, Scotch."""

@@ -1,0 +1,356 @@
+"""pipedream: a graph as a chain of layers, cut into stages that several accelerators may share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import networkx as nx
+import numpy as np
+
+from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NS_PER_S
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.links import widest_paths
+from placegap.instances.problem.nets import build_nets
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import MaxLoad
+from placegap.instances.referee.loads import equal_devices, narrowest_bandwidth
+from placegap.solvers.chains.orders import places_to_cut, prefix_cuts
+from placegap.solvers.chains.problem import (
+    ACCELERATOR,
+    HOST,
+    ChainProblem,
+    CutNets,
+    build_problem,
+    put_in,
+    why_not_two_kinds,
+)
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.movable_units import why_not_one_level
+
+Formula = Literal["2019", "2018", "placegap"]
+
+FORMULAS: tuple[Formula, ...] = ("2019", "2018", "placegap")
+
+MOST_STAGES = 1000
+"""Places where a longer chain may be cut."""
+
+
+class PipeDreamParams(Params):
+    """Parameters of ``pipedream``.
+
+    Attributes
+    ----------
+    formula : {"2019", "2018", "placegap"}
+        What a stage costs while it is planned: as in the paper (SOSP 2019), as in its preprint
+        (arXiv 1806.03377, 2018), or as the referee will judge it.
+    layers : {"merge", "blocks"}
+        Whether branches that meet again become one layer, or each block is one.
+    """
+
+    formula: Formula = "2019"
+    layers: Literal["merge", "blocks"] = "merge"
+
+
+def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
+    """The best stages of a chain of layers, by a DP over places to cut and numbers of replicas.
+
+    Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training" (SOSP 2019),
+    section 3.1: A(j, m), the slowest stage of the best pipeline of layers 1..j on m machines, is
+    the least max(A(i, m - r), transfer at i, T(i + 1..j, r)) over i and r. With W parameter bytes,
+    bandwidth B and summed time S, a stage on r machines takes max(S, 2 (r - 1) W / B) / r in the
+    paper and max(S, 4 (r - 1) W / (r B)) / r in the preprint; with the formula ``placegap`` the DP
+    minimizes the referee's own load (`instances.referee.replication`) and transfers are part of it.
+    A heuristic: a transfer is hidden behind compute while it is planned, and the referee adds it.
+    Deviations: the paper profiles models that are chains; here other graphs are made one
+    (`chain_of`, as Tarnawski et al. did to compare with it). A transfer takes the host
+    times of all tensors across the cut, gradients included where the graph has them, in place of
+    2 a / B. Hosts, which the paper has not, take stages of their own, never shared. Stages are
+    shared only where the semantics has replicas and all accelerators are equal, and B is
+    the narrowest between any two. Longer chains are cut at 1,000 places of little communication.
+    O(s^2 a^2 h) for s places, a accelerators and h hosts.
+
+    Examples
+    --------
+    The diamond's branches meet again: ops 1 to 3 are one layer, and op 4 the other.
+
+    >>> from placegap.instances import MaxLoad, example
+    >>> task = Task(example(), MaxLoad(plans="chain"))
+    >>> pipedream(task, PipeDreamParams()).plan.placement
+    ((0,), (0,), (0,), (1,))
+    """
+    instance, semantics = task.instance, task.semantics
+    problem = build_problem(instance, overlap=semantics.load == "overlap")
+    layers = chain_of(instance, problem, merge=params.layers == "merge")
+    shared = semantics.replicas and _all_equal(task, problem)
+    order = np.arange(layers.num_layers)
+    stops = places_to_cut(order, layers.time.max(axis=0), layers.nets, MOST_STAGES)
+    boundary = np.append(0, prefix_cuts(order, layers.nets))[stops].astype(np.float64)
+    accelerators, hosts = problem.counts
+    row = _Row(
+        stops,
+        boundary,
+        layers.time,
+        layers.need,
+        problem.room,
+        layers.parameter_bytes,
+        layers.nets,
+    )
+    rules = _Rules(
+        accelerators,
+        hosts,
+        accelerators if shared else 1,
+        _bandwidth(instance, problem),
+        problem.overlap,
+        FORMULAS.index(params.formula),
+    )
+    value, k, c, origin, replicas = _stages(row, rules)
+    details = {"blocks": problem.num_blocks, "layers": layers.num_layers}
+    if np.isinf(value):
+        return Outcome(
+            message="its layers cannot be cut so that every device runs and holds its stage",
+            details=details,
+        )
+    placement = _placement(problem, layers, stops, (k, c), origin, replicas)
+    details["replicated_ops"] = sum(len(on) > 1 for on in placement)
+    return Outcome(Plan(placement), details=details)
+
+
+def applies(task: Task[MaxLoad], params: Params) -> str | None:
+    """Why PipeDream does not apply to a task, or None."""
+    return why_not_one_level(task, params) or why_not_two_kinds(task.instance)
+
+
+def _all_equal(task: Task[MaxLoad], problem: ChainProblem) -> bool:
+    kind = equal_devices(task.instance, task.semantics)
+    return len({kind[k] for k in problem.devices[ACCELERATOR]}) == 1
+
+
+def _bandwidth(instance: Instance, problem: ChainProblem) -> float:
+    """Bytes per ns between any two accelerators; 0 where a pair has no path."""
+    own = problem.devices[ACCELERATOR]
+    width = narrowest_bandwidth(widest_paths(instance.cluster), own) if len(own) > 1 else None
+    return 0.0 if width is None else width / NS_PER_S
+
+
+def _placement(
+    problem: ChainProblem,
+    layers: Layers,
+    stops: Ints,
+    used: tuple[int, int],
+    origin: Ints,
+    replicas: Ints,
+) -> tuple[tuple[int, ...], ...]:
+    """Devices of each op, from the last stage back."""
+    (k, c), at = used, len(stops) - 1
+    of_layer: list[tuple[int, ...]] = [()] * layers.num_layers
+    while at > 0:
+        (before, kind), r = divmod(int(origin[at, k, c]), 2), int(replicas[at, k, c])
+        if kind == HOST:
+            c -= 1
+            devices = problem.devices[HOST][c : c + 1]
+        else:
+            k -= r
+            devices = problem.devices[ACCELERATOR][k : k + r]
+        for layer in range(int(stops[before]), int(stops[at])):
+            of_layer[layer] = devices
+        at = before
+    return tuple(of_layer[at] for at in layers.layer.tolist())
+
+
+class _Row(NamedTuple):
+    """Layers in their order, where they may be cut, and what is sent there (`boundary`)."""
+
+    stops: Ints
+    boundary: Floats
+    time: Ints
+    need: Ints
+    room: Ints
+    parameters: Ints
+    nets: CutNets
+
+
+class _Rules(NamedTuple):
+    """The devices, and what a stage costs on them."""
+
+    accelerators: int
+    hosts: int
+    most_replicas: int
+    bandwidth: float
+    overlap: bool
+    formula: int
+
+
+@kernel
+def _stages(row: _Row, rules: _Rules) -> tuple[float, int, int, Ints, Ints]:
+    """Shortest chain of stages: the value, devices in use, and where from on how many replicas.
+
+    In float64: the plan counts, and the referee computes its value in integers.
+    """
+    stops, boundary, time, need, room, parameters, nets = row
+    accelerators, hosts, most_replicas, bandwidth, _, formula = rules
+    last = len(stops) - 1
+    value = np.full((last + 1, accelerators + 1, hosts + 1), np.inf)
+    origin, replicas = np.zeros(value.shape, np.int64), np.zeros(value.shape, np.int64)
+    value[0, 0, 0] = 0.0
+    pins_in = np.zeros(len(nets.size), np.int64)
+    for i in range(last):
+        pins_in[:] = 0
+        work = host_work = size = host_size = cut = weights = np.int64(0)
+        for j in range(i + 1, last + 1):
+            for v in range(stops[j - 1], stops[j]):
+                cut += put_in(nets, pins_in, v)
+                work += time[ACCELERATOR, v]
+                host_work += time[HOST, v]
+                size += need[ACCELERATOR, v]
+                host_size += need[HOST, v]
+                weights += parameters[v]
+            on_accelerator, on_host = size <= room[ACCELERATOR], host_size <= room[HOST]
+            if not on_accelerator and not on_host:
+                break
+            for r in range(1 if on_accelerator else most_replicas + 1, most_replicas + 1):
+                if r > 1 and weights > 0 and bandwidth == 0.0:
+                    break
+                cost = _stage_cost(int(work), int(cut), int(weights), r, rules)
+                if formula < 2:
+                    cost = max(cost, boundary[i])
+                for k in range(accelerators + 1 - r):
+                    for c in range(hosts + 1):
+                        now = max(value[i, k, c], cost)
+                        if now < value[j, k + r, c]:
+                            value[j, k + r, c], replicas[j, k + r, c] = now, r
+                            origin[j, k + r, c] = 2 * i + ACCELERATOR
+            if on_host:
+                cost = float(host_work) if formula == 2 else max(float(host_work), boundary[i])
+                for k in range(accelerators + 1):
+                    for c in range(hosts):
+                        now = max(value[i, k, c], cost)
+                        if now < value[j, k, c + 1]:
+                            value[j, k, c + 1], replicas[j, k, c + 1] = now, 1
+                            origin[j, k, c + 1] = 2 * i + HOST
+    best, best_k, best_c = np.inf, 0, 0
+    for k in range(accelerators + 1):
+        for c in range(hosts + 1):
+            if value[last, k, c] < best:
+                best, best_k, best_c = value[last, k, c], k, c
+    return best, best_k, best_c, origin, replicas
+
+
+@kernel(allocates=False)
+def _stage_cost(work: int, cut: int, weights: int, r: int, rules: _Rules) -> float:
+    """Time per sample of a stage on r accelerators."""
+    _, _, _, bandwidth, overlap, formula = rules
+    bytes_of_one = 2.0 * (r - 1) * weights
+    sync = bytes_of_one / bandwidth if bytes_of_one > 0 else 0.0
+    if formula == 0:
+        return max(float(work), sync) / r
+    if formula == 1:
+        return max(float(work), 2 * sync / r) / r
+    load = max(work, cut) if overlap else work + cut
+    return float(-(-load // r) + np.ceil(sync / r))
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """l layers in their order, on the two kinds of devices of a `ChainProblem`.
+
+    Attributes
+    ----------
+    layer : (n,) int64
+        Layer of each op.
+    time, need : (2, l) int64
+        As in `ChainProblem`.
+    parameter_bytes : (l,) int64
+    nets : CutNets
+        Over layers.
+    """
+
+    layer: Ints
+    time: Ints
+    need: Ints
+    parameter_bytes: Ints
+    nets: CutNets
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers."""
+        return len(self.parameter_bytes)
+
+
+def chain_of(instance: Instance, problem: ChainProblem, *, merge: bool) -> Layers:
+    """Make the blocks of an instance layers, in a topological order.
+
+    Parameters
+    ----------
+    instance : Instance
+    problem : ChainProblem
+    merge : bool
+        Whether blocks from which branches lead apart and together again become one layer:
+        of each biconnected component of the undirected graph, all tails of its arcs (as in the
+        reference program of Tarnawski et al., ``-pipeDream``).
+    """
+    blocks = problem.blocks
+    label = _merged(problem) if merge else np.arange(blocks.num_blocks)
+    position = _positions(label, blocks.arc_tail, blocks.arc_head)
+    l = int(position.max()) + 1  # noqa: E741
+    time, need = np.zeros((2, l), np.int64), np.zeros((2, l), np.int64)
+    for kind in range(2):
+        np.add.at(time[kind], position, problem.time[kind])
+        np.add.at(need[kind], position, problem.need[kind])
+    layer = position[blocks.block]
+    parameters = np.zeros(l, np.int64)
+    np.add.at(parameters, layer, [op.parameter_bytes for op in instance.graph.ops])
+    nets = build_nets(instance, layer)
+    own = problem.devices[ACCELERATOR]
+    weight = nets.weight_ns[:, own[0]].copy() if own else np.zeros(nets.num_nets, np.int64)
+    cut_nets = CutNets(nets.block_ptr.copy(), nets.net.copy(), np.diff(nets.net_ptr), weight)
+    return Layers(layer, time, need, parameters, cut_nets)
+
+
+def _merged(problem: ChainProblem) -> Ints:
+    """A label of each block: that of the blocks it becomes one layer with."""
+    arcs = list(
+        zip(problem.blocks.arc_tail.tolist(), problem.blocks.arc_head.tolist(), strict=True)
+    )
+    graph, known = nx.Graph(arcs), set(arcs)
+    union = nx.utils.UnionFind(range(problem.num_blocks))
+    for component in nx.biconnected_component_edges(graph):
+        tails = sorted({a if (a, b) in known else b for a, b in component})
+        union.union(*tails)
+    return np.array([union[v] for v in range(problem.num_blocks)], np.int64)
+
+
+def _positions(label: Ints, tail: Ints, head: Ints) -> Ints:
+    """Place of each block's layer in a topological order of the layers; cycles become one."""
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(label.tolist())
+    graph.add_edges_from(
+        (a, b) for a, b in zip(label[tail].tolist(), label[head].tolist(), strict=True) if a != b
+    )
+    whole = nx.condensation(graph)
+    first = {node: min(whole.nodes[node]["members"]) for node in whole}
+    order = nx.lexicographical_topological_sort(whole, key=first.__getitem__)
+    position = {}
+    for place, node in enumerate(order):
+        for member in whole.nodes[node]["members"]:
+            position[member] = place
+    return np.array([position[at] for at in label.tolist()], np.int64)
+
+
+register(
+    Method(
+        name="pipedream",
+        claim="heuristic",
+        objectives=("max_load",),
+        paper="Narayanan et al., SOSP 2019",
+        summary="a chain of layers cut into stages, replicated where that is allowed",
+        run=pipedream,
+        params=PipeDreamParams,
+        applies=applies,
+        packages=("numba", "networkx"),
+    )
+)

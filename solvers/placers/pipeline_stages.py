@@ -1,0 +1,270 @@
+"""Stages of pipelines by simple rules: even-split, simulated-moves and heaviest-stage."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.instance import Edge, Instance
+from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.nets import gradient_tie, stage_arcs, stage_blocks
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import MaxLoad, PipelineIteration
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import find_method, register, why_not
+from placegap.solvers.core.result import Outcome
+
+NO_PASSAGE = "a backward op feeds a forward op: no microbatch can pass"
+
+
+def even_split(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
+    """Cut the layers, in their order, into stages whose numbers of layers differ by one at most.
+
+    Layers are the blocks that stages keep whole, in their order (`structure.stage_blocks`); the
+    first stages get one more. All devices are used, as they come, or as many as there are layers
+    for. A heuristic that looks at no time. O(n + m log m).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> even_split(Task(example(), PipelineIteration())).plan.stage
+    (0, 0, 1, 1)
+    """
+    block = stage_blocks(task.instance)
+    if block is None:
+        return Outcome(message=NO_PASSAGE)
+    layers = int(block.max()) + 1
+    count = devices_used(task.instance, task.semantics, layers)
+    if count == 0:
+        return Outcome(message=too_few(task.instance, layers))
+    sizes = np.full(count * task.semantics.stages_per_device, 0)
+    sizes[:] = layers // len(sizes)
+    sizes[: layers % len(sizes)] += 1
+    return Outcome(chain_plan(block, np.cumsum(sizes)[:-1], count))
+
+
+def too_few(instance: Instance, layers: int) -> str:
+    """Why a schedule has no stages: so many layers, and what ties them together."""
+    tie = gradient_tie(instance)
+    return f"too few layers for this schedule: {layers}" + ("" if tie is None else f"; {tie}")
+
+
+def devices_used(instance: Instance, semantics: PipelineIteration, layers: int) -> int:
+    """The most devices that the schedule can use for so many layers; 0 if it can use none."""
+    chunks = semantics.stages_per_device
+    for count in range(min(instance.num_devices, layers // chunks), 0, -1):
+        if chunks == 1 or semantics.microbatches % count == 0:
+            return count
+    return 0
+
+
+def chain_plan(block: Ints, cuts: Ints, num_devices: int) -> Plan:
+    """Blocks before the first cut in stage 0, and so on; stages on the devices in rounds.
+
+    Examples
+    --------
+    >>> chain_plan(np.array([0, 1, 2]), np.array([1]), 2).placement
+    ((0,), (1,), (1,))
+    """
+    stage = np.searchsorted(cuts, block, side="right").tolist()
+    return Plan(tuple((s % num_devices,) for s in stage), stage=tuple(stage))
+
+
+register(
+    Method(
+        name="even-split",
+        claim="heuristic",
+        objectives=("pipeline_iteration",),
+        paper="-",
+        summary="as many layers in every stage of a pipeline, as people split models by hand",
+        run=even_split,
+        params=Params,
+    )
+)
+
+
+def simulated_moves(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
+    """Make the heaviest stage as light as can be, then move its cuts while that is shorter.
+
+    pytorch/pytorch #179212 proposes automatic stages for 1F1B, interleaved and zero-bubble
+    schedules: a DP, then refinement around the critical stage, judged by simulation. Its text gives
+    no more detail; here the critical stage is the heaviest, and it hands its first or its last
+    layer to its neighbour for as long as the iteration gets shorter. A layer's load is its forward
+    and backward time on the device that is fastest for it. Moves that break a rule (memory) are not
+    taken. O(S l^2) and a simulation per move.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> simulated_moves(Task(example(), PipelineIteration())).plan.stage
+    (0, 0, 1, 1)
+    """
+    instance, semantics = task.instance, task.semantics
+    block = stage_blocks(instance)
+    if block is None:
+        return Outcome(message=NO_PASSAGE)
+    layers = int(block.max()) + 1
+    count = devices_used(instance, semantics, layers)
+    if count == 0:
+        return Outcome(message=too_few(instance, layers))
+    times = np.where(
+        instance.arrays.time_ns < 0, instance.arrays.time_ns.max(), instance.arrays.time_ns
+    )
+    load = np.zeros(layers, np.int64)
+    np.add.at(load, block, times.min(axis=1))
+    cuts = lightest_cuts(load, count * semantics.stages_per_device)
+
+    def value(at: Ints) -> int | None:
+        verdict = evaluate(instance, chain_plan(block, at, count), semantics)
+        return verdict.value_ns if verdict.feasible else None
+
+    best, moved = value(cuts), True
+    while moved:
+        moved = False
+        ends = np.concatenate([[0], cuts, [layers]])
+        stage = int(np.argmax(np.add.reduceat(load, ends[:-1])))
+        for at, step in ((stage - 1, 1), (stage, -1)):
+            if ends[stage + 1] - ends[stage] == 1 or not 0 <= at < len(cuts):
+                continue
+            trial = cuts.copy()
+            trial[at] += step
+            now = value(trial)
+            if now is not None and (best is None or now < best):
+                best, cuts, moved = now, trial, True
+                break
+    return Outcome(chain_plan(block, cuts, count))
+
+
+@kernel
+def lightest_cuts(load: Ints, count: int) -> Ints:
+    """Where to cut a row of loads into so many runs, none empty, whose heaviest is lightest.
+
+    Of the cuts that do it each is as far to the left as the DP meets it first.
+
+    Examples
+    --------
+    >>> lightest_cuts(np.array([5, 20, 10, 8]), 2).tolist()
+    [2]
+    """
+    n = len(load)
+    total = np.zeros(n + 1, np.int64)
+    for i in range(n):
+        total[i + 1] = total[i] + load[i]
+    value = np.full((count + 1, n + 1), total[n] + 1)
+    origin = np.zeros((count + 1, n + 1), np.int64)
+    value[0, 0] = 0
+    for s in range(1, count + 1):
+        for j in range(s, n + 1):
+            for i in range(s - 1, j):
+                now = max(value[s - 1, i], total[j] - total[i])
+                if now < value[s, j]:
+                    value[s, j], origin[s, j] = now, i
+    cuts = np.zeros(count - 1, np.int64)
+    at = n
+    for s in range(count, 1, -1):
+        at = origin[s, at]
+        cuts[s - 2] = at
+    return cuts
+
+
+register(
+    Method(
+        name="simulated-moves",
+        claim="heuristic",
+        objectives=("pipeline_iteration",),
+        paper="pytorch/pytorch #179212",
+        summary="least heaviest stage by a DP, then moves around it by simulation",
+        run=simulated_moves,
+        params=Params,
+    )
+)
+
+
+STEADY = MaxLoad(plans="chain")
+"""What decides once a pipeline is full."""
+
+
+def why_not_max_load(task: Task[PipelineIteration], params: Params) -> str | None:
+    """Why max_load cannot stand in for the task, or None."""
+    if task.semantics.schedule == "interleaved":
+        return "makes one stage for each device; interleaved has several"
+    method = find_method("ideal-dp")
+    return why_not(method, Task(task.instance, STEADY), method.params())
+
+
+def heaviest_stage(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
+    """The best chain for max_load by `ideal-dp`, whatever the schedule and its microbatches are.
+
+    For many microbatches that is nearly best; for few the stages' places in the chain count, too.
+    Microbatches in flight are not looked at, so that memory may not suffice. Time as of `ideal-dp`.
+    A chain of max_load may send gradients to a later stage, and no pipeline does; so what edges of
+    both passes tie together stays whole (`in_stage_order`).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> heaviest_stage(Task(example(), PipelineIteration())).plan.placement
+    ((0,), (1,), (0,), (1,))
+    """
+    method = find_method("ideal-dp")
+    block = stage_blocks(task.instance)
+    if block is None:
+        return Outcome(message=NO_PASSAGE)
+    ordered = in_stage_order(task.instance, block)
+    found = method.run(Task(ordered, STEADY, task.limits), method.params())
+    if found.plan is None:
+        return Outcome(message=found.message)
+    return Outcome(Plan(found.plan.placement))
+
+
+def in_stage_order(instance: Instance, block: Ints) -> Instance:
+    """The instance whose chains of max_load are those that a pipeline can run.
+
+    Blocks of stages become colocation groups; where a gradient leads from block to block, an edge
+    between forward ops that moves nothing leads the other way. O(n + m).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> in_stage_order(example(), stage_blocks(example())).graph.edges == example().graph.edges
+    True
+    """
+    graph, backward = instance.graph, instance.arrays.backward
+    forward_op: dict[int, str] = {}
+    for op, b in zip(graph.ops, block.tolist(), strict=True):
+        if not op.backward:
+            forward_op.setdefault(b, op.name)
+    arcs = stage_arcs(instance)
+    against = backward[arcs[0]]
+    held, wanted = (
+        {(int(x), int(y)) for x, y in block[arcs[:, of]].T.tolist()} for of in (~against, against)
+    )
+    extra = [
+        Edge(producer=forward_op[x], consumer=forward_op[y], tensor=f"before {y}", host_time_ns=0)
+        for x, y in sorted(wanted - held)
+        if x != y and x in forward_op and y in forward_op
+    ]
+    size = np.bincount(block)
+    ops = tuple(
+        op.model_copy(update={"colocation": f"block {b}" if size[b] > 1 else None})
+        for op, b in zip(graph.ops, block.tolist(), strict=True)
+    )
+    update = {"ops": ops, "edges": (*graph.edges, *extra)}
+    return Instance(
+        name=instance.name, graph=graph.model_copy(update=update), cluster=instance.cluster
+    )
+
+
+register(
+    Method(
+        name="heaviest-stage",
+        claim="heuristic",
+        objectives=("pipeline_iteration",),
+        paper="Tarnawski et al., NeurIPS 2020",
+        summary="the chain of least max_load, run under the schedule of a pipeline",
+        run=heaviest_stage,
+        params=Params,
+        applies=why_not_max_load,
+    )
+)

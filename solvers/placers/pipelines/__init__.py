@@ -1,1 +1,0 @@
-"""Placers for throughput: greedy, local search, slices, PipeDream."""

@@ -1,0 +1,219 @@
+"""slicing and slicegraph: topological orders cut into segments, each order optimally."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import MaxLoad
+from placegap.solvers.chains.orders import NUM_ORDERS, order_of_keys, orders
+from placegap.solvers.chains.slices import Slicer
+from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+from placegap.solvers.placers.movable_units import why_not_one_level
+
+
+class SlicingParams(Params):
+    """Parameters of ``slicing``.
+
+    Attributes
+    ----------
+    orders : int
+        How many topological orders are cut: depth first from either end, by least cut from either
+        end, breadth first from either end, then the first two with random ties.
+    """
+
+    orders: int = Field(default=NUM_ORDERS, ge=1, le=NUM_ORDERS, json_schema_extra=EFFORT)
+
+
+def slicing(task: Task[MaxLoad], params: SlicingParams) -> Outcome:
+    """The best way to cut some topological orders of the blocks into one segment per device.
+
+    The linearized DP of Tarnawski et al. (NeurIPS 2020, "DPL"): of one order, all segments are
+    ideals' differences, so a DP over the places to cut takes O(b^2 K + pins) for b blocks where the
+    DP over ideals may be exponential. A heuristic: optimal for its orders, and never better
+    than the best chain. Deviations: several orders (`chains.orders`) where the authors cut one
+    that their program happens to find; in orders of more than 2,000 blocks only places of little
+    communication are cut (`cut_places.MOST_CUTS`); devices that are not alike come in
+    some fixed sequences (`slicer`). With a time limit the best plan until then is returned.
+
+    Examples
+    --------
+    >>> from placegap.instances import MaxLoad, example
+    >>> task = Task(example(), MaxLoad(plans="chain"))
+    >>> slicing(task, SlicingParams()).plan.placement
+    ((0,), (1,), (0,), (1,))
+    """
+    clock, slicer = Clock(task.limits.time_limit_s), Slicer(task)
+    best: tuple[int, Ints] | None = None
+    tried, message = 0, ""
+    try:
+        for order in islice(orders(slicer.problem, task.limits.seed), params.orders):
+            found = slicer.slices(order, None if best is None else best[0] - 1)
+            best = best if found is None else found
+            tried += 1
+            clock.check()
+    except LimitReached as limit:
+        message = f"stopped after {tried} orders: {limit}"
+    details = {"blocks": slicer.problem.num_blocks, "orders": tried}
+    if best is None:
+        return Outcome(message=message or NO_SLICES, details=details)
+    return Outcome(Plan.on(best[1].tolist()), message=message, details=details)
+
+
+NO_SLICES = "none of its orders can be cut so that every device runs and holds its segment"
+
+register(
+    Method(
+        name="slicing",
+        claim="heuristic",
+        objectives=("max_load",),
+        paper="Tarnawski et al. 2020",
+        summary="cuts topological orders into one segment per device, each optimally",
+        run=slicing,
+        params=SlicingParams,
+        applies=why_not_one_level,
+        packages=("numba",),
+    )
+)
+
+
+NOT_SLICED = 2**62
+"""Fitness of an order without slices, or whose slices are more than twice as bad as the best."""
+
+
+class SliceGraphParams(Params):
+    """Parameters of ``slicegraph``.
+
+    Attributes
+    ----------
+    population : int
+        Orders in each generation.
+    elite, mutants : float
+        Shares of a generation that survive, and that are drawn anew.
+    inherit : float
+        Probability that a child has the key of its elite parent.
+    generations : int
+        Generations after the first; a time limit may end them sooner.
+    """
+
+    population: int = Field(default=32, ge=4, json_schema_extra=EFFORT)
+    elite: float = Field(default=0.25, gt=0, lt=0.5)
+    mutants: float = Field(default=0.25, ge=0, lt=0.5)
+    inherit: float = Field(default=0.7, gt=0.5, le=1)
+    generations: int = Field(default=20, ge=0, json_schema_extra=EFFORT)
+
+
+def slicegraph(task: Task[MaxLoad], params: SliceGraphParams) -> Outcome:
+    """The best slices of topological orders that a biased random-key genetic algorithm breeds.
+
+    After Archer, Fahrbach, Liu and Prabhu, "Practical performance guarantees for pipelined DNN
+    inference" (ICML 2024): SliceGraph cuts a topological order by a DP over the places to cut, and
+    a BRKGA (Goncalves, Resende, J. Heuristics 17, 2011) looks for a good order. An individual has a
+    key in [0, 1) for each block; its order takes the ready block of the least key; its fitness is
+    the max_load of the order's best slices. The next generation has the elite, mutants drawn anew,
+    and children of an elite and another parent, key by key. A heuristic: never better than the
+    best chain. Filled in: the parameters' defaults, and half of the first generation at most, which
+    are the orders of `slicing` and not random ones. Devices that are not alike: see `slicer`.
+    O(b^2 K + pins) per individual of b blocks, less where a limit ends segments early.
+
+    Examples
+    --------
+    >>> from placegap.instances import MaxLoad, example
+    >>> task = Task(example(), MaxLoad(plans="chain"))
+    >>> slicegraph(task, SliceGraphParams()).plan.placement
+    ((0,), (1,), (0,), (1,))
+    """
+    clock, slicer = Clock(task.limits.time_limit_s), Slicer(task)
+    generator = np.random.default_rng(task.limits.seed)
+    herd, message, generation = _Herd(slicer, clock), "", 0
+    try:
+        people = _first_generation(slicer, params, task.limits.seed, generator)
+        fitness = herd.judge(people)
+        for generation in range(1, params.generations + 1):  # noqa: B007 - it is reported
+            by_fitness = np.argsort(fitness, kind="stable")
+            people, fitness = people[by_fitness], fitness[by_fitness]
+            young = _next_generation(people, params, generator)
+            survivors = len(people) - len(young)
+            people = np.concatenate([people[:survivors], young])
+            fitness = np.concatenate([fitness[:survivors], herd.judge(young)])
+    except LimitReached as limit:
+        message = f"stopped in generation {generation}: {limit}"
+    blocks = slicer.problem.num_blocks
+    details = {"blocks": blocks, "orders": herd.judged, "generations": generation}
+    if herd.device is None:
+        return Outcome(message=message or NO_SLICES, details=details)
+    return Outcome(Plan.on(herd.device.tolist()), message=message, details=details)
+
+
+class _Herd:
+    """Fitness of individuals, and the best of all so far."""
+
+    def __init__(self, slicer: Slicer, clock: Clock) -> None:
+        self.slicer, self.clock = slicer, clock
+        self.value, self.judged = NOT_SLICED, 0
+        self.device: Ints | None = None
+
+    def judge(self, people: Floats) -> Ints:
+        """Fitness of each."""
+        problem = self.slicer.problem
+        fitness = np.full(len(people), NOT_SLICED)
+        for i, keys in enumerate(people):
+            rank = np.empty(len(keys), np.int64)
+            rank[np.argsort(keys, kind="stable")] = np.arange(len(keys))
+            order = order_of_keys(problem.succ_ptr, problem.succ, problem.num_preds, rank)
+            limit = None if self.device is None else 2 * self.value
+            found = self.slicer.slices(order, limit)
+            self.judged += 1
+            if found is not None:
+                fitness[i] = found[0]
+                if found[0] < self.value:
+                    self.value, self.device = found
+            self.clock.check()
+        return fitness
+
+
+def _first_generation(
+    slicer: Slicer, params: SliceGraphParams, seed: int, generator: np.random.Generator
+) -> Floats:
+    blocks = slicer.problem.num_blocks
+    people = generator.random((params.population, blocks))
+    for keys, order in zip(
+        people, islice(orders(slicer.problem, seed), params.population // 2), strict=False
+    ):
+        keys[order] = np.arange(blocks) / blocks
+    return people
+
+
+def _next_generation(
+    people: Floats, params: SliceGraphParams, generator: np.random.Generator
+) -> Floats:
+    """Children and mutants of a generation that is sorted by fitness; the elite stays as it is."""
+    size, blocks = people.shape
+    elite, mutants = max(1, round(params.elite * size)), round(params.mutants * size)
+    children = size - elite - mutants
+    noble = people[generator.integers(0, elite, children)]
+    other = people[generator.integers(elite, size, children)]
+    takes = generator.random((children, blocks)) < params.inherit
+    return np.concatenate([np.where(takes, noble, other), generator.random((mutants, blocks))])
+
+
+register(
+    Method(
+        name="slicegraph",
+        claim="heuristic",
+        objectives=("max_load",),
+        paper="Archer et al., ICML 2024",
+        summary="slices of topological orders that a genetic algorithm breeds",
+        run=slicegraph,
+        params=SliceGraphParams,
+        applies=why_not_one_level,
+        packages=("numba",),
+    )
+)

@@ -1,0 +1,108 @@
+"""Annealing for makespan: its scheduler is the referee's equal, its plans are never worse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from draws.tiny import drawn_devices, tiny_instance
+
+from placegap.instances import Makespan, evaluate, example
+from placegap.solvers import solve
+from placegap.solvers.local_search import annealing as makespan_annealing
+from placegap.solvers.local_search.annealing import Annealing
+from placegap.solvers.local_search.quick_schedule import (
+    kernel_data,
+    new_work,
+    plan_of,
+    schedule,
+)
+
+PORT = Makespan(channels="port")
+
+
+@pytest.mark.parametrize("channels", ["free", "link", "port", "half_duplex"])
+@pytest.mark.parametrize("transfers", ["per_edge", "per_tensor"])
+def test_the_orders_of_a_quick_schedule_take_as_long_as_it_says(
+    channels: str, transfers: str
+) -> None:
+    semantics = Makespan(channels=channels, transfers=transfers)
+    shorter = 0
+    for seed in range(40):
+        instance = tiny_instance(seed, num_ops=9, num_devices=3, density=0.4)
+        data = kernel_data(instance, semantics)
+        device = drawn_devices(instance, np.random.default_rng(seed))
+        work = new_work(data)
+        priority = np.random.default_rng(seed).integers(0, 20, 9)
+        makespan = schedule(data, device, priority, work)
+        value = evaluate(instance, plan_of(instance, semantics, data, device, work), semantics)
+        assert value.schedule is not None
+        # the referee starts nothing later; sooner only what waited for a more urgent item
+        assert value.schedule.makespan_ns <= makespan
+        shorter += value.schedule.makespan_ns < makespan
+    assert shorter == 0
+
+
+def test_the_more_urgent_op_goes_first() -> None:
+    # a fork of ops of 20 and 10 ns on one device: whichever is more urgent starts at 5
+    instance = example()
+    data = kernel_data(instance, PORT)
+    work = new_work(data)
+    for priority, order in (([9, 5, 4, 1], (0, 1, 2, 3)), ([9, 4, 5, 1], (0, 2, 1, 3))):
+        schedule(data, np.zeros(4, np.int64), np.array(priority), work)
+        plan = plan_of(instance, PORT, data, np.zeros(4, np.int64), work)
+        assert plan.device_order == (order, ())
+
+
+def test_plans_fit_and_are_no_worse_than_the_start() -> None:
+    checked = 0
+    for seed in range(60):
+        instance = tiny_instance(seed, num_ops=8, num_devices=3)
+        found = solve(instance, PORT, "annealing", seed=seed)
+        start = solve(instance, PORT, "heft").value_ns
+        if start is not None:
+            assert found.value_ns is not None
+            assert found.value_ns <= start
+            checked += 1
+    assert checked > 30
+
+
+def test_it_finds_most_optima_of_small_graphs() -> None:
+    optimal = total = 0
+    for seed in range(20):
+        instance = tiny_instance(seed, num_ops=6, num_devices=2)
+        best = solve(instance, PORT, "brute-force").value_ns
+        if best is not None:
+            total += 1
+            optimal += solve(instance, PORT, "annealing").value_ns == best
+    assert optimal >= 0.8 * total > 0
+
+
+def test_a_time_limit_of_nothing_returns_the_start() -> None:
+    search = Annealing(example(), PORT)
+    plan = search.run(np.zeros(4, np.int64), seed=0, moves=100, deadline=0.0)
+    assert search.tried == 0
+    assert evaluate(example(), plan, PORT).value_ns == 43  # 5 + 20 + 10 + 8 on one device
+
+
+def test_a_makespan_of_nothing_is_kept() -> None:
+    # ops that take no time: what is left are transfers, and none on one device
+    ops = tuple(op.model_copy(update={"time_ns": {"gpu": 0}}) for op in example().graph.ops)
+    instance = example().model_copy(
+        update={"graph": example().graph.model_copy(update={"ops": ops})}
+    )
+    plan = Annealing(instance, PORT).run(np.array([0, 1, 0, 1]), seed=0, moves=500)
+    assert evaluate(instance, plan, PORT).value_ns == 0
+
+
+def test_no_run_begins_after_the_time() -> None:
+    assert list(Annealing(example(), PORT).runs(np.zeros(4, np.int64), seed=0, limit_s=0.0)) == []
+
+
+def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(makespan_annealing, "_anneal", interrupt)
+    found = solve(example(), PORT, "annealing")
+    assert found.value_ns is not None
+    assert found.message == "interrupted"

@@ -1,0 +1,76 @@
+"""Splits that look at little: even-split, heaviest-stage, simulated-moves."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from draws.pipelines import iteration_semantics, layer_row, model_row, pipeline_instance
+
+from placegap.instances import InputError, MaxLoad, PipelineIteration, evaluate
+from placegap.solvers import solve
+from placegap.solvers.placers.pipeline_stages import lightest_cuts
+
+METHODS = ("even-split", "heaviest-stage", "simulated-moves")
+
+
+def test_an_even_split_has_one_layer_more_in_its_first_stages() -> None:
+    found = solve(layer_row([1] * 7, None, num_devices=3), PipelineIteration(), "even-split")
+    assert found.plan is not None
+    assert found.plan.stage == (0, 0, 0, 1, 1, 2, 2)
+
+
+def test_interleaved_takes_as_many_devices_as_divide_the_microbatches() -> None:
+    rounds = PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=4)
+    found = solve(layer_row([1] * 9, None, num_devices=3), rounds, "even-split")
+    assert found.plan is not None
+    assert found.plan.stage == (0, 0, 0, 1, 1, 2, 2, 3, 3)
+
+
+def test_the_heaviest_stage_is_max_loads_optimum() -> None:
+    row = model_row(12, 4, 0, 10**5)
+    found = solve(row, PipelineIteration(microbatches=4), "heaviest-stage")
+    assert found.plan is not None
+    chain = MaxLoad(plans="chain")
+    optimum = solve(row, chain, "ideal-dp").value_ns
+    assert evaluate(row, type(found.plan)(found.plan.placement), chain).value_ns == optimum
+    rounds = PipelineIteration(schedule="interleaved", stages_per_device=2)
+    with pytest.raises(InputError, match="one stage for each device"):
+        solve(row, rounds, "heaviest-stage")
+
+
+def test_the_lightest_cuts_are_those_of_enumeration() -> None:
+    # 4 runs of 7 loads: all three cuts tried
+    for seed in range(50):
+        load = np.random.default_rng(seed).integers(0, 20, 7)
+        cuts = lightest_cuts(load, 4)
+        best = min(
+            max(load[:a].sum(), load[a:b].sum(), load[b:c].sum(), load[c:].sum())
+            for a in range(1, 5)
+            for b in range(a + 1, 6)
+            for c in range(b + 1, 7)
+        )
+        assert max(part.sum() for part in np.split(load, cuts)) == best
+
+
+def test_simulated_moves_are_never_worse_than_the_dp_and_help_where_few_microbatches_run() -> None:
+    # m = p: the first stages wait for the last, so that a lighter last stage pays
+    row, semantics = model_row(32, 8, 0, 10**5), PipelineIteration(microbatches=8)
+    exact = solve(row, semantics, "stage-cuts", time_limit_s=120)
+    values = {method: solve(row, semantics, method).value_ns for method in METHODS}
+    assert exact.status == "optimal"
+    assert all(value is not None and value >= (exact.value_ns or 0) for value in values.values())
+    assert (values["simulated-moves"] or 0) < (values["even-split"] or 0)
+
+
+def test_plans_are_chains_whatever_the_instance_is() -> None:
+    made = 0
+    for seed in range(150):
+        instance, rng = pipeline_instance(seed), random.Random(f"splits-{seed}")
+        semantics = iteration_semantics(rng)
+        for method in METHODS[::2]:
+            found = solve(instance, semantics, method)
+            made += found.value_ns is not None
+            assert found.value_ns is not None or found.message
+    assert made >= 100
