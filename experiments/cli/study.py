@@ -152,10 +152,10 @@ def print_published(
     asked: PublishedEntry, config: Path, cells: Sequence[GapCell], folder: Path
 ) -> Path:
     """The paper's tables beside ours on stdout, and in the file that is returned."""
-    from placegap.experiments.papers.comparison import compare
-    from placegap.experiments.papers.paper_table import markdown, table_text
-    from placegap.experiments.papers.published import load_published
     from placegap.experiments.studies.gap_tables import gap_tables
+    from placegap.experiments.studies.paper_comparison import compare
+    from placegap.experiments.studies.paper_table import markdown, table_text
+    from placegap.experiments.studies.published import load_published
     from placegap.experiments.studies.report import write_file
 
     console = output()

@@ -68,7 +68,7 @@ def written(
     model: str, tracing: TraceOptions, begins: list[str], rules: PipelineIteration, folder: Path
 ) -> list[str]:
     """Write a plan with these cuts, a cluster and times of 1 ms for every op; what runs it."""
-    from placegap.experiments.bench.tracing.measured import plan_with_cuts
+    from placegap.experiments.research.bench.pipelines import plan_with_cuts
 
     graph = find_model(model, tracing=tracing).graph
     count = (len(begins) + 1) // rules.stages_per_device
