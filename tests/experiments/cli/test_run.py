@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from doubles.hidden_extras import without_extras
 
-import placegap.experiments.cli.measured.run as run_module
+import placegap.experiments.cli.measured as run_module
 from placegap.experiments.cli import main
 from placegap.experiments.running.sources import Source, find_model, load_source
 from placegap.instances import Instance, PipelineIteration, Plan, example
