@@ -25,8 +25,14 @@ from placegap.experiments.cli.options import (
 )
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_ns
-from placegap.experiments.show.output_files import check_outputs
-from placegap.experiments.show.rendering import output, plain_table, print_line, spinner, warn
+from placegap.experiments.show.rendering import (
+    check_outputs,
+    output,
+    plain_table,
+    print_line,
+    spinner,
+    warn,
+)
 from placegap.instances.io.document import write_text
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
@@ -426,7 +432,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
     warn_open(document.graph, asked.model)
     save_document(found.document, asked.out)
     if asked.plot is not None:
-        from placegap.experiments.show.deviation_plot import plot_deviations
+        from placegap.experiments.show.drawing import plot_deviations
 
         asked.plot.write_bytes(
             plot_deviations(found.deviations, f"{found.document.name}: deviations")

@@ -26,8 +26,7 @@ from placegap.experiments.cli.options import (
     warn_open,
 )
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.show.output_files import check_outputs
-from placegap.experiments.show.rendering import output, plain_table, spinner, warn
+from placegap.experiments.show.rendering import check_outputs, output, plain_table, spinner, warn
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
 

@@ -25,8 +25,6 @@ from placegap.experiments.cli.options import (
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.stop_signals import held, stop_status
 from placegap.experiments.show.figures import format_gap, format_ns
-from placegap.experiments.show.live_line import live_line
-from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.place_report import (
     certificate_line,
     certificate_object,
@@ -34,8 +32,8 @@ from placegap.experiments.show.place_report import (
     print_result,
     result_object,
 )
-from placegap.experiments.show.rendering import output, spinner, warn
-from placegap.experiments.show.search_log import both, check_plot, search_log
+from placegap.experiments.show.rendering import check_outputs, output, spinner, warn
+from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import Granularity, with_granularity
 from placegap.instances.problem.semantics import LoadSemantics, Semantics

@@ -32,7 +32,7 @@ from placegap.instances.torch_models.options import TraceOptions
 if TYPE_CHECKING:
     from placegap.experiments.running.proving import Proof
     from placegap.experiments.running.sources import Source
-    from placegap.experiments.show.plan.anatomy import Anatomy
+    from placegap.experiments.show.anatomy import Anatomy
     from placegap.instances.io.document import Document
     from placegap.instances.io.plan_file import PlanFile, StatedPlan
     from placegap.instances.problem.instance import Instance
@@ -93,7 +93,7 @@ def show_command(asked: ShowOptions) -> None:
     A plan is judged by the referee: what each device does, why the plan takes so long, its dearest
     transfers, and the single moves that gain most. The exit status is 1 if it breaks a rule.
     """
-    from placegap.experiments.show.output_files import check_outputs
+    from placegap.experiments.show.rendering import check_outputs
     from placegap.experiments.show.search_log import check_plot
 
     check_outputs(asked.gantt, asked.html)
@@ -122,14 +122,14 @@ def show_command(asked: ShowOptions) -> None:
     (found,) = judged(instance, [(asked.file, plan)], source, proof, num_moves=5)
     _draw(found, asked.gantt, asked.html)
     if asked.as_json:
-        from placegap.experiments.show.plan.anatomy import anatomy_object
+        from placegap.experiments.show.anatomy import anatomy_object
 
         print(
             json.dumps({**plan_summary(plan), **anatomy_object(found)}, ensure_ascii=False),
             flush=True,
         )
     else:
-        from placegap.experiments.show.plan.words import print_anatomy
+        from placegap.experiments.show.words import print_anatomy
 
         print_anatomy(output(), found)
     if not found.verdict.feasible:
@@ -191,12 +191,12 @@ def _show_names(plan: PlanFile, file: str, picture: Path | None, as_json: bool) 
 def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
     if gantt is not None:
         from placegap.experiments.show.drawing import write_figure
-        from placegap.experiments.show.plan.chart import draw_plan
+        from placegap.experiments.show.gantt import draw_plans
 
         with spinner(f"drawing {gantt}"):
-            write_figure(draw_plan(found), gantt)
+            write_figure(draw_plans([found]), gantt)
     if html is not None:
-        from placegap.experiments.show.plan.page import plan_page
+        from placegap.experiments.show.page import plan_page
         from placegap.instances.io.document import write_text
 
         with spinner(f"writing {html}"):
@@ -223,7 +223,7 @@ def compare_command(asked: CompareOptions) -> None:
 
     Both must state the same semantics. The exit status is 1 if one of them breaks a rule.
     """
-    from placegap.experiments.show.plan.comparison import comparison_object, print_comparison
+    from placegap.experiments.show.words import comparison_object, print_comparison
     from placegap.instances.io.document import read_json
 
     source = None if asked.model is None else source_of(asked)
@@ -336,7 +336,7 @@ def judged(
 
     What one file says no plan is below counts for the others, too.
     """
-    from placegap.experiments.show.plan.anatomy import Anatomy, take_apart
+    from placegap.experiments.show.anatomy import Anatomy, take_apart
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
     from placegap.solvers.solving.known_bounds import (

@@ -21,8 +21,8 @@ from placegap.experiments.cli.options import (
     source_of,
 )
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.show.device_table import device_table, server_lines
 from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.place_report import device_table, server_lines
 from placegap.experiments.show.rendering import output, print_line, spinner, warn
 from placegap.instances.reading.errors import InputError
 

@@ -26,7 +26,7 @@ from placegap.instances import (
     load_corpus,
 )
 from placegap.instances.corpus.corpus import known_of, read_best_known
-from placegap.instances.files import verification
+from placegap.instances.io import verification
 from placegap.instances.io.certificate_file import save_certificate
 from placegap.instances.io.document import Document, save_document
 from placegap.instances.io.plan_file import save_plan

@@ -5,17 +5,22 @@
 - max_load, max_load_fwd_bwd: the load of each device on one sample of a full pipeline: what comes
   in, its ops one after another, what goes out. The longest row is the value. No device waits for
   another within a sample, as each works on another one.
+
+The bars of a timeline as few blocks, so that thousands of ops can be read.
+
+Scopes of ops as labels, where no op names a module: what stands before the strokes of a name.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from placegap.experiments.show.plan.crossings import Crossing
+from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.instance import Graph, Instance
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.modules import layer_of
@@ -29,6 +34,7 @@ from placegap.instances.problem.semantics import (
     Semantics,
 )
 from placegap.instances.referee.iteration import simulate_iteration
+from placegap.instances.referee.loads import border_costs
 
 NO_OP = -1
 
@@ -77,6 +83,117 @@ class Move(NamedTuple):
     bytes: int
 
 
+class Crossing(NamedTuple):
+    """A tensor that leaves its device.
+
+    Attributes
+    ----------
+    tensor, producer, source : int
+        The tensor, the op that makes it, and the device of that op.
+    readers : tuple of int
+        One op on each device that gets it: the first in topological order.
+    targets : tuple of int
+        The devices that get it.
+    bytes : int
+    source_ns, target_ns : int, tuple of int
+        What the borders of devices are charged; a transfer is charged to its target.
+    """
+
+    tensor: int
+    producer: int
+    source: int
+    readers: tuple[int, ...]
+    targets: tuple[int, ...]
+    bytes: int
+    source_ns: int
+    target_ns: tuple[int, ...]
+
+    @property
+    def time_ns(self) -> int:
+        """All that the crossing takes."""
+        return self.source_ns + sum(self.target_ns)
+
+
+def crossings(instance: Instance, plan: Plan, semantics: Semantics) -> list[Crossing]:
+    """All crossings of a plan, by tensor; those of replicated stages at their first devices.
+
+    Under makespan, and pipeline_iteration with links that send, a crossing is one transfer: from
+    device to device. Under the other rules it is one tensor, which the borders of its devices are
+    charged for, each once. What pipeline_iteration does not count (`exchanged_edges`) is left out.
+
+    Examples
+    --------
+    Op 3 of the diamond alone on the second device: 20 ns to it and 10 ns back.
+
+    >>> from placegap.instances import example
+    >>> found = crossings(example(), Plan.on([0, 0, 1, 0]), Makespan())
+    >>> [(each.source, each.targets, each.time_ns) for each in found]
+    [(0, (1,), 20), (1, (0,), 10)]
+    """
+    arrays, index, device = instance.arrays, instance.arrays.index, plan.devices
+    is_sent = isinstance(semantics, Makespan) or (
+        isinstance(semantics, PipelineIteration) and semantics.sending == "overlap"
+    )
+    per_edge = isinstance(semantics, Makespan) and semantics.transfers == "per_edge"
+    cost = np.where(arrays.is_host, 0, border_costs(instance, semantics))
+    found = []
+    position = index.topological_position
+    sent = np.ones(len(index.producer), np.bool_)
+    if isinstance(semantics, PipelineIteration):
+        sent = ~exchanged_edges(instance)
+    for u, producer in enumerate(index.tensor_producer.tolist()):
+        edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
+        edges = edges[sent[edges]]
+        home, size = int(device[producer]), instance.graph.edges[index.tensor_first_edge[u]].bytes
+        readers = sorted(index.consumer[edges].tolist(), key=lambda i: int(position[i]))
+        away = [i for i in readers if device[i] != home]
+        if not per_edge:
+            away = [next(i for i in away if device[i] == k) for k in _homes(device, away)]
+        if not away:
+            continue
+        targets = [int(device[i]) for i in away]
+        if is_sent:
+            times = arrays.transfer_ns[u, arrays.link_class[home, targets]].tolist()
+            found += [
+                Crossing(u, producer, home, (i,), (k,), size, 0, (time_ns,))
+                for i, k, time_ns in zip(away, targets, times, strict=True)
+            ]
+            continue
+        found.append(
+            Crossing(
+                u,
+                producer,
+                home,
+                tuple(away),
+                tuple(targets),
+                size,
+                int(cost[u, home]),
+                tuple(cost[u, targets].tolist()),
+            )
+        )
+    return found
+
+
+def _homes(device: np.ndarray, ops: Sequence[int]) -> list[int]:
+    return list(dict.fromkeys(int(device[i]) for i in ops))
+
+
+def bytes_moved(found: Sequence[Crossing], num_devices: int) -> tuple[list[int], list[int]]:
+    """Bytes that come into and go out of each device.
+
+    Examples
+    --------
+    >>> bytes_moved([Crossing(0, 0, 0, (1,), (1,), 8, 0, (3,))], 2)
+    ([0, 8], [8, 0])
+    """
+    into, out = [0] * num_devices, [0] * num_devices
+    for each in found:
+        out[each.source] += each.bytes
+        for k in each.targets:
+            into[k] += each.bytes
+    return into, out
+
+
 @dataclass(frozen=True)
 class Timeline:
     """Rows of bars, arrows between them, and what they mean.
@@ -113,7 +230,7 @@ def timeline(
 
     Examples
     --------
-    >>> from placegap.experiments.show.plan.crossings import crossings
+    >>> from placegap.experiments.show.timeline import crossings
     >>> from placegap.instances import evaluate, example
     >>> plan, rules = Plan.on([0, 0, 1, 0]), Makespan()
     >>> verdict = evaluate(example(), plan, rules)
@@ -334,3 +451,149 @@ def busy_ns(drawn: Timeline, num_devices: int) -> list[int]:
             busy[bar.row] += bar.end_ns - begin
             until[bar.row] = bar.end_ns
     return [int(each) for each in busy]
+
+
+class Block(NamedTuple):
+    """Bars of one row that are drawn as one; other fields are `Bar`'s.
+
+    `num_bars` says how many they are, and `filled_ns` how long they last in sum.
+    """
+
+    row: int
+    is_move: bool
+    start_ns: int
+    end_ns: int
+    name: str
+    label: str
+    text: str
+    num_bars: int
+    filled_ns: int
+
+    @property
+    def fill(self) -> float:
+        """The share of the block in which something runs."""
+        return min(1.0, self.filled_ns / max(1, self.end_ns - self.start_ns))
+
+
+def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> list[Block]:
+    """Bars as blocks: neighbours of one label and text, and what is shorter than `least_ns`.
+
+    A gap that is longer than `least_ns` ends a block, and so do other bars in a row once they are
+    longer than a quarter of it. A block is called after its longest bar's label. So no row has more
+    than about five blocks for each `least_ns`, beside long bars. With `longest_ns` no block of
+    several bars is longer than that.
+
+    Examples
+    --------
+    >>> from placegap.experiments.show.timeline import Bar
+    >>> bars = (Bar(0, False, 0, 4, "a", "h.0"), Bar(0, False, 4, 5, "b", "h.0"),
+    ...         Bar(0, False, 5, 9, "c", "h.1"))
+    >>> [(b.name, b.start_ns, b.end_ns) for b in blocks(Timeline(("g",), bars, (), 9, ""), 0)]
+    [('a to b', 0, 5), ('c', 5, 9)]
+    """
+    found: list[Block] = []
+    longest: list[int] = []
+    others: list[int] = []  # how long bars of another label have lasted since one of the block's
+    ends: list[tuple[str, str]] = []
+    last: dict[tuple[int, bool], int] = {}
+    for bar in sorted(drawn.bars, key=lambda bar: (bar.start_ns, bar.end_ns, bar.row, bar.name)):
+        at = last.get((bar.row, bar.is_move))
+        block = None if at is None else found[at]
+        same = block is not None and (block.label, block.text) == (bar.label, bar.text)
+        if (
+            block is not None
+            and at is not None
+            and bar.start_ns - block.end_ns <= least_ns
+            and (longest_ns is None or bar.end_ns - block.start_ns <= longest_ns)
+            and (
+                same
+                or max(bar.end_ns, block.end_ns) - block.start_ns <= least_ns
+                or others[at] + bar.time_ns <= least_ns // 4
+            )
+        ):
+            others[at] = 0 if same else others[at] + bar.time_ns
+            ends[at] = ends[at][0], bar.name
+            longer = bar.time_ns > longest[at]
+            longest[at] = max(longest[at], bar.time_ns)
+            found[at] = block._replace(
+                end_ns=max(block.end_ns, bar.end_ns),
+                num_bars=block.num_bars + 1,
+                filled_ns=block.filled_ns + bar.time_ns,
+                name=f"{ends[at][0]} to {bar.name}",
+                label=bar.label if longer else block.label,
+                text=bar.text if longer else block.text,
+            )
+            continue
+        last[bar.row, bar.is_move] = len(found)
+        longest.append(bar.time_ns)
+        others.append(0)
+        ends.append((bar.name, bar.name))
+        found.append(
+            Block(
+                bar.row,
+                bar.is_move,
+                bar.start_ns,
+                bar.end_ns,
+                bar.name,
+                bar.label,
+                bar.text,
+                1,
+                bar.time_ns,
+            )
+        )
+    return found
+
+
+MOST_SCOPES = 200
+"""More are too many to be told apart."""
+
+
+def scopes_of(names: Sequence[str]) -> tuple[str, ...] | None:
+    """A scope of each op, in all no more than `MOST_SCOPES`; None without scopes.
+
+    Frameworks write out modules in names: ``block1/unit_2/conv1/Conv2D``. The scope with the most
+    ops is divided first.
+
+    Examples
+    --------
+    >>> scopes_of(("input", "h/0/mul", "h/0/add", "h/1/mul"))
+    ('input', 'h/0', 'h/0', 'h/1')
+    >>> scopes_of(("a", "b")) is None
+    True
+    """
+    paths = [name.split("/")[:-1] for name in names]
+    if not any(paths):
+        return None
+    within: dict[tuple[str, ...], list[int]] = {(): [i for i, path in enumerate(paths) if path]}
+    waiting: list[tuple[int, tuple[str, ...]]] = [(-len(names), ())]
+    while waiting:
+        scope = heapq.heappop(waiting)[1]
+        parts: dict[tuple[str, ...], list[int]] = {}
+        for i in within[scope]:
+            parts.setdefault(tuple(paths[i][: len(scope) + 1]), []).append(i)
+        if scope and len(within) - 1 + len(parts) > MOST_SCOPES:
+            break
+        del within[scope]
+        within.update(parts)
+        for part, inside in parts.items():
+            if part != scope:
+                heapq.heappush(waiting, (-len(inside), part))
+    found = list(names)
+    for scope, inside in within.items():
+        for i in inside:
+            found[i] = "/".join(scope)
+    return tuple(found)
+
+
+def by_scope(drawn: Timeline, names: Sequence[str]) -> Timeline:
+    """The timeline with scopes as labels of single ops; itself where it has layers or no scopes."""
+    scopes = None if drawn.by_layer else scopes_of(names)
+    if scopes is None:
+        return drawn
+    bars = tuple(
+        bar
+        if bar.op < 0 or bar.is_move
+        else bar._replace(label=scopes[bar.op], text=short_label(scopes[bar.op].replace("/", ".")))
+        for bar in drawn.bars
+    )
+    return Timeline(drawn.rows, bars, drawn.moves, drawn.end_ns, drawn.meaning, by_layer=True)

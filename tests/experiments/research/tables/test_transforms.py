@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.experiments.show.transform_table import SEMANTICS, markdown_table
+from placegap.experiments.research.tables.transforms import SEMANTICS, markdown_table
 from placegap.instances import example
 
 

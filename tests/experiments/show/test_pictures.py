@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-import placegap.experiments.show.plan.page as page_module
-from placegap.experiments.show.plan.anatomy import Anatomy, take_apart
-from placegap.experiments.show.plan.chart import draw_plan
-from placegap.experiments.show.plan.page import page_data, plan_page
+import placegap.experiments.show.page as page_module
+from placegap.experiments.show.anatomy import Anatomy, take_apart
+from placegap.experiments.show.gantt import draw_plans
+from placegap.experiments.show.page import page_data, plan_page
 from placegap.instances import (
     Cluster,
     Device,
@@ -134,7 +134,7 @@ def test_a_page_of_1000_ops_is_below_300_kb() -> None:
     plan = Plan.on([8 * at // 1000 for at in position])
     page = plan_page(apart(instance, plan, Makespan(memory="peak")))
     assert len(page.encode()) < 300_000
-    figure = draw_plan(apart(instance, plan, Makespan()))
+    figure = draw_plans([apart(instance, plan, Makespan())])
     assert len(figure.axes[0].patches) < 2 * 8 * 800  # blocks, not ops and transfers
 
 
@@ -200,7 +200,7 @@ def test_a_block_says_how_much_of_it_is_idle(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_chart_has_a_row_for_each_device_and_a_line_for_the_bound() -> None:
     found = apart(hostile(), Plan.on([0, 0, 1, 0]), Makespan())
-    figure = draw_plan(found)
+    figure = draw_plans([found])
     figure.draw_without_rendering()  # dollar signs are no formulas
     assert len(figure.axes[0].get_yticklabels()) == 2
 
