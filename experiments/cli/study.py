@@ -123,7 +123,7 @@ def _cluster(asked: StudyOptions) -> AbstractContextManager[Client | None]:
 
 def print_summaries(cells: Sequence[GapCell]) -> None:
     """A line per method and the notes of every table on stdout, and what compiling took."""
-    from placegap.experiments.studies.gap_layout import lay_out
+    from placegap.experiments.studies.gap_tables import lay_out
     from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
 
     console = output()
@@ -141,9 +141,7 @@ def print_summaries(cells: Sequence[GapCell]) -> None:
 
 def print_rows(cells: Sequence[GapCell]) -> None:
     """Every row of the gap tables and every model that was built, on stdout."""
-    from placegap.experiments.studies.gap_layout import lay_out
-    from placegap.experiments.studies.gap_tables import gap_tables
-    from placegap.experiments.studies.model_table import MODEL_HEAD
+    from placegap.experiments.studies.gap_tables import MODEL_HEAD, gap_tables, lay_out
 
     console = output()
     for table in lay_out(cells):

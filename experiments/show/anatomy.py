@@ -1,7 +1,4 @@
-"""All that is known of a plan, gathered once for the table, the chart, the page and comparisons.
-
-What crosses the borders of devices under a plan, and what each crossing takes.
-"""
+"""All that is known of a plan, gathered once for the table, the chart, the page and comparisons."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Figures as PNG, without pyplot: nothing here chooses a backend, or is left behind.
-
-The picture of a deviation report: the distribution of how far estimates are off.
-"""
+"""Figures as PNG, without pyplot: nothing here chooses a backend, or is left behind."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ from placegap.instances.reading.errors import MissingExtra
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 NO_FIGURES = "figures need matplotlib: pip install 'placegap[plots]'"
 

@@ -1,8 +1,6 @@
 """A placement in words, for people, and as an object, for scripts.
 
-Why a plan leaves devices unused, and what to ask instead: a sentence below the result.
-
-What every device does under a plan, as a table.
+Below the result stand sentences on why a plan leaves devices unused, and what to ask instead.
 """
 
 from __future__ import annotations
@@ -28,6 +26,11 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Result
+
+if TYPE_CHECKING:
+    from placegap.instances.io.certificate_file import Certificate
+    from placegap.solvers import Result
+    from placegap.solvers.solving.second_opinion import Opinion
 
 
 def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) -> Table:
@@ -223,12 +226,6 @@ def _names(names: tuple[str, ...]) -> str:
     else:
         shown = list(names)
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
-
-
-if TYPE_CHECKING:
-    from placegap.instances.io.certificate_file import Certificate
-    from placegap.solvers import Result
-    from placegap.solvers.solving.second_opinion import Opinion
 
 
 def named_placement(instance: Instance, plan: Plan) -> dict[str, str | list[str]]:

@@ -1,7 +1,4 @@
-"""Tables on stdout, progress and warnings on stderr.
-
-Files that a command will write, checked before it computes anything.
-"""
+"""What a command says: tables on stdout, progress and warnings on stderr, and files."""
 
 from __future__ import annotations
 

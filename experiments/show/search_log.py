@@ -1,6 +1,7 @@
-"""What a search found when: as lines of JSON while it runs, and as a picture when it has ended.
+"""What a search has found so far.
 
-What a placement has found so far: one line that changes on a terminal, or lines in a file.
+A line that changes on a terminal, or lines where stderr is none; lines of JSON in a file; and when
+it has ended, a picture.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from placegap.solvers.core.result import relative_gap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 FORMATS = (".png", ".svg")
 

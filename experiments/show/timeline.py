@@ -6,9 +6,8 @@
   in, its ops one after another, what goes out. The longest row is the value. No device waits for
   another within a sample, as each works on another one.
 
-The bars of a timeline as few blocks, so that thousands of ops can be read.
-
-Scopes of ops as labels, where no op names a module: what stands before the strokes of a name.
+`crossings` are what the borders of devices cost. `blocks` are bars merged to few, so that thousands
+of ops can be read, and `scopes_of` labels ops by their names where none names a module.
 """
 
 from __future__ import annotations

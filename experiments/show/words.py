@@ -1,7 +1,4 @@
-"""A plan in words and tables, for the terminal and for the page.
-
-Two plans of one instance: what differs, which ops moved, and where the time goes.
-"""
+"""A plan in words and tables, for the terminal and for the page; and how two plans differ."""
 
 from __future__ import annotations
 

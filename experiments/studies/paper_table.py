@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.show.figures import format_gap, format_s
-from placegap.experiments.studies.gap_layout import CellText, RowText, TableText
+from placegap.experiments.studies.gap_tables import CellText, RowText, TableText
 from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, GapCell
 from placegap.experiments.studies.paper_comparison import (
     MOST_WORDS,

@@ -22,7 +22,7 @@ os.environ["MPLBACKEND"] = "svg"
 import matplotlib
 before = dict(matplotlib.rcParams)
 from doubles.gap_runs import CHAIN, cells_of, plan
-from placegap.experiments.studies.plots import plot_gaps
+from placegap.experiments.studies.report import plot_gaps
 from placegap.experiments.show.drawing import plot_deviations
 from placegap.instances.io.measurements import Deviations
 import numpy as np
