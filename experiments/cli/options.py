@@ -190,15 +190,15 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
     asked: list[Parameter] = []
     groups: dict[str, type] = {}
     for field in fields(options):
+        members, default = {field.name: types[field.name]}, field.default
         if types[field.name] in GROUPS:
             groups[field.name] = types[field.name]
-            members = {name: (None, own) for name, own in GROUPS[types[field.name]][0].items()}
-        else:
-            default = Parameter.empty if field.default is MISSING else field.default
-            members = {field.name: (default, types[field.name])}
+            members, default = dict(GROUPS[types[field.name]][0]), None
+        elif default is MISSING:
+            default = Parameter.empty
         asked += [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for name, (default, annotation) in members.items()
+            for name, annotation in members.items()
         ]
 
     @wraps(run)
