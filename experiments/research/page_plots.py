@@ -14,7 +14,7 @@ from placegap.experiments.research.measures import (
     share_within,
     with_looser_bounds,
 )
-from placegap.experiments.show.drawing import Style, new_figure, png, styles
+from placegap.experiments.show.drawing import Style, dress, new_figure, png, styles
 from placegap.experiments.studies.log import Record
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def plot_profile(rows: Sequence[Record]) -> bytes:
     axis.set_ylim(0, 101)
     axis.set_xlabel("gap to the best bound, at most", fontsize=9)
     axis.set_ylabel(f"share of {len(next(iter(gaps.values()), []))} instances, %", fontsize=9)
-    _dress(axis, "Performance profile of the placers")
+    dress(axis, "Performance profile of the placers")
     figure.legend(loc="outside right center", frameon=False, fontsize=8.5)
     return png(figure)
 
@@ -77,7 +77,7 @@ def plot_time(rows: Sequence[Record]) -> bytes:
     _gap_axis(axis, "y", _lowest(axis))
     axis.set_xlabel("median time of the placer, ms", fontsize=9)
     axis.set_ylabel("mean gap to the best bound", fontsize=9)
-    _dress(axis, "Gap against time (number of plans)")
+    dress(axis, "Gap against time (number of plans)")
     figure.legend(loc="outside right center", frameon=False, fontsize=8.5)
     return png(figure)
 
@@ -108,7 +108,7 @@ def plot_ccr(rows: Sequence[Record], least: int = 4) -> bytes:
     _gap_axis(axis, "y")
     axis.set_xlabel("CCR: transfer times of all edges / times of all ops", fontsize=9)
     axis.set_ylabel("mean gap to the best bound", fontsize=9)
-    _dress(axis, f"Gap against communication, {len(bounded)} instances in {count} groups")
+    dress(axis, f"Gap against communication, {len(bounded)} instances in {count} groups")
     figure.legend(loc="outside right center", frameon=False, fontsize=8.5)
     return png(figure)
 
@@ -140,8 +140,8 @@ def plot_memory(rows: Sequence[Record]) -> bytes:
     means.set_ylabel("mean gap to the best bound", fontsize=9)
     means.set_xlabel("what every device holds, % of all bytes", fontsize=9)
     means.invert_xaxis()  # both panels share it
-    _dress(plans, "Plans as memory gets tighter")
-    _dress(means, "Mean gap of the methods that have all plans")
+    dress(plans, "Plans as memory gets tighter")
+    dress(means, "Mean gap of the methods that have all plans")
     figure.legend(loc="outside right center", frameon=False, fontsize=8.5)
     return png(figure)
 
@@ -179,11 +179,3 @@ def _gap_axis(axis: Axes, which: str, least: float = 0.0) -> None:
     own.set_ticks([], minor=True)
     first = max(tick for tick in TICKS if tick <= least)
     (axis.set_xlim if which == "x" else axis.set_ylim)(first, 100)  # ticks widen the limits
-
-
-def _dress(axis: Axes, title: str) -> None:
-    axis.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
-    axis.grid(color="#dddddd", linewidth=0.8)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from placegap.instances.io.measurements import Deviations
 from placegap.instances.reading.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from placegap.instances.io.measurements import Deviations
 
 
 NO_FIGURES = "figures need matplotlib: pip install 'placegap[plots]'"
@@ -123,6 +123,15 @@ def write_figure(figure: Figure, path: Path) -> None:
         figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
 
 
+def dress(axis: Axes, title: str) -> None:
+    """A title at the left, a grey grid behind the curves, and no frame but the axes."""
+    axis.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
+    axis.grid(color="#dddddd", linewidth=0.8)
+    axis.set_axisbelow(True)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+
+
 LARGEST_PERCENT = 100.0
 
 
@@ -150,11 +159,7 @@ def plot_deviations(found: Mapping[str, Deviations], title: str) -> bytes:
     axis.set_ylim(0, 1.02)
     axis.set_xlabel("relative deviation, %", fontsize=9)
     axis.set_ylabel("share of items", fontsize=9)
-    axis.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
-    axis.grid(color="#dddddd", linewidth=0.8)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    dress(axis, title)
     if found:
         axis.legend(frameon=False, fontsize=9, loc="lower right")
     return png(figure)
@@ -165,9 +170,13 @@ def distribution(one: Deviations) -> tuple[list[float], list[float]]:
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from placegap.instances.io.measurements import Deviations
     >>> distribution(Deviations(np.array([0.0, 0.1, 0.1, 2.0]), 0))
     ([0.0, 10.0, 100.0], [0.25, 0.75, 0.75])
     """
+    import numpy as np  # the command line loads this module
+
     value, count = np.unique(100 * one.relative, return_counts=True)
     share = np.cumsum(count) / max(1, len(one.relative))
     inside = value <= LARGEST_PERCENT
