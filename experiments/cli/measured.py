@@ -23,7 +23,7 @@ from placegap.experiments.cli.options import (
     source_of,
     warn_open,
 )
-from placegap.experiments.running.rules import Rules
+from placegap.experiments.running.placing import Rules
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.rendering import (
     check_outputs,
@@ -39,7 +39,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import DeviceType, TraceOptions, is_traced
 
 if TYPE_CHECKING:
-    from placegap.experiments.running.pipeline_run.comparison import PipelineComparison
+    from placegap.experiments.running.pipeline_run import PipelineComparison
     from placegap.instances.io.standard_evaluation import Estimate
     from placegap.instances.problem.instance import Instance
     from placegap.instances.torch_models.profile import Profile
@@ -128,8 +128,8 @@ def profile_command(asked: ProfileOptions) -> None:
 
 def _write_cluster(path: Path, count: int, device: DeviceType) -> None:
     """Measure the link between two processes, and write the cluster."""
-    from placegap.experiments.running.pipeline_run.link import machine_cluster
-    from placegap.experiments.running.pipeline_run.process_group import ProcessesFailed
+    from placegap.experiments.running.pipeline_run import ProcessesFailed
+    from placegap.experiments.running.pipeline_stage import machine_cluster
 
     try:
         with spinner("measuring the link between two processes"):
@@ -226,8 +226,11 @@ def run_command(asked: RunOptions) -> None:
     instance = read_instance(source_of(asked))
     stated = load_stated_plan(instance, asked.plan_file)
     semantics = asked.rules.override(stated.semantics)
-    from placegap.experiments.running.pipeline_run.comparison import pipeline_job, run_and_compare
-    from placegap.experiments.running.pipeline_run.process_group import ProcessesFailed
+    from placegap.experiments.running.pipeline_run import (
+        ProcessesFailed,
+        pipeline_job,
+        run_and_compare,
+    )
 
     job, predicted = pipeline_job(
         instance, stated.plan, semantics, asked.model, asked.tracing, asked.device, asked.iterations
@@ -338,7 +341,7 @@ def error_text(predicted_ns: int, measured_ns: int) -> str:
     >>> error_text(200, 230), error_text(200, 190), error_text(0, 5)
     ('+15.0 %', '-5.0 %', '-')
     """
-    from placegap.experiments.running.pipeline_run.comparison import relative_error
+    from placegap.experiments.running.pipeline_run import relative_error
 
     error = relative_error(predicted_ns, measured_ns)
     return "-" if error is None else f"{100 * error:+.1f} %"

@@ -30,7 +30,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
 
 if TYPE_CHECKING:
-    from placegap.experiments.running.proving import Proof
+    from placegap.experiments.running.certifying import Proof
     from placegap.experiments.running.sources import Source
     from placegap.experiments.show.anatomy import Anatomy
     from placegap.instances.io.document import Document
@@ -137,7 +137,7 @@ def show_command(asked: ShowOptions) -> None:
 
 
 def _proof(method: str | None, param: list[str] | None, time_limit_s: float) -> Proof | None:
-    from placegap.experiments.running.proving import Proof
+    from placegap.experiments.running.certifying import Proof
     from placegap.solvers.core.registry import find_method
 
     params = parse_pairs(param or ())
@@ -356,7 +356,7 @@ def judged(
     with spinner("looking for a bound"):
         now, said = list[KnownBound](), tuple[str, ...]()
         if proof is not None:
-            from placegap.experiments.running.proving import proven
+            from placegap.experiments.running.certifying import proven
 
             seen = instance if source is None or is_traced(source.model) else source
             start = files[0][1].plan if verdicts[0].feasible else None

@@ -20,7 +20,7 @@ from placegap.experiments.cli.options import (
     read_instance,
     source_of,
 )
-from placegap.experiments.running.rules import Rules
+from placegap.experiments.running.placing import Rules
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.place_report import device_table, server_lines
 from placegap.experiments.show.rendering import output, print_line, spinner, warn
@@ -83,7 +83,7 @@ def verify_command(asked: VerifyOptions) -> None:
     """
     from dataclasses import replace
 
-    from placegap.experiments.running.proving import Proof, certified_bounds, proven
+    from placegap.experiments.running.certifying import Proof, certified_bounds, proven
     from placegap.instances.io.plan_file import load_stated_plan
     from placegap.instances.io.verification import verify
     from placegap.instances.problem.plan import Plan

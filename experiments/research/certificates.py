@@ -27,8 +27,8 @@ from typing import NamedTuple
 
 from rich.table import Table
 
+from placegap.experiments.running.pool import handled, held, stop_status
 from placegap.experiments.running.sources import load_source
-from placegap.experiments.running.stop_signals import handled, held, stop_status
 from placegap.experiments.show.figures import format_gap
 from placegap.experiments.show.rendering import output, warn
 from placegap.experiments.studies.gaps import GapCell

@@ -48,7 +48,7 @@ from placegap.experiments.research.bench.placers import (
     placer_rows,
 )
 from placegap.experiments.research.bench.splits import split_rows
-from placegap.experiments.running.stop_signals import handled, held, is_stopped, stop_status
+from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.document import Document, load_document, save_document
