@@ -60,8 +60,8 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import solve
-from placegap.solvers.local_search.contended_list import contended_lists
-from placegap.solvers.local_search.search import Search
+from placegap.solvers.local_search.disjunctive_search import Search
+from placegap.solvers.local_search.rolling_horizon import contended_lists
 
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 """A name, what is timed, and a remark read off its outcome."""

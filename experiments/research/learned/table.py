@@ -39,7 +39,7 @@ from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Task
-from placegap.solvers.local_search.annealing.moves import Annealing
+from placegap.solvers.local_search.annealing import Annealing
 from placegap.solvers.placers.learned_placers import HrlParams, PlacetoParams
 from placegap.solvers.solving.solve import solve
 

@@ -14,7 +14,7 @@ from placegap.solvers.core.extras import why_not_installed
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.partitioners.partition import (
+from placegap.solvers.placers.partitioners import (
     Parting,
     place_parts,
     why_not_parts,
