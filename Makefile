@@ -28,7 +28,7 @@ help:
 	@echo "make docs       the site, in build/site"
 	@echo "make clean      remove .venv, build and results"
 
-.venv/.ready: pyproject.toml constraints.txt $(FOLDERS)
+.venv/.ready: pyproject.toml setup.py constraints.txt $(FOLDERS)
 	@echo "installing placegap into .venv (830 MB, once)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP_INSTALL) -e '.[plots]'
@@ -40,7 +40,7 @@ help:
 	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
-.venv-torch/.ready: pyproject.toml constraints.txt $(FOLDERS)
+.venv-torch/.ready: pyproject.toml setup.py constraints.txt $(FOLDERS)
 	@echo "installing placegap with PyTorch into .venv-torch (1.7 GB, once)"
 	test -x $(TORCH_BIN)/python || $(PYTHON) -m venv .venv-torch
 	$(subst $(BIN),$(TORCH_BIN),$(PIP_INSTALL)) -e '.[torch,onnx,plots]' accelerate hypothesis ipykernel nbclient onnxruntime pytest pytest-xdist
@@ -54,7 +54,7 @@ study: .venv/.ready
 # What is in a log is not run again, so this goes on where it stopped.
 studies: .venv/.ready
 	set -e; for study in $(PAPER_STUDIES) $(OUR_STUDIES); do $(BIN)/placegap study $$study $(if $(SMOKE),--smoke); done
-	set -e; for sweep in $(OUR_SWEEPS); do $(BIN)/python -m placegap.experiments.ours.$$sweep $(if $(SMOKE),--smoke); done
+	set -e; for sweep in $(OUR_SWEEPS); do $(BIN)/python -m placegap.experiments.research.sweeps $$sweep $(if $(SMOKE),--smoke); done
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -82,7 +82,7 @@ test-deep: .venv/.dev .venv-torch/.ready
 	$(TORCH_BIN)/pytest -n 2 -m "deep and torch" $(TORCH_TESTS)
 
 bench: .venv/.dev
-	$(BIN)/python -m placegap.experiments.bench
+	$(BIN)/python -m placegap.experiments.research.bench
 
 clean:
 	rm -rf .venv .venv-torch build results bench-results *.egg-info

@@ -19,6 +19,9 @@ LAYERS = ("instances", "formulations", "solvers", "experiments")
 FACADE = "experiments/facade"
 """The folder that is `placegap` itself."""
 
+RESEARCH = "experiments/research"
+"""What only we run: importable in a checkout, and in no wheel."""
+
 
 def modules() -> list[str]:
     """Every module of placegap, by name."""
@@ -34,24 +37,14 @@ def modules() -> list[str]:
     return names
 
 
-def test_packages_are_the_folders_of_the_house() -> None:
+def test_the_layers_are_folders_at_the_top() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    setuptools = project["tool"]["setuptools"]
-    with_code = {
-        path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-        for layer in LAYERS
-        for path in (ROOT / layer).rglob("*.py")
-    }
-    named = {
-        f"placegap.{name}".replace("placegap.experiments.facade", "placegap") for name in with_code
-    }
-    assert sorted(setuptools["packages"]) == sorted(named)
     folders = {f"placegap.{name}": name for name in LAYERS}
-    assert setuptools["package-dir"] == {"placegap": FACADE, **folders}
+    assert project["tool"]["setuptools"]["package-dir"] == {"placegap": FACADE, **folders}
     assert not (ROOT / "placegap").exists()
 
 
-def test_the_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
+def test_the_wheel_holds_every_module_and_data_file_but_those_of_research(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(tmp_path)]
     copy = tmp_path / "source"
     files = subprocess.run(
@@ -73,8 +66,10 @@ def test_the_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
         f"placegap/{name}".replace(f"placegap/{FACADE}/", "placegap/")
         for name in filter(None, files.split("\0"))
         if name.startswith(tuple(f"{layer}/" for layer in LAYERS)) and name.endswith(suffixes)
+        if not name.startswith(f"{RESEARCH}/")
     }
     assert wanted <= shipped
+    assert not [name for name in shipped if RESEARCH in name]
     front = {"placegap/__init__.py", "placegap/__init__.pyi", "placegap/__main__.py"}
     assert {*front, "placegap/solving.py", "placegap/py.typed"} <= shipped
     assert not [name for name in shipped if "facade" in name]
@@ -118,14 +113,10 @@ NEED_TORCH = (
     "placegap.experiments.running.pipeline_stage",
     "placegap.instances.torch_models.evoformer",
     "placegap.instances.torch_models.op_times",
-    "placegap.instances.torch_models.op_times",
     "placegap.instances.torch_models.joint_program",
     "placegap.instances.torch_models.training_graph",
-    "placegap.solvers.learned.hrl.network",
-    "placegap.solvers.learned.hrl.training",
-    "placegap.solvers.learned.placeto.network",
-    "placegap.solvers.learned.placeto.policy_file",
-    "placegap.solvers.learned.placeto.training",
+    "placegap.experiments.research.learned.hrl",
+    "placegap.experiments.research.learned.placeto",
 )
 """Modules of torch's own classes, loaded where such a model is asked for."""
 

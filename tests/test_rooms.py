@@ -32,7 +32,6 @@ BELOW: dict[str, set[str]] = {
     "solvers/chains": {"core"},
     "solvers/models": {"core", "bounds", "solving", "chains"},
     "solvers/local_search": {"core"},
-    "solvers/learned": {"core", "local_search"},
     "solvers/brute_force": {"core"},
     "solvers/pipeline": {"core", "chains"},
     "solvers/noncontiguous": {"core"},
@@ -42,11 +41,9 @@ BELOW: dict[str, set[str]] = {
     "experiments/running": set(),
     "experiments/show": set(),
     "experiments/studies": {"running", "show"},
-    "experiments/papers": {"running", "show", "studies"},
-    "experiments/bench": {"running", "show"},
-    "experiments/ours": {"running", "show", "studies", "papers", "bench"},
-    "experiments/cli": {"running", "show", "studies", "papers"},
+    "experiments/cli": {"running", "show", "studies"},
     "experiments/facade": {"running", "show", "cli"},
+    "experiments/research": {"running", "show", "studies"},
 }
 """Room, and the rooms of its layer that it may import."""
 

@@ -1,4 +1,4 @@
-"""The commands, one module each."""
+"""The commands, in the order of the help."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ from typing import Annotated
 
 import typer
 
-from placegap.experiments.cli import coarsen as cli_coarsen
-from placegap.experiments.cli import convert as cli_convert
-from placegap.experiments.cli import lists as cli_lists
 from placegap.experiments.cli import print_version
-from placegap.experiments.cli import split as cli_split
-from placegap.experiments.cli import standard_evaluation as cli_standard
-from placegap.experiments.cli import study as cli_study
-from placegap.experiments.cli import verify as cli_verify
-from placegap.experiments.cli.measured import profile as cli_profile
-from placegap.experiments.cli.measured import run as cli_run
-from placegap.experiments.cli.place import command as cli_place
-from placegap.experiments.cli.show import command as cli_show
-from placegap.experiments.cli.show import compare as cli_compare
+from placegap.experiments.cli.lists import instances_command, methods_command
+from placegap.experiments.cli.measured import (
+    profile_command,
+    run_command,
+    standard_evaluation_command,
+)
+from placegap.experiments.cli.models import (
+    coarsen_command,
+    convert_command,
+    generate_command,
+    split_command,
+)
+from placegap.experiments.cli.options import command
+from placegap.experiments.cli.place import place_command
+from placegap.experiments.cli.show import compare_command, show_command
+from placegap.experiments.cli.study import study_command
+from placegap.experiments.cli.verify import verify_command
 
 app = typer.Typer(
     name="placegap",
@@ -29,20 +34,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("place")(cli_place.place_command)
-app.command("study")(cli_study.study_command)
-app.command("convert")(cli_convert.convert_command)
-app.command("coarsen")(cli_coarsen.coarsen_command)
-app.command("split")(cli_split.split_command)
-app.command("profile")(cli_profile.profile_command)
-app.command("run")(cli_run.run_command)
-app.command("show")(cli_show.show_command)
-app.command("compare")(cli_compare.compare_command)
-app.command("verify")(cli_verify.verify_command)
-app.command("methods")(cli_lists.methods_command)
-app.command("instances")(cli_lists.instances_command)
-app.command("generate")(cli_convert.generate_command)
-app.command("standard-evaluation")(cli_standard.standard_evaluation_command)
+app.command("place")(command(place_command))
+app.command("study")(command(study_command))
+app.command("convert")(command(convert_command))
+app.command("coarsen")(command(coarsen_command))
+app.command("split")(command(split_command))
+app.command("profile")(command(profile_command))
+app.command("run")(command(run_command))
+app.command("show")(command(show_command))
+app.command("compare")(command(compare_command))
+app.command("verify")(command(verify_command))
+app.command("methods")(methods_command)
+app.command("instances")(instances_command)
+app.command("generate")(generate_command)
+app.command("standard-evaluation")(command(standard_evaluation_command))
 
 
 @app.callback()

@@ -1,16 +1,18 @@
-"""Options that several commands share, and what they choose."""
+"""What commands share: options, how a command is made of a dataclass of them, reading a model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from placegap.experiments.running.placing import Rules
+from placegap.experiments.show.rendering import spinner, warn
 from placegap.instances.problem.semantics import (
     Channels,
     LoadRule,
@@ -24,6 +26,11 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.torch_models.options import Dtype, Optimizer, Tied, TraceOptions
+
+if TYPE_CHECKING:
+    from placegap.experiments.running.sources import Source
+    from placegap.instances.problem.instance import Graph, Instance
+
 
 Model = Annotated[
     str,
@@ -145,59 +152,61 @@ TRACING: Mapping[str, object] = {
 """The options of traced models, by the names of `TraceOptions`."""
 
 
-def with_rules(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the semantics options in place of its argument `rules`, which they make.
-
-    Examples
-    --------
-    >>> @with_rules
-    ... def ask(model: str, *, rules: Rules) -> None:
-    ...     print(model, rules.override(None).label)
-    >>> ask(model="net", channels="link")
-    net makespan link per_edge
-    >>> list(signature(ask).parameters)[:3]
-    ['model', 'objective', 'plans']
-    """
-    return _with_options(command, "rules", RULES, Rules)
-
-
-def with_tracing(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of traced models in place of its argument `tracing`.
-
-    Examples
-    --------
-    >>> @with_tracing
-    ... def ask(model: str, *, tracing: TraceOptions) -> None:
-    ...     print(model, tracing.batch, tracing.tied)
-    >>> ask(model="hf:gpt2", batch=8)
-    hf:gpt2 8 copy
-    """
-    return _with_options(command, "tracing", TRACING, _trace_options)
-
-
 def _trace_options(**given: Any) -> TraceOptions:
     return TraceOptions(**{name: value for name, value in given.items() if value is not None})
 
 
-def _with_options(
-    command: Callable[..., None],
-    replaced: str,
-    table: Mapping[str, object],
-    make: Callable[..., object],
-) -> Callable[..., None]:
-    """A command with the options of a table in place of one argument, which they make."""
-    options = [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in table.items()
-    ]
-    asked: list[Parameter] = []
-    for own in signature(command, eval_str=True).parameters.values():
-        asked += options if own.name == replaced else [own.replace(kind=Parameter.KEYWORD_ONLY)]
+GROUPS: Mapping[type, tuple[Mapping[str, object], Callable[..., object]]] = {
+    Rules: (RULES, Rules),
+    TraceOptions: (TRACING, _trace_options),
+}
+"""Type of a field that stands for several options -> these, and what makes the field of them."""
 
-    @wraps(command)
+
+def command(run: Callable[[Any], None]) -> Callable[..., None]:
+    """The command of a function: it takes what the function's dataclass has, as typer reads it.
+
+    A field is an option or an argument, as its annotation says, and a field of `GROUPS` is several
+    options, in its place.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Asked:
+    ...     model: str
+    ...     rules: Rules
+    ...     tracing: TraceOptions
+    >>> def ask(asked: Asked) -> None:
+    ...     print(asked.model, asked.rules.override(None).label, asked.tracing.batch)
+    >>> command(ask)(model="net", channels="link", batch=8)
+    net makespan link per_edge 8
+    >>> list(signature(command(ask)).parameters)[:3]
+    ['model', 'objective', 'plans']
+    """
+    (taken,) = signature(run, eval_str=True).parameters.values()
+    options: type[Any] = taken.annotation
+    types = get_type_hints(options, include_extras=True)
+    asked: list[Parameter] = []
+    groups: dict[str, type] = {}
+    for field in fields(options):
+        members, default = {field.name: types[field.name]}, field.default
+        if types[field.name] in GROUPS:
+            groups[field.name] = types[field.name]
+            members, default = dict(GROUPS[types[field.name]][0]), None
+        elif default is MISSING:
+            default = Parameter.empty
+        asked += [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, annotation in members.items()
+        ]
+
+    @wraps(run)
     def with_options(**given: Any) -> None:
-        made = make(**{name: given.pop(name, None) for name in table})
-        command(**given, **{replaced: made})
+        for name, group in groups.items():
+            table, make = GROUPS[group]
+            given[name] = make(**{each: given.pop(each, None) for each in table})
+        run(options(**given))
 
     # what typer reads
     with_options.__signature__ = Signature(asked)  # type: ignore[attr-defined]
@@ -238,3 +247,55 @@ def parse_dims(pairs: Iterable[str] | None) -> tuple[tuple[str, int], ...]:
             raise InputError(f"--dim {name!r}: the size must be a positive integer (got {text!r})")
         dims.append((name, int(text)))
     return tuple(dims)
+
+
+def source_of(asked: Any, model: str | None = None) -> Source:
+    """The model that a command's options name, or this one; what has no option is as usual."""
+    from placegap.experiments.running.sources import Source
+
+    return Source(
+        model or asked.model,
+        asked.cluster,
+        getattr(asked, "time_unit", None),
+        dims=parse_dims(getattr(asked, "dim", None)),
+        tracing=getattr(asked, "tracing", None),
+        times=getattr(asked, "times", None),
+    )
+
+
+def read_instance(source: Source) -> Instance:
+    """The instance of a source.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or has no devices.
+    """
+    from placegap.experiments.running.sources import idle_devices, load_source
+
+    with spinner(f"reading {source.model}"):
+        instance = load_source(source)
+    warn_open(instance.graph, source.model)
+    idle = idle_devices(instance)
+    if idle is not None:
+        warn(idle)
+    if source.times is not None:
+        warn_measured(instance.graph)
+    return instance
+
+
+def warn_measured(graph: Graph) -> None:
+    """Print on stderr how many ops have measured times, and which names match none."""
+    from placegap.experiments.running.sources import measured_times
+
+    sentence = measured_times(graph)
+    if sentence is not None:
+        warn(sentence)
+
+
+def warn_open(graph: Graph, model: str) -> None:
+    """Print the lines of `open_questions` on stderr."""
+    from placegap.experiments.running.sources import open_questions
+
+    for sentence in open_questions(graph, model):
+        warn(sentence)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,35 +22,41 @@ if TYPE_CHECKING:
     from placegap.experiments.studies.config import PublishedEntry
     from placegap.experiments.studies.gaps import GapCell
 
+
 METHODS_DISAGREE = 1
 
 
-def study_command(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A study's YAML file.")],
+@dataclass(frozen=True, kw_only=True)
+class StudyOptions:
+    """What ``placegap study`` is asked."""
+
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A study's YAML file.")]
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Folder for all files; default results/NAME."),
-    ] = None,
+    ] = None
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes; default: all cores.")
-    ] = None,
+    ] = None
     scheduler: Annotated[
         str | None,
         typer.Option(
             "--scheduler", metavar="ADDRESS", help="Run on the Dask cluster there: tcp://HOST:PORT."
         ),
-    ] = None,
+    ] = None
     dask: Annotated[
         int | None,
         typer.Option("--dask", metavar="N", min=1, help="Run on N Dask workers of this machine."),
-    ] = None,
+    ] = None
     rows: Annotated[
         bool, typer.Option("--rows", help="Print every row too, which table.md holds anyway.")
-    ] = False,
+    ] = False
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Run the smallest form that the study states.")
-    ] = False,
-) -> None:
+    ] = False
+
+
+def study_command(asked: StudyOptions) -> None:
     """Run a study; what is in its log already is not run again."""
     from placegap.experiments.running.dask_pool import num_slots
     from placegap.experiments.running.pool import PoolError
@@ -59,28 +66,28 @@ def study_command(
     from placegap.experiments.studies.report import write_report
     from placegap.experiments.studies.run import LOG_NAME, num_cores, results_folder, run_study
 
-    asked = load_study(config, smoke=smoke)
-    folder = results_folder(asked, out)
+    wanted = load_study(asked.config, smoke=asked.smoke)
+    folder = results_folder(wanted, asked.out)
     kept = (
         f"{folder / LOG_NAME} keeps every run that is done, and the same command goes on from there"
     )
     try:
-        with _cluster(workers, scheduler, dask) as client:
+        with _cluster(asked) as client:
             slots = num_cores() if client is None else num_slots(client)
             if not slots:
-                warn(f"no Dask worker is there yet; the runs wait: dask worker {scheduler}")
-            workers = workers or slots or 1
-            warn(intention(asked, workers, folder / LOG_NAME))
-            for model in absent_models(asked, config):
-                warn(f"{config}: left out, since it is not there: {model}")
+                warn(f"no Dask worker is there yet; the runs wait: dask worker {asked.scheduler}")
+            workers = asked.workers or slots or 1
+            warn(intention(wanted, workers, folder / LOG_NAME))
+            for model in absent_models(wanted, asked.config):
+                warn(f"{asked.config}: left out, since it is not there: {model}")
             with progress_shown(workers) as told:
                 study, cells = run_study(
-                    config,
+                    asked.config,
                     folder,
                     workers=workers,
                     progress=told,
                     tell=warn,
-                    smoke=smoke,
+                    smoke=asked.smoke,
                     client=client,
                 )
     except KeyboardInterrupt:
@@ -92,33 +99,31 @@ def study_command(
     if not any(file.suffix == ".png" for file in files):
         warn(f"no plot: {NO_FIGURES}")
     print_summaries(cells)
-    if rows:
+    if asked.rows:
         print_rows(cells)
     if study.published is not None:
-        files += (print_published(study.published, config, cells, folder),)
+        files += (print_published(study.published, asked.config, cells, folder),)
     output().print(f"written: {', '.join(map(str, files))}", markup=False, soft_wrap=True)
     if not _judge(cells):
         raise typer.Exit(METHODS_DISAGREE)
 
 
-def _cluster(
-    workers: int | None, scheduler: str | None, dask: int | None
-) -> AbstractContextManager[Client | None]:
+def _cluster(asked: StudyOptions) -> AbstractContextManager[Client | None]:
     """The Dask cluster that is asked for; None for processes of our own."""
     from placegap.experiments.running.dask_pool import cluster_at, local_cluster
 
-    given = {"--workers": workers, "--scheduler": scheduler, "--dask": dask}
+    given = {"--workers": asked.workers, "--scheduler": asked.scheduler, "--dask": asked.dask}
     named = [name for name, value in given.items() if value is not None]
     if len(named) > 1:
         raise InputError(f"{' and '.join(named)} exclude each other; give one of them")
-    if scheduler is not None:
-        return cluster_at(scheduler)
-    return nullcontext() if dask is None else local_cluster(dask)
+    if asked.scheduler is not None:
+        return cluster_at(asked.scheduler)
+    return nullcontext() if asked.dask is None else local_cluster(asked.dask)
 
 
 def print_summaries(cells: Sequence[GapCell]) -> None:
     """A line per method and the notes of every table on stdout, and what compiling took."""
-    from placegap.experiments.studies.gap_layout import lay_out
+    from placegap.experiments.studies.gap_tables import lay_out
     from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
 
     console = output()
@@ -136,9 +141,7 @@ def print_summaries(cells: Sequence[GapCell]) -> None:
 
 def print_rows(cells: Sequence[GapCell]) -> None:
     """Every row of the gap tables and every model that was built, on stdout."""
-    from placegap.experiments.studies.gap_layout import lay_out
-    from placegap.experiments.studies.gap_tables import gap_tables
-    from placegap.experiments.studies.model_table import MODEL_HEAD
+    from placegap.experiments.studies.gap_tables import MODEL_HEAD, gap_tables, lay_out
 
     console = output()
     for table in lay_out(cells):
@@ -152,10 +155,10 @@ def print_published(
     asked: PublishedEntry, config: Path, cells: Sequence[GapCell], folder: Path
 ) -> Path:
     """The paper's tables beside ours on stdout, and in the file that is returned."""
-    from placegap.experiments.papers.comparison import compare
-    from placegap.experiments.papers.paper_table import markdown, table_text
-    from placegap.experiments.papers.published import load_published
     from placegap.experiments.studies.gap_tables import gap_tables
+    from placegap.experiments.studies.paper_comparison import compare
+    from placegap.experiments.studies.paper_table import markdown, table_text
+    from placegap.experiments.studies.published import load_published
     from placegap.experiments.studies.report import write_file
 
     console = output()

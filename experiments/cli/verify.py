@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,14 +16,13 @@ from placegap.experiments.cli.options import (
     Model,
     ParamOption,
     UnitOption,
-    parse_dims,
     parse_pairs,
-    with_rules,
+    read_instance,
+    source_of,
 )
-from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.running.placing import Rules
-from placegap.experiments.show.device_table import device_table, server_lines
 from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.place_report import device_table, server_lines
 from placegap.experiments.show.rendering import output, print_line, spinner, warn
 from placegap.instances.reading.errors import InputError
 
@@ -33,24 +33,26 @@ if TYPE_CHECKING:
     from placegap.instances.problem.semantics import Semantics
     from placegap.solvers.solving.known_bounds import KnownBound
 
+
 BROKEN_RULES = 1
 
 
-@with_rules
-def verify_command(
-    model: Model,
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions:
+    """What ``placegap verify`` is asked."""
+
+    model: Model
     plan_file: Annotated[
         Path | None, typer.Argument(metavar="[PLAN]", help="A plan's JSON file.")
-    ] = None,
-    *,
-    cluster: ClusterOption = None,
-    rules: Rules,
-    time_unit: UnitOption = None,
-    dim: DimOption = None,
+    ] = None
+    cluster: ClusterOption = None
+    rules: Rules
+    time_unit: UnitOption = None
+    dim: DimOption = None
     any_content: Annotated[
         bool,
         typer.Option("--any-content", help="Judge a plan that was made for another content."),
-    ] = False,
+    ] = False
     certificate: Annotated[
         Path | None,
         typer.Option(
@@ -59,17 +61,19 @@ def verify_command(
             help="Check the bound of 'place --certificate' without any solver; PLAN may be left"
             " out.",
         ),
-    ] = None,
+    ] = None
     method: Annotated[
         str | None,
         typer.Option("--method", help="Let this method prove a bound, from the plan on."),
-    ] = None,
-    param: ParamOption = None,
+    ] = None
+    param: ParamOption = None
     time_limit: Annotated[
         float, typer.Option("--time-limit", metavar="S", help="Seconds for --method.")
-    ] = 60.0,
-    as_json: JsonOption = False,
-) -> None:
+    ] = 60.0
+    as_json: JsonOption = False
+
+
+def verify_command(asked: VerifyOptions) -> None:
     """Let two referees that share no code judge a plan, and say how good it is.
 
     Every broken rule is listed. The exit status is 1 if there is one, if the referees disagree, or
@@ -80,7 +84,6 @@ def verify_command(
     from dataclasses import replace
 
     from placegap.experiments.running.certifying import Proof, certified_bounds, proven
-    from placegap.experiments.running.sources import Source
     from placegap.instances.io.plan_file import load_stated_plan
     from placegap.instances.io.verification import verify
     from placegap.instances.problem.plan import Plan
@@ -91,27 +94,31 @@ def verify_command(
         recorded_value_ns,
     )
 
-    source = Source(model, cluster, time_unit, dims=parse_dims(dim))
+    source = source_of(asked)
     instance = read_instance(source)
-    if plan_file is None and certificate is None:
+    if asked.plan_file is None and asked.certificate is None:
         raise InputError("name a plan to judge, or a certificate to check (--certificate)")
-    certified = None if certificate is None else _certified(instance, rules, certificate)
-    if plan_file is None:
+    certified = (
+        None if asked.certificate is None else _certified(instance, asked.rules, asked.certificate)
+    )
+    if asked.plan_file is None:
         assert certified is not None
-        if as_json:
+        if asked.as_json:
             content = {"instance": instance.name, "certificate": _certificate_json(certified)}
             print(json.dumps(content, ensure_ascii=False), flush=True)
         else:
             print_line(f"{instance.name}: {_certificate_line(certified)}")
         raise typer.Exit(0 if certified.holds else BROKEN_RULES)
-    stated = load_stated_plan(instance, plan_file)
-    own, semantics = stated.semantics, rules.override(stated.semantics)
+    stated = load_stated_plan(instance, asked.plan_file)
+    own, semantics = stated.semantics, asked.rules.override(stated.semantics)
     if semantics != own:
         stated = replace(stated, semantics=semantics, value_ns=None, times=None)
     if semantics.objective != own.objective and stated.plan != Plan(stated.plan.placement):
         stated = replace(stated, plan=Plan(stated.plan.placement))
-        warn(f"{plan_file}: only its placement is used: the rest was made for {own.objective}")
-    verdict = verify(instance, stated, any_content=any_content)
+        warn(
+            f"{asked.plan_file}: only its placement is used: the rest was made for {own.objective}"
+        )
+    verdict = verify(instance, stated, any_content=asked.any_content)
     bound, best_ns, wrong = None, None, list[str]()
     if verdict.agree and verdict.first.value_ns is not None:
         start, now = verdict.plan if verdict.holds else None, list[KnownBound]()
@@ -119,12 +126,12 @@ def verify_command(
             now += certified_bounds(certified, semantics)
         said = tuple[str, ...]()
         with spinner("looking for a bound"):
-            if method is not None:
-                proof = Proof(method, parse_pairs(param or ()), time_limit)
+            if asked.method is not None:
+                proof = Proof(asked.method, parse_pairs(asked.param or ()), asked.time_limit)
                 more, said = proven(source, semantics, proof, start)
                 now += more
             kept = replace(stated, plan=verdict.plan)
-            claims, left_out, wrong = believed(instance, semantics, [(str(plan_file), kept)])
+            claims, left_out, wrong = believed(instance, semantics, [(str(asked.plan_file), kept)])
             value_ns = verdict.first.value_ns if verdict.holds else None
             stored = [claim.bound for claim in claims]
             bound, refuted = known_bound(instance, semantics, value_ns, now, stored)
@@ -132,7 +139,7 @@ def verify_command(
         best_ns = recorded_value_ns(instance, semantics)
         for sentence in (*said, *left_out):
             warn(sentence)
-    if as_json:
+    if asked.as_json:
         content = _json(instance, semantics, verdict, bound, best_ns)
         if certified is not None:
             content["certificate"] = _certificate_json(certified)

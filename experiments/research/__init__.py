@@ -1,1 +1,4 @@
-"""What we ask of the package ourselves: nothing here is in the wheel, or needed by what is."""
+"""What only we run: the papers' pages, studies of our own, benchmarks, and learned placers.
+
+A checkout has it, and the wheel does not.
+"""

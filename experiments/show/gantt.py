@@ -1,4 +1,4 @@
-"""Schedules as a Gantt chart: what every device does and when, one schedule above the other.
+"""Plans as Gantt charts, readable with thousands of ops: blocks of layers on rows of devices.
 
 ``python -m placegap.experiments.show.gantt NETWORK CLUSTER HEURISTIC OUT.png`` draws the schedule
 of a heuristic above the best one that `decomposition` finds, with the bound that it proves.
@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from placegap.experiments.show.anatomy import Anatomy, take_apart
 from placegap.experiments.show.drawing import COLOURS, new_figure, png
 from placegap.experiments.show.figures import common_unit, format_gap, format_ns
+from placegap.experiments.show.timeline import Block, blocks
 from placegap.instances import load_cluster, load_corpus
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Schedule
+from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers import solve
-from placegap.solvers.core.result import relative_gap, with_reason
+from placegap.instances.reading.errors import InputError, shorten
+from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.known_bounds import known_bound, proven_by
 
 if TYPE_CHECKING:
@@ -32,35 +33,35 @@ MAKESPAN = Makespan(channels="port")
 """The rules of the command's schedules: one transfer at a time in and out of each device."""
 
 TIME_LIMIT_S = 20.0
-DPI = 200
-NUM_KINDS = 4
-"""Kinds of ops with a colour of their own; the others share one."""
+GAP_WIDTH, DPI = 9.0, 200
+"""Inches, and dots of an inch, of the command's picture."""
 
-OTHER, IDLE, INK, PROVEN = "#9aa5ae", "#e6eaed", "#222222", "#c1121f"
-OP_HEIGHT, TRANSFER_HEIGHT, TRANSFER_AT = 0.56, 0.14, 0.38
-"""Of a row of height 1: the bar of ops, the bar of transfers, and how far it is below."""
+WIDTH, ROW, MOST_HEIGHT = 12.0, 0.52, 40.0
+"""Inches: of the figure, of a row, and of the tallest figure."""
+
+LETTER = 0.064
+"""Inches that a letter in a bar takes."""
+
+FINEST = 700
+"""Blocks are no shorter than this part of the time."""
+
+MOST_KINDS = 8
+"""Kinds of ops with a colour of their own."""
+
+LONGEST_TICK = 24
+BAR, MOVE, MOVE_AT, PATH_AT = 0.58, 0.12, 0.39, -0.33
+"""Of a row of height 1: bars, bars of transfers and how far they are below, the critical path."""
+
+OTHER, IDLE, INK, PROVEN, PATH = "#9aa5ae", "#eceff1", "#37474f", "#c1121f", "#111111"
+BAR_COLOURS = tuple(colour for colour in COLOURS if colour != PROVEN)
 
 
-class Scheduled(NamedTuple):
-    """A schedule to draw, the instance that it is of, and the line above it."""
+def draw_plans(plans: Sequence[Anatomy], width: float = WIDTH) -> Figure:
+    """A panel for each plan, all on one axis of time: a row per device, and transfers below it.
 
-    title: str
-    instance: Instance
-    schedule: Schedule
-
-
-def draw_schedules(shown: Sequence[Scheduled], bound_ns: int | None = None) -> Figure:
-    """A chart with one panel for each schedule, all on the same time axis.
-
-    A row is a device: its ops in the colour of their kind, a grey background where it is idle, and
-    a thin black bar below for as long as it sends or receives a tensor.
-
-    Parameters
-    ----------
-    shown : sequence of Scheduled
-        From top to bottom; a line marks the makespan of each.
-    bound_ns : int, optional
-        What no plan's makespan is below: a dashed line through all panels.
+    Bars are blocks of layers (or kinds of ops) on idle time. A line above a bar says that it is on
+    the critical path; a dashed one is the bound, and what lies between it and the end is red. The
+    width is in inches: letters are larger beside a narrower chart.
 
     Raises
     ------
@@ -69,131 +70,201 @@ def draw_schedules(shown: Sequence[Scheduled], bound_ns: int | None = None) -> F
 
     Examples
     --------
-    >>> from placegap.instances import Plan, example
-    >>> schedule = evaluate(example(), Plan.on([0, 0, 1, 0]), MAKESPAN).schedule
-    >>> len(draw_schedules([Scheduled("a plan", example(), schedule)], bound_ns=34).axes)
-    1
+    >>> from placegap.experiments.show.anatomy import take_apart
+    >>> from placegap.instances import Makespan, Plan, example
+    >>> figure = draw_plans([take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan(), num_moves=0)])
+    >>> [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
+    ['gpu0', 'gpu1']
     """
-    longest_ns = max([one.schedule.makespan_ns for one in shown] + [bound_ns or 1])
-    unit, unit_ns = common_unit([longest_ns])
-    colours = kind_colours(shown)
-    rows = [one.instance.num_devices for one in shown]
-    figure = new_figure(9, 0.4 * sum(rows) + 0.45 * len(rows) + 0.8)
-    axes = figure.subplots(len(shown), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
-    for axis, one in zip(axes, shown, strict=True):
-        _draw_ops(axis, one, colours, unit_ns)
-        _draw_transfers(axis, one.schedule, unit_ns)
-        _mark(axis, one, bound_ns, unit_ns)
-        _dress(axis, one)
-        axis.set_xlim(0, longest_ns / unit_ns)
-    axes[-1].set_xlabel(f"time, {unit}", fontsize=9)
-    axes[-1].tick_params(axis="x", labelsize=8.5)
-    _add_legend(figure, colours, bound_ns)
+    bounds_ns = [found.bound.ns for found in plans if found.bound is not None]
+    end_ns = max([1, *bounds_ns, *(found.drawn.end_ns for found in plans)])
+    scale = Scale(end_ns, *common_unit([end_ns]), width)
+    rows = [len(found.drawn.rows) for found in plans]
+    figure = new_figure(width, min(MOST_HEIGHT, ROW * sum(rows) + 0.7 * len(plans) + 0.8))
+    axes = figure.subplots(len(plans), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
+    merged = [blocks(found.drawn, end_ns // FINEST) for found in plans]
+    by_layer = all(found.drawn.by_layer for found in plans)
+    colours, legend = block_colours(chain.from_iterable(merged), by_layer=by_layer)
+    for axis, found, shown in zip(axes, plans, merged, strict=True):
+        _draw_bars(axis, found, shown, colours, scale)
+        _draw_path(axis, found, scale)
+        _write_texts(axis, shown, colours, scale)
+        if found.bound is not None:
+            bound, end = found.bound.ns / scale.unit_ns, found.drawn.end_ns / scale.unit_ns
+            axis.axvline(bound, color=PROVEN, linewidth=1.3, linestyle=(0, (4, 2)))
+            axis.axvspan(bound, end, color=PROVEN, alpha=0.12, linewidth=0, zorder=0.9)
+        _dress(axis, found, scale)
+    axes[-1].set_xlabel(f"{plans[-1].drawn.meaning} ({scale.unit})", fontsize=9)
+    _add_legend(figure, plans, legend)
     return figure
 
 
-def kind_colours(shown: Sequence[Scheduled]) -> dict[str, str]:
-    """A colour for each of the kinds of ops that run longest, and one for all ``other`` kinds.
+class Scale(NamedTuple):
+    """The end of the axis of time, its unit, and the width of the figure in inches."""
 
-    Examples
-    --------
-    >>> from placegap.instances import Plan, example
-    >>> schedule = evaluate(example(), Plan.on([0, 0, 0, 0]), MAKESPAN).schedule
-    >>> kind_colours([Scheduled("one device", example(), schedule)])
-    {'op': '#2a6f97'}
-    """
-    time_ns: dict[str, int] = {}
-    for one in shown:
-        lasts_ns = (one.schedule.end_ns - one.schedule.start_ns).tolist()
-        for op, ns in zip(one.instance.graph.ops, lasts_ns, strict=True):
-            time_ns[op.kind] = time_ns.get(op.kind, 0) + ns
-    ranked = sorted(time_ns, key=lambda kind: (-time_ns[kind], kind))
-    colours = dict(zip(ranked[:NUM_KINDS], COLOURS, strict=False))
-    return colours if len(ranked) <= NUM_KINDS else {**colours, "other": OTHER}
+    end_ns: int
+    unit: str
+    unit_ns: int
+    width: float
 
 
-def _draw_ops(axis: Axes, one: Scheduled, colours: Mapping[str, str], unit_ns: int) -> None:
-    schedule, devices = one.schedule, range(one.instance.num_devices)
-    axis.barh(
-        devices,
-        schedule.makespan_ns / unit_ns,
-        height=OP_HEIGHT,
-        color=IDLE,
-        linewidth=0,
-        zorder=0.8,
-    )
-    axis.barh(
-        schedule.device,
-        (schedule.end_ns - schedule.start_ns) / unit_ns,
-        left=schedule.start_ns / unit_ns,
-        height=OP_HEIGHT,
-        linewidth=0.4,
-        edgecolor="white",
-        color=[colours.get(op.kind, OTHER) for op in one.instance.graph.ops],
-    )
-
-
-def _draw_transfers(axis: Axes, schedule: Schedule, unit_ns: int) -> None:
-    moved = schedule.transfers
-    for device in (moved.source, moved.destination):
+def _draw_bars(
+    axis: Axes, found: Anatomy, merged: Sequence[Block], colours: dict[str, str], scale: Scale
+) -> None:
+    rows, unit_ns = range(len(found.drawn.rows)), scale.unit_ns
+    idle = found.drawn.end_ns / unit_ns
+    axis.barh(rows, idle, height=BAR, color=IDLE, linewidth=0, zorder=0.8)
+    for is_move, height, below in ((False, BAR, 0.0), (True, MOVE, MOVE_AT)):
+        shown = [block for block in merged if block.is_move == is_move]
         axis.barh(
-            device + TRANSFER_AT,
-            (moved.end_ns - moved.start_ns) / unit_ns,
-            left=moved.start_ns / unit_ns,
-            height=TRANSFER_HEIGHT,
-            color=INK,
-            linewidth=0,
+            [block.row + below for block in shown],
+            [(block.end_ns - block.start_ns) / unit_ns for block in shown],
+            left=[block.start_ns / unit_ns for block in shown],
+            height=height,
+            color=[_shade(block, colours) for block in shown],
+            edgecolor="white",
+            linewidth=[
+                0.5 if not is_move and block.end_ns - block.start_ns > scale.end_ns // 150 else 0.0
+                for block in shown
+            ],
         )
 
 
-def _mark(axis: Axes, one: Scheduled, bound_ns: int | None, unit_ns: int) -> None:
-    """Lines at the makespan and at the bound, what lies between in red, and the figures above."""
-    end_ns = one.schedule.makespan_ns
-    gap = relative_gap(end_ns, bound_ns)
-    text = format_ns(end_ns) if gap is None else f"{format_ns(end_ns)}, gap {format_gap(gap)}"
-    axis.axvline(end_ns / unit_ns, color=INK, linewidth=1.6, clip_on=False)
-    axis.annotate(
-        text,
-        (end_ns / unit_ns, 1),
-        xycoords=("data", "axes fraction"),
-        xytext=(0, 4),
-        textcoords="offset points",
-        ha="right",
-        fontsize=9.5,
-        fontweight="bold",
+def _draw_path(axis: Axes, found: Anatomy, scale: Scale) -> None:
+    for _, stretch in groupby(found.path, lambda link: (link.device, link.target)):
+        links = list(stretch)
+        if links[0].target < 0:
+            axis.plot(
+                [links[0].start_ns / scale.unit_ns, links[-1].end_ns / scale.unit_ns],
+                [links[0].device + PATH_AT] * 2,
+                color=PATH,
+                linewidth=1.6,
+                solid_capstyle="butt",
+            )
+
+
+def block_colours(
+    merged: Iterable[Block], *, by_layer: bool
+) -> tuple[dict[str, str], dict[str, str]]:
+    """A colour for each label, and those that a legend names: layers are named in their bars.
+
+    Examples
+    --------
+    >>> block_colours([Block(0, False, 0, 9, "a", "Conv", "", 1, 9)], by_layer=False)[1]
+    {'Conv': '#2a6f97'}
+    """
+    time_ns: dict[str, int] = {}
+    for block in merged:
+        if not block.is_move:
+            time_ns[block.label] = time_ns.get(block.label, 0) + block.end_ns - block.start_ns
+    if by_layer:  # neighbours differ
+        return {label: BAR_COLOURS[k % len(BAR_COLOURS)] for k, label in enumerate(time_ns)}, {}
+    ranked = sorted(time_ns, key=lambda label: (-time_ns[label], label))
+    colours = dict(zip(ranked[:MOST_KINDS], BAR_COLOURS, strict=False))
+    return colours, colours if len(ranked) <= MOST_KINDS else {**colours, "other": OTHER}
+
+
+Colour = tuple[float, float, float]
+
+
+def _shade(block: Block, colours: dict[str, str]) -> Colour:
+    """The colour of a block; the more of it is idle, the nearer it is to that of idle time."""
+    from matplotlib.colors import to_rgb
+
+    full = to_rgb(INK if block.is_move else colours.get(block.label, OTHER))
+    empty, fill = to_rgb(IDLE), block.fill
+    red, green, blue = (fill * a + (1 - fill) * b for a, b in zip(full, empty, strict=True))
+    return red, green, blue
+
+
+def _ink_on(colour: Colour) -> str:
+    """Black or white, whichever can be read on a colour."""
+    red, green, blue = colour
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.6 else "white"
+
+
+def _write_texts(
+    axis: Axes, merged: Iterable[Block], colours: dict[str, str], scale: Scale
+) -> None:
+    """Names in the bars that have room for them."""
+    inches = scale.width * 0.86 / scale.end_ns
+    for block in merged:
+        width = (block.end_ns - block.start_ns) * inches
+        forms = (block.text, block.text.rpartition(".")[2])  # h.11, or at least 11
+        text = next((text for text in forms if len(text) * LETTER + 0.03 <= width), "")
+        if block.is_move or not text:
+            continue
+        axis.text(
+            (block.start_ns + block.end_ns) / 2 / scale.unit_ns,
+            block.row,
+            text,
+            ha="center",
+            va="center_baseline",
+            fontsize=7,
+            color=_ink_on(_shade(block, colours)),
+            clip_on=True,
+            parse_math=False,
+        )
+
+
+def _dress(axis: Axes, found: Anatomy, scale: Scale) -> None:
+    names = [shorten(name, LONGEST_TICK) for name in found.drawn.rows]
+    gap = "" if found.gap is None else f", gap {format_gap(found.gap)}"
+    broken = "" if found.verdict.feasible else ", breaks rules"
+    by = f", {found.method}" if found.method else ""
+    title = f"{found.instance.name}: {found.semantics.label}{by}"
+    axis.set_title(
+        f"{shorten(title, 110)}\n{format_ns(found.value_ns)}{gap}{broken}",
+        loc="left",
+        fontsize=10,
+        parse_math=False,
     )
-    if bound_ns is not None:
-        axis.axvline(bound_ns / unit_ns, color=PROVEN, linewidth=1.4, linestyle=(0, (4, 2)))
-        lost = bound_ns / unit_ns, end_ns / unit_ns
-        axis.axvspan(*lost, color=PROVEN, alpha=0.12, linewidth=0, zorder=0.9)
-
-
-def _dress(axis: Axes, one: Scheduled) -> None:
-    names = [device.name for device in one.instance.cluster.devices]
-    axis.set_title(one.title, loc="left", fontsize=10.5, fontweight="bold")
-    axis.set_ylim(len(names) - 0.45, -0.45)
+    axis.set_ylim(len(names) - 0.4, -0.5)
+    axis.set_xlim(0, scale.end_ns / scale.unit_ns * 1.005)
     axis.set_yticks(range(len(names)), names, fontsize=8.5)
+    for tick in axis.get_yticklabels():
+        tick.set_parse_math(False)
     axis.tick_params(length=0)
+    axis.tick_params(axis="x", labelsize=8.5)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
+    for row, share in enumerate(found.devices):
+        axis.annotate(
+            f"{100 * share.busy:.0f} % busy\n{format_bytes(share.memory_bytes)}",
+            (1, row),
+            xycoords=("axes fraction", "data"),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=7,
+            color=INK,
+            annotation_clip=False,
+        )
 
 
-def _add_legend(figure: Figure, colours: Mapping[str, str], bound_ns: int | None) -> None:
+def _add_legend(figure: Figure, plans: Sequence[Anatomy], colours: dict[str, str]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    marks: list[Patch | Line2D] = [Patch(color=c, label=kind) for kind, c in colours.items()]
-    marks.append(Patch(color=IDLE, label="idle"))
-    marks.append(Line2D([], [], color=INK, linewidth=2.5, label="sends or receives"))
-    if bound_ns is not None:
-        label = f"no plan ends before {format_ns(bound_ns)}"
+    marks: list[Patch | Line2D] = [
+        Patch(color=colour, label=shorten(kind, LONGEST_TICK).replace("$", r"\$"))
+        for kind, colour in colours.items()
+    ]
+    marks.append(Patch(facecolor=IDLE, edgecolor="#b0bec5", label="idle"))
+    if any(bar.is_move for found in plans for bar in found.drawn.bars):
+        marks.append(Line2D([], [], color=INK, linewidth=2.5, label="communication"))
+    if any(found.path for found in plans):
+        marks.append(Line2D([], [], color=PATH, linewidth=1.6, label="critical path"))
+    bounds_ns = [found.bound.ns for found in plans if found.bound is not None]
+    if bounds_ns:
+        label = f"no plan is below {format_ns(max(bounds_ns))}"
         marks.append(Line2D([], [], color=PROVEN, linestyle=(0, (4, 2)), label=label))
     figure.legend(
         handles=marks,
         loc="outside lower center",
-        ncols=len(marks),
+        ncols=min(len(marks), 8),
         frameon=False,
-        fontsize=8.5,
+        fontsize=8,
         handlelength=1.3,
         columnspacing=1.3,
         handletextpad=0.5,
@@ -210,6 +281,8 @@ def draw_gap(instance: Instance, heuristic: str) -> Figure:
     MissingExtra
         If matplotlib is not installed.
     """
+    from placegap.solvers import solve
+
     before = solve(instance, MAKESPAN, heuristic)
     if before.plan is None:
         raise InputError(f"{heuristic} finds no plan: {with_reason(before, instance).message}")
@@ -221,18 +294,14 @@ def draw_gap(instance: Instance, heuristic: str) -> Figure:
         time_limit_s=TIME_LIMIT_S,
         incumbent=before.plan,
     )
-    best = "the proven optimum of the same problem"
     bound, _ = known_bound(instance, MAKESPAN, after.value_ns, proven_by(after))
-    if bound is None or bound.ns != after.value_ns:
-        best = "the best plan found for the same problem"
-    heading = f"{heuristic}: {instance.graph.name} on {instance.cluster.name}"
     shown = []
-    for title, result in ((heading, before), (best, after)):
+    for result in (before, after):
         assert result.plan is not None
-        schedule = evaluate(instance, result.plan, MAKESPAN).schedule
-        assert schedule is not None
-        shown.append(Scheduled(title, instance, schedule))
-    return draw_schedules(shown, None if bound is None else bound.ns)
+        found = take_apart(instance, result.plan, MAKESPAN, bound, result.method, num_moves=0)
+        assert found is not None  # it is a method's plan
+        shown.append(found)
+    return draw_plans(shown, GAP_WIDTH)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

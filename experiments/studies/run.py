@@ -3,28 +3,217 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import asdict, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from placegap.experiments.running.dask_pool import run_on_dask
-from placegap.experiments.running.pool import held, run_pool
+from placegap.experiments.running.placing import GRACE_S, one_line, warm_up
+from placegap.experiments.running.pool import Ending, Unfit, held, run_pool, send_news
 from placegap.experiments.running.provenance import made_by
+from placegap.experiments.running.sources import load_source
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.gaps import GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.plan import Cell, Run, plan_study
-from placegap.experiments.studies.progress import Progress
-from placegap.experiments.studies.task import (
-    describe_ending,
-    had_begun,
-    hard_limit_s,
-    run_elsewhere,
-    run_task,
-)
+from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, Progress
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError
+from placegap.solvers import Result, SolverDisagreement, solve
+from placegap.solvers.core.clock import compiled_s, while_compiling
+from placegap.solvers.core.registry import find_method
+from placegap.solvers.core.result import with_reason
+from placegap.solvers.solving.solve import versions_of, what_is_missing
+
+NEARLY_ALL = 0.9
+"""Of its time limit: a run that takes so much has been stopped by the clock."""
+
+SPLIT = "split"
+"""Status of a run whose plan is one of a finer instance."""
+
+
+def hard_limit_s(run: Run) -> float:
+    """Seconds after which the worker is killed."""
+    return run.time_limit_s + GRACE_S
+
+
+def unfit(run: Run) -> str | None:
+    """Why the machine that this is called on cannot do a run: its solvers are others.
+
+    The run's key names their versions, so the result would stand under a key that is not its own.
+    """
+    method = find_method(run.method)
+    missing = what_is_missing(method, method.params.model_validate(run.params))
+    if missing is not None:
+        return missing
+    here = versions_of(method)
+    for name, version in run.versions.items():
+        if here.get(name) != version:
+            return f"has {name} {here.get(name)}, and the study needs {version}"
+    return None
+
+
+def run_task(run: Run) -> dict[str, Any]:
+    """Solve one run; whatever goes wrong becomes a status and a one-line message.
+
+    It sends news of what it does: the run's key, and `WARMING`, `COMPILING` or `RUNNING`.
+    """
+    at = [RUNNING]
+    with while_compiling(
+        lambda: send_news((run.key, COMPILING), compiles=True),
+        lambda: send_news((run.key, at[-1]), compiles=False),
+    ):
+        return _run(run, _warming(run, at))
+
+
+@contextmanager
+def _warming(run: Run, at: list[str]) -> Iterator[None]:
+    """Tell that the run's worker warms up, which is what it is `at` meanwhile."""
+    at.append(WARMING)
+    send_news((run.key, WARMING))
+    yield
+    at.pop()
+    send_news((run.key, RUNNING))
+
+
+def run_elsewhere(run: Run) -> dict[str, Any] | Unfit:
+    """`run_task`, on a machine that may have other solvers than the one that planned the run."""
+    why = unfit(run)
+    return run_task(run) if why is None else Unfit(why)
+
+
+def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
+    try:
+        instance = load_source(run.source)
+        if instance.content_hash != run.instance_hash:
+            raise InputError("has changed since the study began", run.source.model)
+        compiled = compiled_s()
+        with warming:
+            warm_up(run.method, run.semantics, run.params, branching=True)
+        on: Callable[..., Result] = solve
+        if run.coarsen is not None:
+            from placegap.solvers.solving.coarsened import solve_coarse
+
+            on = partial(solve_coarse, transform=run.coarsen)
+        result = on(
+            instance,
+            run.semantics,
+            run.method,
+            run.params,
+            time_limit_s=run.time_limit_s,
+            gap=run.gap,
+            seed=run.seed,
+        )
+    except SolverDisagreement as error:
+        return {"status": "disagreement", "message": str(error)}
+    except Exception as error:  # the study goes on; the log keeps the place
+        return {
+            "status": "error",
+            "message": one_line(error),
+            "traceback": traceback.format_exc(),
+        }
+    result = with_reason(replace(result, setup_s=compiled_s() - compiled), instance)
+    described = describe_result(result)
+    described["details"].update(_clocks(instance, result))
+    return described
+
+
+def _clocks(instance: Instance, result: Result) -> dict[str, int]:
+    """What the plan of one pass would take with free channels, and without transfers."""
+    if result.plan is None or not isinstance(result.semantics, Makespan):
+        return {}
+    from placegap.experiments.running.other_clocks import other_clocks
+
+    judged_on = instance if result.split is None else result.split.fine
+    return other_clocks(judged_on, result.plan, result.semantics)
+
+
+def describe_result(result: Result) -> dict[str, Any]:
+    """The figures of a result, ready for JSON.
+
+    A plan of a finer instance (operator splitting) has no value here, for the run is about the
+    instance that was asked about; what it is worth there stands among the details.
+    """
+    if result.split is not None:
+        return {
+            "status": SPLIT if result.value_ns is not None else result.status,
+            "value_ns": None,
+            "bound_ns": None,
+            "build_s": round(result.build_s, 6),
+            "solve_s": round(result.solve_s, 6),
+            "setup_s": round(result.setup_s, 6),
+            "message": f"{result.message}, {result.value_ns} ns there",
+            "details": {
+                **result.details,
+                "split_instance_hash": result.instance_hash,
+                **({} if result.value_ns is None else {"split_value_ns": result.value_ns}),
+            },
+        }
+    return {
+        "status": result.status,
+        "value_ns": result.value_ns,
+        "bound_ns": result.bound_ns,
+        "bound_origin": result.bound_origin,
+        "bound_class": result.bound_class,
+        "rests_on": result.rests_on,
+        **({"faults": list(result.faults)} if result.faults else {}),
+        "build_s": round(result.build_s, 6),
+        "solve_s": round(result.solve_s, 6),
+        "setup_s": round(result.setup_s, 6),
+        "message": result.message,
+        "details": dict(result.details),
+    }
+
+
+def had_begun(ending: Ending[Run]) -> bool:
+    """Whether a run's worker had compiled what the run needs, as far as it has told."""
+    return ending.last_news not in [(ending.task.key, WARMING), (ending.task.key, COMPILING)]
+
+
+def describe_ending(ending: Ending[Run]) -> Record:
+    """The line of the log: what was run, and how it ended."""
+    run = ending.task
+    outcome = ending.answer
+    if ending.fate != "done":
+        outcome = {"status": ending.fate, "message": ending.message}
+    return {
+        "key": run.key,
+        **run.identity,
+        "source": asdict(run.source),
+        "wall_s": round(ending.wall_s, 6),
+        **outcome,
+        "clock_limited": is_clock_limited(outcome, run.time_limit_s),
+    }
+
+
+def is_clock_limited(outcome: Mapping[str, Any], time_limit_s: float) -> bool:
+    """Whether a run ended by the clock, so that a faster machine might find another result.
+
+    It did where it used up its time, was killed, or says that a part of it met a time limit. A
+    method that uses nearly all of its time counts: some keep a little to hand their plan over.
+
+    Examples
+    --------
+    >>> is_clock_limited({"status": "optimal", "build_s": 0.5, "solve_s": 1.0}, 60.0)
+    False
+    >>> is_clock_limited({"status": "feasible", "build_s": 0.0, "solve_s": 59.0}, 60.0)
+    True
+    >>> is_clock_limited({"status": "feasible", "message": "time limit of 8 s reached"}, 60.0)
+    True
+    """
+    took_s = sum(outcome.get(name) or 0.0 for name in ("build_s", "solve_s"))
+    return (
+        outcome["status"] == "timeout"
+        or took_s >= NEARLY_ALL * time_limit_s
+        or "time limit" in outcome.get("message", "")
+    )
+
 
 if TYPE_CHECKING:
     from distributed import Client

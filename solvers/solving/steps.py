@@ -22,7 +22,7 @@ from placegap.solvers.core.starts import task_for
 
 SMALL_CHOICES = 1_500
 """Makespans with so many groups of ops, and edges between groups, are likely to be proven by
-`decomposition` (`python -m placegap.experiments.bench.default`)."""
+`decomposition` (`python -m placegap.experiments.research.bench.default`)."""
 
 LARGE_PARTS = 20_000
 """Ops and edges beyond which a MIP or CP model of the whole fits neither into the time nor into the

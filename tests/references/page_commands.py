@@ -42,9 +42,9 @@ LEFT_OUT: Mapping[str, str] = {
     r"ruff .*|mypy|pytest .*|UPDATE_.*": "is what runs these tests",
     r"dask (scheduler|worker).*|.* --(scheduler|dask) .*": "the tests of on_dask start a cluster",
     r"python -m placegap\.instances\.corpus\.build .*": "makes all files of the corpus",
-    r"python -m placegap\.experiments\.ours\.\w+.*": "minutes, or rewrites what is recorded",
-    r"python -m placegap\.experiments\.papers --record": "rewrites the pages of docs/papers",
-    r"python -m placegap\.experiments\.show\.tables\.\w+": "solves for minutes",
+    r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
+    r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
+    r"python -m placegap\.experiments\.research\.tables\.(?!optima|transf)\w+": "takes minutes",
     r"placegap standard-evaluation MODEL CSV.*": "a pattern of what may be said; README has a case",
 }
 """Patterns of commands that no test runs, and why."""

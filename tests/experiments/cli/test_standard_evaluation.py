@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from placegap.experiments.cli import main
-from placegap.experiments.cli import standard_evaluation as cli_standard
-from placegap.experiments.show.deviation_plot import plot_deviations
+from placegap.experiments.cli import measured as cli_measured
+from placegap.experiments.show.drawing import plot_deviations
 from placegap.instances import Document, Makespan, evaluate, example, load_plan, save_document
 from placegap.instances.io.document import load_document
 from placegap.instances.io.measurements import Deviations
@@ -72,7 +72,7 @@ def test_files_are_written_though_nobody_takes_the_report(
     def fail(*args: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(cli_standard, "print_report", fail)
+    monkeypatch.setattr(cli_measured, "print_report", fail)
     assert main([*ARGS, "--cluster", "two.yaml", "--plan", "plan.json"]) == 141
     assert (folder / "plan.json").exists()
 

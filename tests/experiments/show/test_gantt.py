@@ -1,4 +1,4 @@
-"""A chart of schedules has a bar for every op and transfer, where the referee put them."""
+"""A chart of plans has their ops and transfers as bars, where the referee put them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from pathlib import Path
 import pytest
 from matplotlib.patches import Rectangle
 
-from placegap.experiments.show.drawing import COLOURS, png
+from placegap.experiments.show.anatomy import Anatomy, take_apart
+from placegap.experiments.show.drawing import png
 from placegap.experiments.show.gantt import (
+    BAR_COLOURS,
     IDLE,
     INK,
     MAKESPAN,
+    MOST_KINDS,
     OTHER,
-    Scheduled,
+    block_colours,
     draw_gap,
-    draw_schedules,
-    kind_colours,
+    draw_plans,
     main,
 )
-from placegap.instances import Graph, Instance, Op, Plan, evaluate, example
+from placegap.experiments.show.timeline import Block
+from placegap.instances import Plan, example
+from placegap.solvers.solving.known_bounds import KnownBound
 
 Bar = tuple[float, float]
 """Where a bar starts and ends, in ns."""
@@ -33,10 +37,11 @@ at 53.
 """
 
 
-def scheduled(plan: Plan, title: str = "a plan") -> Scheduled:
-    schedule = evaluate(example(), plan, MAKESPAN).schedule
-    assert schedule is not None
-    return Scheduled(title, example(), schedule)
+def apart(plan: Plan, bound_ns: int | None = None) -> Anatomy:
+    bound = None if bound_ns is None else KnownBound(bound_ns, "a test")
+    found = take_apart(example(), plan, MAKESPAN, bound, num_moves=0)
+    assert found is not None
+    return found
 
 
 def bars(axis: object, colour: str) -> dict[int, list[Bar]]:
@@ -52,53 +57,50 @@ def bars(axis: object, colour: str) -> dict[int, list[Bar]]:
     return {row: sorted(found[row]) for row in sorted(found)}
 
 
-def test_every_op_is_a_bar_in_the_row_of_its_device() -> None:
-    (axis,) = draw_schedules([scheduled(TWO_DEVICES)]).axes
-    assert bars(axis, COLOURS[0]) == {0: [(0, 5), (5, 25), (45, 53)], 1: [(25, 35)]}
+def test_ops_are_bars_in_the_row_of_their_device() -> None:
+    (axis,) = draw_plans([apart(TWO_DEVICES)]).axes
+    # ops 1 and 2, of one kind and one after the other, are one bar
+    assert bars(axis, BAR_COLOURS[0]) == {0: [(0, 25), (45, 53)], 1: [(25, 35)]}
 
 
 def test_a_device_is_idle_up_to_the_makespan_where_no_op_is_drawn() -> None:
-    (axis,) = draw_schedules([scheduled(TWO_DEVICES)]).axes
+    (axis,) = draw_plans([apart(TWO_DEVICES)]).axes
     assert bars(axis, IDLE) == {0: [(0, 53)], 1: [(0, 53)]}
 
 
 def test_a_transfer_stands_under_its_sender_and_its_receiver() -> None:
-    (axis,) = draw_schedules([scheduled(TWO_DEVICES)]).axes
+    (axis,) = draw_plans([apart(TWO_DEVICES)]).axes
     assert bars(axis, INK) == {0: [(5, 25), (35, 45)], 1: [(5, 25), (35, 45)]}
 
 
-def test_every_schedule_says_its_makespan_and_its_gap() -> None:
-    one_device = scheduled(Plan.on([0, 0, 0, 0]), "one device")  # 5 + 20 + 10 + 8 = 43
-    figure = draw_schedules([scheduled(TWO_DEVICES), one_device], bound_ns=34)
-    said = [[text.get_text() for text in axis.texts] for axis in figure.axes]
+def test_every_plan_says_its_value_and_its_gap_on_one_axis_of_time() -> None:
+    # one device: 5 + 20 + 10 + 8 = 43
+    figure = draw_plans([apart(TWO_DEVICES, 34), apart(Plan.on([0, 0, 0, 0]), 34)])
+    said = [axis.get_title(loc="left").splitlines()[1] for axis in figure.axes]
     # (53 - 34) / 53 and (43 - 34) / 43
-    assert said == [["53 ns, gap 35.8 %"], ["43 ns, gap 20.9 %"]]
-    assert [axis.get_title(loc="left") for axis in figure.axes] == ["a plan", "one device"]
-
-
-def test_the_time_axis_is_the_same_for_all_and_ends_with_the_longest() -> None:
-    figure = draw_schedules([scheduled(Plan.on([0, 0, 0, 0])), scheduled(TWO_DEVICES)])
-    assert {axis.get_xlim() for axis in figure.axes} == {(0, 53)}
+    assert said == ["53 ns, gap 35.8 %", "43 ns, gap 20.9 %"]
+    assert {axis.get_xlim() for axis in figure.axes} == {(0, 53 * 1.005)}
 
 
 def test_the_kinds_that_run_longest_have_colours_and_the_rest_share_one() -> None:
-    ops = tuple(Op(name=k, kind=k, time_ns={"gpu": time}) for time, k in enumerate("abcdef", 1))
-    instance = Instance(name="kinds", graph=Graph(name="kinds", ops=ops), cluster=example().cluster)
-    schedule = evaluate(instance, Plan.on([0] * 6), MAKESPAN).schedule
-    assert schedule is not None
-    colours = kind_colours([Scheduled("kinds", instance, schedule)])
-    assert colours == {**dict(zip("fedc", COLOURS, strict=False)), "other": OTHER}
+    kinds = "abcdefghij"
+    shown = [Block(0, False, 0, time, k, k, "", 1, time) for time, k in enumerate(kinds, 1)]
+    colours, legend = block_colours(shown, by_layer=False)
+    assert legend == {**colours, "other": OTHER}
+    longest = reversed(kinds[-MOST_KINDS:])
+    assert colours == dict(zip(longest, BAR_COLOURS, strict=False))
 
 
 def test_the_gap_of_a_heuristic_is_drawn_against_the_proven_optimum() -> None:
     figure = draw_gap(example(), "single-device")
-    said = [text.get_text() for axis in figure.axes for text in axis.texts]
-    assert said == ["43 ns, gap 20.9 %", "34 ns, gap 0 %"]  # FD-DPS, figure 3: 34 is optimal
-    assert figure.axes[1].get_title(loc="left") == "the proven optimum of the same problem"
+    said = [axis.get_title(loc="left").splitlines() for axis in figure.axes]
+    # FD-DPS, figure 3: 34 is optimal
+    assert [lines[1] for lines in said] == ["43 ns, gap 20.9 %", "34 ns, gap 0 %"]
+    assert [lines[0].split(", ")[-1] for lines in said] == ["single-device", "decomposition"]
 
 
-def test_equal_schedules_give_equal_pictures() -> None:
-    first, second = (png(draw_schedules([scheduled(TWO_DEVICES)]), dpi=50) for _ in range(2))
+def test_equal_plans_give_equal_pictures() -> None:
+    first, second = (png(draw_plans([apart(TWO_DEVICES)]), dpi=50) for _ in range(2))
     assert first == second
 
 

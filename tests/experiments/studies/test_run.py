@@ -15,7 +15,6 @@ from doubles.processes import finish, no_session, send
 
 from placegap.experiments.running import pool
 from placegap.experiments.studies import run as study
-from placegap.experiments.studies import task
 from placegap.experiments.studies.plan import Run
 from placegap.experiments.studies.progress import Progress
 from placegap.experiments.studies.run import run_study
@@ -26,7 +25,7 @@ from placegap.instances.io.document import load_document, save_document
 def test_every_ending_is_a_line_of_the_log(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task, "GRACE_S", 1.8)  # the hard limit is 2 s
+    monkeypatch.setattr(study, "GRACE_S", 1.8)  # the hard limit is 2 s
     kinds = "{kind: crash}, {kind: error}, {kind: none}, {kind: infeasible}, {seconds: 60}, {}"
     path = study_file(tmp_path, kinds + ", {bound: 1}, {bound: 9000000000}")
     _, cells = run_study(path, tmp_path / "out", workers=2, modules=fakes)
@@ -181,7 +180,7 @@ def test_an_instance_that_changes_while_the_study_runs_is_an_error(tmp_path: Pat
         gap=0.0,
         versions={},
     )
-    outcome = task.run_task(run)
+    outcome = study.run_task(run)
     assert outcome["status"] == "error"
     assert "has changed since the study began" in outcome["message"]
 

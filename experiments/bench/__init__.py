@@ -1,1 +1,0 @@
-"""What placegap costs: `python -m placegap.experiments.bench`."""

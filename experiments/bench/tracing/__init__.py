@@ -1,1 +1,0 @@
-"""What it takes to trace models of PyTorch, and which come in."""

@@ -1,0 +1,533 @@
+"""``placegap profile``, ``run`` and ``standard-evaluation``: what was measured, and what is."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from placegap.experiments.cli.models import check_json_name
+from placegap.experiments.cli.options import (
+    ClusterOption,
+    DimOption,
+    JsonOption,
+    Model,
+    TimesOption,
+    UnitOption,
+    parse_dims,
+    read_instance,
+    source_of,
+    warn_open,
+)
+from placegap.experiments.running.placing import Rules
+from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.rendering import (
+    check_outputs,
+    output,
+    plain_table,
+    print_line,
+    spinner,
+    warn,
+)
+from placegap.instances.io.document import write_text
+from placegap.instances.problem.integers import format_bytes
+from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import DeviceType, TraceOptions, is_traced
+
+if TYPE_CHECKING:
+    from placegap.experiments.running.pipeline_run import PipelineComparison
+    from placegap.instances.io.standard_evaluation import Estimate
+    from placegap.instances.problem.instance import Instance
+    from placegap.instances.torch_models.profile import Profile
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileOptions:
+    """What ``placegap profile`` is asked."""
+
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="hf:NAME, hf:CONFIG.json or py:MODULE:FUNCTION."),
+    ]
+    tracing: TraceOptions
+    device: Annotated[DeviceType, typer.Option(help="Where to measure.")] = "cpu"
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            help="Device kind that the times are filed under, by which a cluster asks for them"
+            " (cpu or cuda); the roofline is the catalogue's, where it knows the kind.",
+        ),
+    ] = None
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Write the times to this CSV file.")
+    ] = None
+    cluster_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--cluster-out",
+            metavar="FILE",
+            help="Write a cluster of processes of this machine, the link between two measured.",
+        ),
+    ] = None
+    processes: Annotated[
+        int, typer.Option("--processes", min=2, max=1024, help="Devices of --cluster-out.")
+    ] = 2
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            min=1,
+            max=1024,
+            help="Threads of an op on a CPU (default: torch's own). 'placegap run' has one.",
+        ),
+    ] = None
+    runs: Annotated[int, typer.Option("--runs", min=1, max=10_000, help="Passes that count.")] = 7
+    best: Annotated[
+        bool,
+        typer.Option("--best", help="The shortest pass counts alone, on a machine that is busy."),
+    ] = False
+    as_json: JsonOption = False
+
+
+def profile_command(asked: ProfileOptions) -> None:
+    """Measure a pass op by op, and say how far the roofline was off.
+
+    A pass is forward, or with --train --optimizer none forward and backward. Passes are repeated: 2
+    warm up, and of 7 (--runs) the median counts. Weights and inputs are random. What --out writes,
+    'place --times' reads; there, calls that are no ops count with the op that reads them.
+    """
+    if not is_traced(asked.model):
+        raise InputError("only models that are traced can be measured (hf:, py:)", asked.model)
+    check_outputs(asked.out, asked.cluster_out)
+    from placegap.instances.torch_models.profile import profile_model, times_csv
+
+    with spinner(f"measuring {asked.model}"):
+        profile = profile_model(
+            asked.model,
+            asked.tracing,
+            asked.device,
+            asked.kind,
+            runs=asked.runs,
+            threads=asked.threads,
+            best=asked.best,
+        )
+    if asked.out is not None:
+        write_text(times_csv(profile), asked.out)
+    if asked.as_json:
+        print(json.dumps(profile_object(profile), ensure_ascii=False), flush=True)
+    else:
+        print_profile(profile)
+    if asked.cluster_out is not None:  # last: it may fail, and the profile took longer
+        _write_cluster(asked.cluster_out, asked.processes, asked.device)
+
+
+def _write_cluster(path: Path, count: int, device: DeviceType) -> None:
+    """Measure the link between two processes, and write the cluster."""
+    from placegap.experiments.running.pipeline_run import ProcessesFailed
+    from placegap.experiments.running.pipeline_stage import machine_cluster
+
+    try:
+        with spinner("measuring the link between two processes"):
+            text = machine_cluster(count, device)
+    except ProcessesFailed as error:
+        raise InputError(f"--cluster-out: {error}") from None
+    write_text(text, path)
+
+
+def profile_object(profile: Profile) -> dict[str, object]:
+    """What ``--json`` prints."""
+    return {
+        "model": profile.model,
+        "device_kind": profile.device_kind,
+        "measured_ns": sum(op.measured_ns for op in profile.ops),
+        "roofline_ns": sum(op.roofline_ns for op in profile.ops),
+        "rest_ns": profile.rest_ns,
+        "is_calibrated": profile.is_calibrated,
+        "rates": profile.spec.model_dump(mode="json", exclude={"memory_bytes", "is_cpu"}),
+        "ops": [vars(op) for op in profile.ops],
+    }
+
+
+def print_profile(profile: Profile) -> None:
+    """A table of the kinds of ops, the totals, and where the roofline's rates come from."""
+    from placegap.instances.torch_models.profile import by_kind
+
+    rows = [
+        (kind, str(count), format_ns(taken), format_ns(modelled), _ratio(taken, modelled))
+        for kind, (count, taken, modelled) in by_kind(profile.ops).items()
+    ]
+    head = ("kind of op", "ops", "measured", "roofline", "measured / roofline")
+    output().print(plain_table(f"{profile.model} on {profile.device_kind}", head, rows))
+    measured_ns = sum(op.measured_ns for op in profile.ops)
+    modelled_ns = sum(op.roofline_ns for op in profile.ops)
+    print_line(
+        f"all ops  {format_ns(measured_ns)} measured, {format_ns(modelled_ns)} by the roofline"
+        f" ({_ratio(measured_ns, modelled_ns)}); calls that are no ops {format_ns(profile.rest_ns)}"
+    )
+    spec = profile.spec
+    bandwidth = f"{format_bytes(spec.bandwidth_bytes_per_s)}/s"
+    print_line(
+        f"rates    {spec.peak_flops_per_s / 1e9:.4g} GFLOP/s, {bandwidth},"
+        f" {format_ns(spec.launch_overhead_ns)} an op; {spec.source}"
+    )
+
+
+def _ratio(measured_ns: int, modelled_ns: int) -> str:
+    return f"{measured_ns / modelled_ns:.2f}" if modelled_ns else "-"
+
+
+FAILED = 1
+MOST_ITERATIONS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What ``placegap run`` is asked."""
+
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="hf:NAME, hf:CONFIG.json or py:MODULE:FUNCTION."),
+    ]
+    plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
+    cluster: ClusterOption = None
+    rules: Rules
+    tracing: TraceOptions
+    times: TimesOption = None
+    device: Annotated[
+        DeviceType, typer.Option(help="Where stages run: a core, or a GPU, each.")
+    ] = "cpu"
+    iterations: Annotated[
+        int, typer.Option("--iterations", min=1, help="Iterations that count, after 2 others.")
+    ] = 5
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", metavar="S", help="Seconds for all processes.")
+    ] = 600.0
+    as_json: JsonOption = False
+
+
+def run_command(asked: RunOptions) -> None:
+    """Run a pipeline plan of a PyTorch module, and compare its time with the prediction.
+
+    Each device of the plan is a process of this machine with one thread, or a GPU. Weights and
+    inputs are random. torch.distributed.pipelining cuts the model and runs the schedule; --batch
+    and --seq are those of one microbatch, and with --train there is a backward pass, but no update.
+    """
+    if not is_traced(asked.model):
+        raise InputError("only models that are traced can be run (hf:, py:)", asked.model)
+    if asked.iterations > MOST_ITERATIONS or not 0 < asked.time_limit < float("inf"):
+        raise InputError(f"--iterations is at most {MOST_ITERATIONS}, --time-limit positive")
+    from placegap.instances.io.plan_file import load_stated_plan
+
+    instance = read_instance(source_of(asked))
+    stated = load_stated_plan(instance, asked.plan_file)
+    semantics = asked.rules.override(stated.semantics)
+    from placegap.experiments.running.pipeline_run import (
+        ProcessesFailed,
+        pipeline_job,
+        run_and_compare,
+    )
+
+    job, predicted = pipeline_job(
+        instance, stated.plan, semantics, asked.model, asked.tracing, asked.device, asked.iterations
+    )
+    check_devices(asked.device, job.num_processes)
+    if asked.times is None:
+        warn("no --times: predicted by the roofline; 'placegap profile --out' measures the ops")
+    try:
+        with spinner(f"running {asked.model} in {job.num_processes} processes"):
+            found = run_and_compare(instance, job, predicted, asked.time_limit)
+    except ProcessesFailed as error:
+        warn(f"the pipeline failed: {error}")
+        raise typer.Exit(FAILED) from None
+    if asked.as_json:
+        print(json.dumps(comparison_object(asked.model, found), ensure_ascii=False), flush=True)
+    else:
+        print_comparison(asked.model, found)
+
+
+def check_devices(device: DeviceType, count: int) -> None:
+    """Refuse more processes than GPUs, and say so where they are more than cores."""
+    if device == "cuda":
+        import torch
+
+        found = torch.cuda.device_count()
+        if found < count:
+            raise InputError(
+                f"--device cuda: {count} processes need a GPU each, and torch finds"
+                f" {found}; run on cpu"
+            )
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if cores is not None and count > cores:
+        warn(
+            f"{count} stages at a time share {cores} cores, which the prediction does not know:"
+            " expect more than it says"
+        )
+
+
+def comparison_object(model: str, found: PipelineComparison) -> dict[str, object]:
+    """What ``--json`` prints."""
+    return {
+        "model": model,
+        "semantics": found.semantics.model_dump(mode="json"),
+        "processes": found.num_processes,
+        "predicted_ns": found.predicted_ns,
+        "measured_ns": found.measured_ns,
+        "best_ns": found.best_ns,
+        "iterations_ns": list(found.iterations_ns),
+        "largest_difference": found.difference,
+        "stages": [
+            {
+                "stage": stage.stage,
+                "device": stage.device,
+                "begins": stage.begins,
+                **{
+                    f"{what}_{name}_ns": each
+                    for what, pair in (
+                        ("predicted", stage.predicted_ns),
+                        ("measured", stage.measured_ns),
+                        ("best", stage.best_ns),
+                    )
+                    for name, each in zip(("forward", "backward"), pair, strict=True)
+                },
+            }
+            for stage in found.stages
+        ],
+    }
+
+
+def print_comparison(model: str, found: PipelineComparison) -> None:
+    """A table of the stages, the whole iteration, and whether outputs are those of the model."""
+    rows = []
+    for stage in found.stages:
+        for name, predicted_ns, measured_ns in zip(
+            ("forward", "backward"), stage.predicted_ns, stage.measured_ns, strict=True
+        ):
+            if predicted_ns or measured_ns:
+                rows.append(
+                    (
+                        str(stage.stage),
+                        stage.device,
+                        stage.begins or "the first op",
+                        name,
+                        format_ns(predicted_ns),
+                        format_ns(measured_ns),
+                        error_text(predicted_ns, measured_ns),
+                    )
+                )
+    head = ("stage", "device", "begins at", "pass", "predicted", "measured", "error")
+    title = f"{model}: {found.semantics.label}, work of all microbatches"
+    output().print(plain_table(title, head, rows))
+    count = len(found.iterations_ns)
+    print_line(
+        f"iteration {format_ns(found.predicted_ns)} predicted, {format_ns(found.measured_ns)}"
+        f" measured ({error_text(found.predicted_ns, found.measured_ns)}; median of {count}, best"
+        f" {format_ns(found.best_ns)}, {error_text(found.predicted_ns, found.best_ns)})"
+    )
+    same = "the same as" if not found.difference else f"within {found.difference:.2g} of"
+    print_line(f"outputs   {same} the unsplit module's")
+
+
+def error_text(predicted_ns: int, measured_ns: int) -> str:
+    """By how much a measured time is above the predicted one.
+
+    Examples
+    --------
+    >>> error_text(200, 230), error_text(200, 190), error_text(0, 5)
+    ('+15.0 %', '-5.0 %', '-')
+    """
+    from placegap.experiments.running.pipeline_run import relative_error
+
+    error = relative_error(predicted_ns, measured_ns)
+    return "-" if error is None else f"{100 * error:+.1f} %"
+
+
+NO_PLAN = 1
+FILL = {"order": "dfs", "reach": 1}
+"""Parameters of order-place that make it the paper's sequential placement."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandardEvaluationOptions:
+    """What ``placegap standard-evaluation`` is asked."""
+
+    model: Model
+    measurements: Annotated[
+        list[Path],
+        typer.Argument(metavar="CSV...", help="op,device,batch,time_ns,memory_bytes"),
+    ]
+    batch: Annotated[
+        int, typer.Option("--batch", min=1, help="Batch asked for; its rows are held out.")
+    ]
+    out: Annotated[
+        Path, typer.Option("-o", "--output", help="The instance: a .json or .json.gz file.")
+    ]
+    cluster: ClusterOption = None
+    links: Annotated[
+        Path | None, typer.Option("--links", metavar="CSV", help="source,target,bytes,time_ns")
+    ] = None
+    tensors: Annotated[
+        Path | None, typer.Option("--tensors", metavar="CSV", help="producer,consumer,batch,bytes")
+    ] = None
+    measured: Annotated[
+        bool,
+        typer.Option("--measured", help="Take what was measured at the batch (second step)."),
+    ] = False
+    min_r2: Annotated[
+        float, typer.Option("--min-r2", min=0, max=1, help="Warn about worse fits.")
+    ] = 0.9
+    plan: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="Write the sequential placement, too."),
+    ] = None
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="PNG", help="Draw the distribution of the deviations."),
+    ] = None
+    time_unit: UnitOption = None
+    dim: DimOption = None
+    as_json: JsonOption = False
+
+
+def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
+    """Estimate a model at a large batch from measurements at small ones (Celeritas, 4.2).
+
+    A line per op through its batches gives time and memory, a line per link its bandwidth and
+    latency. Rows of the batch itself are compared with the estimates: the deviation report.
+    """
+    from placegap.experiments.running.sources import find_cluster, find_model
+    from placegap.instances.io.document import save_document
+    from placegap.instances.io.measurements import (
+        read_links,
+        read_ops,
+        read_tensors,
+    )
+    from placegap.instances.io.standard_evaluation import standard_evaluation
+
+    check_json_name(asked.out)
+    check_outputs(asked.out, asked.plan, asked.plot)
+    if asked.plot is not None and asked.plot.suffix != ".png":
+        raise InputError("the name must end in .png", asked.plot)
+    with spinner(f"reading {asked.model} and its measurements"):
+        document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim))
+        chosen = document.cluster if asked.cluster is None else find_cluster(asked.cluster)
+        if chosen is None:
+            raise InputError(f"{asked.model} brings no devices; choose a cluster (--cluster)")
+        found = standard_evaluation(
+            document,
+            chosen,
+            read_ops(asked.measurements),
+            asked.batch,
+            links=None if asked.links is None else read_links(asked.links),
+            tensors=None if asked.tensors is None else read_tensors(asked.tensors),
+            use_measured=asked.measured,
+            min_r2=asked.min_r2,
+        )
+    if asked.plot is not None and not found.deviations:
+        raise InputError(
+            f"no row is of batch {asked.batch}: there is nothing to draw; leave out --plot"
+        )
+    warn_open(document.graph, asked.model)
+    save_document(found.document, asked.out)
+    if asked.plot is not None:
+        from placegap.experiments.show.drawing import plot_deviations
+
+        asked.plot.write_bytes(
+            plot_deviations(found.deviations, f"{found.document.name}: deviations")
+        )
+    why = None if asked.plan is None else _write_plan(found.document.instance(), asked.plan)
+    if asked.as_json:
+        print(json.dumps(report(found), ensure_ascii=False), flush=True)
+    else:
+        print_report(found)
+    if why is not None:
+        warn(f"no plan: {why}")
+        raise typer.Exit(NO_PLAN)
+
+
+def report(found: Estimate) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "instance": found.document.name,
+        "batch": found.batch,
+        "measured_batches": list(found.measured_batches),
+        "deviations": {name: one.summary() for name, one in found.deviations.items()},
+        "links": [vars(fit) for fit in found.links],
+        "warnings": [vars(caution) for caution in found.warnings],
+    }
+
+
+def print_report(found: Estimate) -> None:
+    """The deviation report as a table, the links, and all that speaks against the estimates."""
+    console = output()
+    batches = ", ".join(map(str, found.measured_batches)) or "none"
+    console.print(
+        f"{found.document.name}: batch {found.batch} from batches {batches}{_reach(found)}",
+        markup=False,
+    )
+    if found.deviations:
+        console.print(plain_table("deviations of the estimates", *_deviation_rows(found)))
+    else:
+        console.print(f"no row is of batch {found.batch}: the estimates are not checked")
+    if found.links:
+        rows = [
+            (
+                f"{fit.source} -> {fit.target}",
+                f"{format_bytes(fit.bandwidth_bytes_per_s)}/s",
+                format_ns(fit.latency_ns),
+                f"{fit.r2:.4f}",
+                str(fit.points),
+            )
+            for fit in found.links
+        ]
+        console.print(plain_table("links", ("link", "bandwidth", "latency", "R2", "rows"), rows))
+    for caution in found.warnings:
+        print_line(f"warning  {caution}")
+
+
+def _deviation_rows(found: Estimate) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    from placegap.instances.io.measurements import EXACT, LEVELS
+
+    levels = tuple(f"<= {100 * level:g} %" for level in LEVELS)
+    head = ("", "compared", "mean", "median", "90 % below", "exact", *levels, "undefined")
+    rows = []
+    for name, one in found.deviations.items():
+        figures = (one.mean, one.quantile(0.5), one.quantile(0.9), one.share_within(EXACT))
+        within = tuple(one.share_within(level) for level in LEVELS)
+        texts = ("-" if x is None else format_gap(x) for x in (*figures, *within))
+        rows.append((name, str(len(one.relative)), *texts, str(one.undefined)))
+    return head, rows
+
+
+def _reach(found: Estimate) -> str:
+    """How far the batch lies outside of those measured, in words."""
+    if not found.measured_batches:
+        return ""
+    smallest, largest = found.measured_batches[0], found.measured_batches[-1]
+    if found.batch > largest:
+        return f", extrapolated {found.batch / largest:.3g}-fold beyond the largest"
+    return ", extrapolated below the smallest" if found.batch < smallest else ""
+
+
+def _write_plan(instance: Instance, path: Path) -> str | None:
+    """The paper's sequential placement: DFS-TOPO order, one device filled after the other.
+
+    Why there is none, if so.
+    """
+    from placegap.instances.io.plan_file import save_plan
+    from placegap.instances.problem.semantics import Makespan
+    from placegap.solvers import solve
+    from placegap.solvers.core.result import with_reason
+
+    own = instance.semantics
+    semantics = own if own is not None and own.objective == "makespan" else None
+    result = solve(instance, semantics or Makespan(), "order-place", FILL)
+    if result.plan is None:
+        return with_reason(result, instance).message
+    save_plan(instance, result.plan, result.semantics, path, result.method)
+    return None

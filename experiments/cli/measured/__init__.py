@@ -1,1 +1,0 @@
-"""Commands that measure on this machine."""

@@ -1,0 +1,322 @@
+"""``placegap convert``, ``generate``, ``coarsen`` and ``split``: commands that write models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from placegap.experiments.cli.options import (
+    ClusterOption,
+    DimOption,
+    JsonOption,
+    Model,
+    ParamOption,
+    TimesOption,
+    UnitOption,
+    parse_dims,
+    parse_pairs,
+    read_instance,
+    source_of,
+    warn_measured,
+    warn_open,
+)
+from placegap.experiments.running.placing import Rules
+from placegap.experiments.show.rendering import check_outputs, output, plain_table, spinner, warn
+from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import TraceOptions
+
+if TYPE_CHECKING:
+    from placegap.experiments.show.transform_table import TransformRow
+    from placegap.instances.problem.instance import Instance
+    from placegap.instances.problem.semantics import Semantics
+    from placegap.instances.transforms.op_splitting import OpSplit
+    from placegap.instances.transforms.table import Claim, Coarsening
+
+
+SPLIT_RULE = "fd-dps"
+"""The method whose parameters say what is split."""
+
+SIZE = ("ops", "edges", "ccr")
+MEANING: dict[Claim, str] = {
+    "exact": "the optimum stays: plans and bounds hold for the model as it is",
+    "restriction": "plans hold for the model as it is, bounds do not: the best plan may be lost",
+    "neither": "bounds do not hold for the model as it is, and a plan may break one of its rules",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvertOptions:
+    """What ``placegap convert`` is asked."""
+
+    model: Model
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")]
+    cluster: ClusterOption = None
+    tracing: TraceOptions
+    time_unit: UnitOption = None
+    dim: DimOption = None
+    times: TimesOption = None
+    weight_gradients: Annotated[
+        bool,
+        typer.Option(
+            "--weight-gradients",
+            help="Training steps: mark backward ops that only weights need (zero_bubble).",
+        ),
+    ] = False
+
+
+def convert_command(asked: ConvertOptions) -> None:
+    """Write a model in placegap's own format; with a cluster, as an instance on it."""
+    from placegap.experiments.running.sources import (
+        check_rates,
+        find_cluster,
+        find_model,
+        on_cluster,
+    )
+    from placegap.instances.io.document import Document, save_document
+    from placegap.instances.problem.gradients import mark_weight_gradients
+
+    check_json_name(asked.out)
+    with spinner(f"reading {asked.model}"):
+        chosen = None if asked.cluster is None else find_cluster(asked.cluster)
+        check_rates(asked.model, chosen, asked.times)
+        document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim), asked.tracing)
+        if asked.cluster is not None or asked.times is not None:
+            document = Document.of(on_cluster(document, chosen, asked.times))
+        if asked.weight_gradients:
+            graph = mark_weight_gradients(document.graph)
+            document = document.model_copy(update={"graph": graph, "best_known": ()})
+        save_document(document, asked.out)
+    warn_open(document.graph, asked.model)
+    if asked.weight_gradients and not any(op.weight_gradient for op in document.graph.ops):
+        none = "has no backward ops, so that none is marked"
+        warn(f"{asked.model}: {none}; --train makes a training step")
+    if asked.times is not None:
+        warn_measured(document.graph)
+
+
+def generate_command(
+    family: Annotated[
+        str,
+        typer.Argument(
+            metavar="FAMILY", help="A family of graphs, or a paper's workload; see 'instances'."
+        ),
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],
+    param: ParamOption = None,
+    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+) -> None:
+    """Write a random graph of a family, or a workload; the same seed gives the same file."""
+    from placegap.instances.corpus.generate import generate
+    from placegap.instances.corpus.workloads import build_workload, is_workload
+    from placegap.instances.io.document import Document, save_document
+
+    check_json_name(out)
+    params = parse_pairs(param or ())
+    with spinner(f"generating {family}"):
+        if is_workload(family):
+            document = build_workload(family, params)
+        else:
+            graph = generate(family, params, seed)
+            document = Document(name=graph.name, graph=graph)
+        save_document(document, out)
+
+
+def check_json_name(path: Path) -> None:
+    """Refuse names of other files than .json and .json.gz."""
+    if not path.name.endswith((".json", ".json.gz")):
+        raise InputError("the name must end in .json or .json.gz", path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoarsenOptions:
+    """What ``placegap coarsen`` is asked."""
+
+    model: Model
+    transform: Annotated[
+        str | None,
+        typer.Option("--with", metavar="TRANSFORM", help="Default: a line for each of them."),
+    ] = None
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="KEY=VALUE", help="Of the transform; repeatable."),
+    ] = None
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the coarse instance (.json[.gz]).")
+    ] = None
+    map_file: Annotated[
+        Path | None,
+        typer.Option("--map", metavar="FILE", help="Write which op became part of which (.json)."),
+    ] = None
+    cluster: ClusterOption = None
+    rules: Rules
+    time_unit: UnitOption = None
+    dim: DimOption = None
+    as_json: JsonOption = False
+
+
+def coarsen_command(asked: CoarsenOptions) -> None:
+    """Merge ops of a model: sizes before and after, and whether the best plan can be lost.
+
+    The semantics that the options choose decides the latter. `place --coarsen` uses the same
+    transforms and brings the plan back.
+    """
+    from placegap.experiments.show.transform_table import table_rows
+    from placegap.instances.transforms.table import coarsen, find_transform
+
+    for path in filter(None, (asked.out, asked.map_file)):
+        check_json_name(path)
+    check_outputs(asked.out, asked.map_file)
+    params = parse_pairs(asked.param or ())
+    if asked.transform is None and (params or asked.out or asked.map_file):
+        raise InputError("--param, -o and --map belong to one transform: name it by --with")
+    if asked.transform is not None:
+        find_transform(asked.transform, params)
+    instance = read_instance(source_of(asked))
+    semantics = asked.rules.override(instance.semantics)
+    with spinner(f"coarsening {instance.name}"):
+        if asked.transform is None:
+            rows = table_rows(instance, semantics)
+        else:
+            found = coarsen(instance, asked.transform, params, semantics)
+    if asked.transform is None:
+        _print_all(instance, semantics, rows, asked.as_json)
+        return
+    _write_coarse(found, asked.out, asked.map_file)
+    content = {"transform": asked.transform, "claim": found.claim, "semantics": semantics.label}
+    print_sizes(
+        instance,
+        found.merge.coarse,
+        f"{asked.transform}, {semantics.label}",
+        content,
+        asked.as_json,
+    )
+    if not asked.as_json:
+        _explain([found.claim])
+
+
+def _print_all(
+    instance: Instance, semantics: Semantics, rows: Sequence[TransformRow], as_json: bool
+) -> None:
+    """A line per transform, or a JSON list of what they made."""
+    from placegap.experiments.show.transform_table import HEAD, row_texts
+
+    if as_json:
+        print(json.dumps([row._asdict() for row in rows]), flush=True)
+        return
+    texts = [row_texts(row, instance.num_ops) for row in rows]
+    _print_table(f"{instance.name}: {semantics.label}", HEAD, texts)
+    _explain(row.claim for row in rows)
+
+
+def print_sizes(
+    before: Instance, after: Instance, what: str, content: Mapping[str, object], as_json: bool
+) -> None:
+    """Sizes of an instance and of what was made of it; as JSON with further `content`."""
+    from placegap.experiments.show.transform_table import HEAD, size_of
+
+    sizes = {"before": size_of(before), "after": size_of(after)}
+    if as_json:
+        named = {when: dict(zip(SIZE, size, strict=True)) for when, size in sizes.items()}
+        whole = {"instance": before.name, **content, **named}
+        print(json.dumps(whole, ensure_ascii=False), flush=True)
+        return
+    rows = [(when, *map(str, size)) for when, size in sizes.items()]
+    _print_table(f"{before.name}: {what}", ("", *HEAD[1:4]), rows)
+
+
+def _print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    console = output()
+    console.print(title, markup=False, soft_wrap=True)
+    console.print(plain_table(None, head, rows))
+
+
+def _explain(claims: Iterable[Claim | None]) -> None:
+    """What the claims that occur mean, a line each."""
+    occur = set(claims)
+    for claim, meaning in MEANING.items():
+        if claim in occur:
+            output().print(f"{claim}: {meaning}", markup=False, soft_wrap=True)
+
+
+def _write_coarse(found: Coarsening, out: Path | None, map_file: Path | None) -> None:
+    """The coarse instance under a name of its own; the coarse op of each op, by name."""
+    from placegap.instances.io.document import Document, save_document, write_json
+
+    fine, coarse = found.merge.fine, found.merge.coarse
+    if out is not None:
+        place = f"@{fine.cluster.name}"
+        name = f"{fine.name.removesuffix(place)}-{found.transform}"
+        graph = coarse.graph.model_copy(update={"name": f"{fine.graph.name}-{found.transform}"})
+        whole = name + place if fine.name.endswith(place) else name
+        document = Document.of(coarse.model_copy(update={"name": whole, "graph": graph}))
+        save_document(document, out)
+    if map_file is not None:
+        names = [op.name for op in coarse.graph.ops]
+        ends = zip(fine.graph.ops, found.merge.op.tolist(), strict=True)
+        write_json({op.name: names[c] for op, c in ends}, map_file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions:
+    """What ``placegap split`` is asked."""
+
+    model: Model
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            metavar="KEY=VALUE",
+            help=f"What is split, and how: a parameter of {SPLIT_RULE} ('placegap methods');"
+            " repeatable.",
+        ),
+    ] = None
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the finer instance (.json[.gz]).")
+    ] = None
+    map_file: Annotated[
+        Path | None,
+        typer.Option("--map", metavar="FILE", help="Write which op is part of which (.json)."),
+    ] = None
+    cluster: ClusterOption = None
+    time_unit: UnitOption = None
+    dim: DimOption = None
+    as_json: JsonOption = False
+
+
+def split_command(asked: SplitOptions) -> None:
+    """Split heavy ops of a model into parts and gathers, by the rule of FD-DPS.
+
+    Plans and bounds of the finer instance say nothing about the model as it is.
+    """
+    from placegap.instances.transforms.split_rule import SplitRule, split_heavy_ops
+    from placegap.solvers.core.registry import find_method, parse_params
+
+    for path in filter(None, (asked.out, asked.map_file)):
+        check_json_name(path)
+    check_outputs(asked.out, asked.map_file)
+    rule = SplitRule(**dict(parse_params(find_method(SPLIT_RULE), parse_pairs(asked.param or ()))))
+    instance = read_instance(source_of(asked))
+    with spinner(f"splitting {instance.name}"):
+        split = split_heavy_ops(instance, rule)
+    _write_finer(split, asked.out, asked.map_file)
+    content = {"split_ops": split.num_split, "parts": split.num_parts}
+    print_sizes(instance, split.fine, split.summary, content, asked.as_json)
+    if not asked.as_json and split.num_split:
+        output().print("another instance: its plans and bounds are none of the model as it is")
+
+
+def _write_finer(split: OpSplit, out: Path | None, map_file: Path | None) -> None:
+    """The finer instance; the op that each of its ops is, is a part of, or gathers, by name."""
+    from placegap.instances.io.document import Document, save_document, write_json
+
+    if out is not None:
+        save_document(Document.of(split.fine), out)
+    if map_file is not None:
+        names = [op.name for op in split.coarse.graph.ops]
+        ends = zip(split.fine.graph.ops, split.op.tolist(), strict=True)
+        write_json({op.name: names[i] for op, i in ends}, map_file)

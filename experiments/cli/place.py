@@ -1,0 +1,564 @@
+"""``placegap place``: one model, one plan, its value and how far it can be from optimal."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from placegap.experiments.cli.options import (
+    ClusterOption,
+    DimOption,
+    JsonOption,
+    Model,
+    ParamOption,
+    TimesOption,
+    UnitOption,
+    parse_pairs,
+    read_instance,
+    source_of,
+)
+from placegap.experiments.running.placing import Rules
+from placegap.experiments.running.pool import held, stop_status
+from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.place_report import (
+    certificate_line,
+    certificate_object,
+    opinion_object,
+    print_result,
+    result_object,
+)
+from placegap.experiments.show.rendering import check_outputs, output, spinner, warn
+from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.modules import Granularity, with_granularity
+from placegap.instances.problem.semantics import LoadSemantics, Semantics
+from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import TraceOptions, is_traced
+from placegap.solvers.core.result import fault_words
+
+if TYPE_CHECKING:
+    from placegap.experiments.running.exporting import ModulePrice
+    from placegap.experiments.running.placing import Attempt
+    from placegap.instances.io.certificate_file import Certificate
+    from placegap.instances.problem.plan import Plan
+    from placegap.solvers import Result
+    from placegap.solvers.solving.second_opinion import Opinion
+
+
+NO_PLAN = 1
+NO_CERTIFICATE = (
+    "no bound of latency_subgraphs or pipeline_iteration has one, nor of ops that fit no device"
+)
+LONGEST_S = 10**7
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceOptions:
+    """What ``placegap place`` is asked."""
+
+    model: Model
+    cluster: ClusterOption = None
+    rules: Rules
+    tracing: TraceOptions
+    time_unit: UnitOption = None
+    dim: DimOption = None
+    times: TimesOption = None
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            help="See 'placegap methods'. Default: auto, which runs the method that proves most of"
+            " such problems, and a search for plans beside it.",
+        ),
+    ] = None
+    param: ParamOption = None
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", metavar="S", help="Seconds for the method.")
+    ] = 60.0
+    gap: Annotated[float, typer.Option("--gap", help="Relative gap that suffices.")] = 0.0
+    seed: Annotated[int, typer.Option("--seed", help="For methods that draw numbers.")] = 0
+    coarsen: Annotated[
+        str | None,
+        typer.Option(
+            "--coarsen",
+            metavar="TRANSFORM",
+            help="Place a coarser model and bring the plan back; see 'placegap coarsen'.",
+        ),
+    ] = None
+    coarsen_param: Annotated[
+        list[str] | None,
+        typer.Option("--coarsen-param", metavar="KEY=VALUE", help="Of the transform; repeatable."),
+    ] = None
+    out: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the plan to this file.")
+    ] = None
+    export: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--export",
+            metavar="KIND=FILE",
+            help="Write the plan for another tool: device_map, torchtitan, megatron, vllm,"
+            " pipelining, onnx, dnn-partitioning, chrome-trace or csv; repeatable.",
+        ),
+    ] = None
+    granularity: Annotated[
+        Granularity | None,
+        typer.Option(
+            "--granularity",
+            help="What stays on one device: ops (the default), modules, or layers (the default of"
+            " exports that have nothing smaller).",
+        ),
+    ] = None
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            "--write",
+            metavar="FILE",
+            help="Write the method's MIP to this .mps or .lp file (or .gz of it); do not solve it.",
+        ),
+    ] = None
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            "--certificate",
+            metavar="FILE",
+            help="Write a bound that 'placegap verify --certificate' checks without any solver;"
+            " it takes up to a quarter of the time limit more, and a minute at most.",
+        ),
+    ] = None
+    second_opinion: Annotated[
+        bool,
+        typer.Option(
+            "--second-opinion",
+            help="Let another solver or method check the result, in the last third of the time"
+            " limit or all that is left of it; exit status 1 if the two contradict each other.",
+        ),
+    ] = False
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start",
+            metavar="PLAN",
+            help="A plan file to start from; the result is no worse.",
+        ),
+    ] = None
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            "--log",
+            metavar="FILE",
+            help="Write each better plan and bound as a JSON line: seconds, value, bound, source.",
+        ),
+    ] = None
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE", help="Draw value and bound over time (.png or .svg)."
+        ),
+    ] = None
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False
+    as_json: JsonOption = False
+
+
+class Wanted(NamedTuple):
+    """What some of the options say: files by kind of export, what stays whole, parameters."""
+
+    exports: dict[str, Path]
+    whole: Granularity
+    params: dict[str, str]
+    coarsen_params: dict[str, str]
+
+
+class Extras(NamedTuple):
+    """What is told beside a result."""
+
+    opinion: Opinion | None = None
+    certificate: Certificate | None = None
+    price: ModulePrice | None = None
+
+
+def place_command(asked: PlaceOptions) -> None:
+    """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
+    from placegap.experiments.running.exporting import (
+        check_copies,
+        joins_ends,
+        price_of_modules,
+        write_exports,
+    )
+    from placegap.experiments.running.placing import FIRST_SHARE, given_plan
+
+    wanted = _checked(asked)
+    fine = read_instance(source_of(asked))
+    kinds = list(wanted.exports)
+    check_copies(kinds, fine.graph, asked.model)
+    instance = with_granularity(fine, wanted.whole, join_ends=joins_ends(kinds))
+    instance, first = _first_attempt(asked, wanted, fine, instance)
+    known = None
+    if asked.start is not None:
+        with spinner(f"reading {asked.start}"):
+            known, said = given_plan(instance, first.semantics, asked.start, fine)
+        for sentence in said:
+            warn(sentence)
+        first = replace(first, incumbent=known.plan)
+    if asked.write is not None:
+        _write_model(asked, instance, first)
+        return
+    result = _placed(asked, wanted, (fine, instance), first, known)
+    opinion = written = price = None
+    if asked.second_opinion:
+        result, opinion = _ask_second(
+            instance, replace(first, time_limit_s=asked.time_limit), result
+        )
+    if asked.certificate is not None:
+        written = _certify(instance, result, asked.certificate, asked.time_limit)
+    if instance is not fine:
+        with spinner(f"placing {fine.name} op by op"):
+            rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
+            price = price_of_modules(fine, rest, result, wanted.whole)
+    # a signal that comes now keeps neither the plan nor what is printed from being whole
+    with held():
+        try:
+            for sentence in write_exports(fine, result, wanted.exports, asked.model):
+                warn(sentence)
+        finally:  # also where a format cannot say the plan, which may have taken an hour
+            report(asked, fine, result, Extras(opinion, written, price))
+    if opinion is not None and opinion.verdict == "CONTRADICTS":
+        warn("two methods contradict each other: one of them is wrong; please report this model")
+        raise typer.Exit(NO_PLAN)
+    if result.plan is None and result.status != "bound":
+        raise typer.Exit(NO_PLAN)
+
+
+def _checked(asked: PlaceOptions) -> Wanted:
+    """Refuse options that exclude each other before anything is read."""
+    from placegap.experiments.running.exporting import needed_granularity, parse_exports
+    from placegap.instances.transforms.table import find_transform
+    from placegap.solvers.core.registry import find_method, parse_params
+
+    if not (0 < asked.time_limit <= LONGEST_S or asked.time_limit == math.inf):
+        raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
+    if not 0 <= asked.gap < 1 or asked.seed < 0:
+        raise InputError("--gap must be in [0, 1), --seed not negative")
+    exports = parse_exports(asked.export or ())
+    whole = needed_granularity(asked.granularity, list(exports))
+    written = (asked.out, asked.write, asked.log, asked.plot, asked.certificate)
+    check_outputs(*written, *exports.values())
+    check_plot(asked.plot)
+    if asked.out is not None:
+        check_outputs(finer_file(asked.out))
+    given = "-o" if asked.out is not None else "--export" if exports else ""
+    if given and asked.method is not None and find_method(asked.method).claim == "bound":
+        raise InputError(f"{asked.method} makes no plans: there is none for {given}")
+    if asked.write is not None and given:
+        raise InputError(
+            f"--write solves nothing: there is no plan for {'--export' if exports else '-o'}"
+        )
+    if asked.certificate is not None and whole != "op":
+        raise InputError(
+            f"--certificate is about single ops, and the plan is made of {whole}s; add"
+            " --granularity op, or leave out --certificate"
+        )
+    if asked.write is not None and asked.certificate is not None:
+        raise InputError("--write solves nothing: there is no bound for --certificate")
+    params = parse_pairs(asked.param or ())
+    coarsen_params = parse_pairs(asked.coarsen_param or (), "--coarsen-param")
+    if asked.coarsen is None and coarsen_params:
+        raise InputError("--coarsen-param belongs to a transform: name it by --coarsen")
+    if asked.coarsen is not None:
+        find_transform(asked.coarsen, coarsen_params)
+    if asked.method is not None:
+        parse_params(find_method(asked.method), params)
+    return Wanted(exports, whole, params, coarsen_params)
+
+
+def _first_attempt(
+    asked: PlaceOptions, wanted: Wanted, fine: Instance, instance: Instance
+) -> tuple[Instance, Attempt]:
+    """The instance with the bounds that are known of it, and what is asked of a method."""
+    from placegap.experiments.running.exporting import check_formats
+    from placegap.experiments.running.placing import (
+        FIRST_SHARE,
+        Attempt,
+        choose_semantics,
+        rules_of_start,
+    )
+    from placegap.solvers.solving.default_methods import default_method
+    from placegap.solvers.solving.known_bounds import with_bounds_of
+
+    is_own = is_traced(asked.model) or instance is not fine  # a worker would trace it once more
+    shares = FIRST_SHARE if asked.second_opinion or instance is not fine else 1.0
+    chosen = choose_semantics(
+        asked.rules,
+        instance,
+        asked.method,
+        wanted.params,
+        stated=None if asked.start is None else rules_of_start(asked.start),
+        is_final=asked.coarsen is None,
+    )
+    if chosen.note:
+        warn(chosen.note)
+    if instance is not fine:
+        instance = with_bounds_of(fine, instance, chosen.semantics)
+    first = Attempt(
+        source=instance if is_own else source_of(asked),
+        semantics=chosen.semantics,
+        method=asked.method or default_method(chosen.semantics),
+        params=wanted.params,
+        time_limit_s=asked.time_limit * shares,
+        gap=asked.gap,
+        seed=asked.seed,
+        coarsen=asked.coarsen,
+        coarsen_params=wanted.coarsen_params,
+    )
+    check_formats(list(wanted.exports), instance, first.semantics)
+    if (
+        is_traced(asked.model)
+        and asked.rules.objective is None
+        and isinstance(first.semantics, LoadSemantics)
+    ):
+        warn(
+            f"the objective is {first.semantics.label}, as is usual for models that are traced: one"
+            " pass gains little from more devices; --objective makespan asks for that"
+        )
+    return instance, first
+
+
+def _placed(
+    asked: PlaceOptions,
+    wanted: Wanted,
+    instances: tuple[Instance, Instance],
+    first: Attempt,
+    known: Result | None,
+) -> Result:
+    """The result of the method; after a stop signal that of before is reported, and it ends."""
+    from placegap.experiments.running.exporting import write_exports
+    from placegap.experiments.running.placing import Stopped, place
+
+    fine, instance = instances
+    try:
+        what = f"placing {instance.name}, {first.semantics.label}"
+        with (
+            live_line(what, quiet=asked.quiet or asked.as_json) as show,
+            search_log(asked.log, asked.plot, what) as on_news,
+        ):
+            result, warnings = place(first, start=known, on_news=both(show, on_news))
+    except Stopped as stopped:
+        if stopped.best is None or stopped.best.plan is None:
+            raise KeyboardInterrupt from None
+        with held():
+            report(asked, fine, stopped.best, Extras())
+            for sentence in write_exports(fine, stopped.best, wanted.exports, asked.model):
+                warn(sentence)
+        warn(f"stopped; this is the plan of {stopped.best.method}")
+        raise typer.Exit(stop_status()) from None
+    except RuntimeError as error:
+        warn(f"no plan: {error}")
+        raise typer.Exit(NO_PLAN) from None
+    for sentence in warnings:
+        warn(sentence)
+    return result
+
+
+def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> None:
+    """``--write``: the MIP of a method in a file, unsolved, and a line that says so."""
+    from placegap.solvers.models.export import write_model
+    from placegap.solvers.solving.default_methods import proving_method
+
+    assert asked.write is not None
+    seen, semantics = coarsened(instance, first)
+    method = asked.method or proving_method(semantics)
+    with spinner(f"building the model of {method} for {seen.name}"):
+        written = write_model(
+            seen,
+            semantics,
+            method,
+            first.params,
+            asked.write,
+            time_limit_s=first.time_limit_s,
+            seed=first.seed,
+            incumbent=None if first.coarsen else first.incumbent,
+        )
+    if asked.as_json:
+        content = {
+            "instance": seen.name,
+            "semantics": semantics.model_dump(mode="json"),
+            "method": method,
+            "path": str(asked.write),
+            "rows": written.rows,
+            "columns": written.columns,
+            "unit_ns": written.unit_ns,
+            "start_ns": written.start_ns,
+        }
+        print(json.dumps(content, ensure_ascii=False), flush=True)
+        return
+    size = f"{written.rows} rows, {written.columns} columns"
+    output().print(
+        f"{asked.write}: {method}, {size}; 1 unit of the objective is {written.unit_ns:.15g} ns",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics]:
+    """What the method of an attempt gets to see."""
+    if attempt.coarsen is None:
+        return instance, attempt.semantics
+    from placegap.instances.problem.additive_memory import relax_memory
+    from placegap.instances.transforms.table import coarsen
+
+    instance, semantics = relax_memory(instance, attempt.semantics)
+    found = coarsen(instance, attempt.coarsen, attempt.coarsen_params, semantics)
+    return found.merge.coarse, semantics
+
+
+def _certify(
+    instance: Instance, result: Result, path: Path, time_limit_s: float
+) -> Certificate | None:
+    """Write what of the bound can be certified; a stop signal leaves the result as it is."""
+    from placegap.experiments.running.certifying import write_certificate
+
+    seen = instance if result.split is None else result.split.fine
+    found = None
+    try:
+        with spinner(f"certifying a bound of {instance.name}"):
+            found = write_certificate(seen, result, path, time_limit_s)
+    except KeyboardInterrupt:
+        warn("stopped: there is no certificate")
+    else:
+        if found is None:
+            warn(f"no certificate: {NO_CERTIFICATE}")
+    return found
+
+
+def _ask_second(instance: Instance, first: Attempt, result: Result) -> tuple[Result, Opinion]:
+    from placegap.experiments.running.placing import ask_second
+    from placegap.solvers.solving.second_opinion import Opinion
+
+    try:
+        with spinner(f"a second opinion on {instance.name}"):
+            return ask_second(instance, first, result)
+    except KeyboardInterrupt:
+        return result, Opinion("none", "stopped")
+
+
+def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extras) -> None:
+    """Print a result, explain a missing plan, write the plan.
+
+    A plan of a finer instance (operator splitting) is shown and written with that instance.
+    """
+    out, (opinion, certificate, price) = asked.out, extras
+    if result.split is not None:
+        instance = result.split.fine
+    if out is not None and result.plan is not None and result.evaluation is not None:
+        _write_plan(instance, result, result.plan, out)  # first: stdout may be full, or closed
+    if asked.as_json:
+        from placegap.experiments.running.sources import open_questions
+
+        content = result_object(instance, result)
+        content["notes"] += open_questions(instance.graph, asked.model)
+        if opinion is not None:
+            content["second_opinion"] = opinion_object(opinion)
+        if certificate is not None:
+            content["certificate"] = certificate_object(certificate)
+        if price is not None:
+            content["granularity"] = price_object(price)
+        print(json.dumps(content, ensure_ascii=False), flush=True)
+    else:
+        print_result(output(), instance, result)
+        if opinion is not None:
+            output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
+        if certificate is not None:
+            output().print(f"certified {certificate_line(certificate)}", markup=False)
+        if price is not None:
+            output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
+    for fault in result.faults:
+        warn(fault_words(fault))
+    if result.plan is None or result.evaluation is None:
+        if result.status == "bound":
+            warn(f"{result.method} makes no plans, only bounds")
+        else:
+            _explain(instance, result)
+        return
+    if out is not None and result.split is not None:
+        warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
+
+
+def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> None:
+    """The plan, and the finer instance that it is one of, if it is."""
+    from placegap.instances.io.document import Document, save_document
+    from placegap.instances.io.plan_file import save_plan
+    from placegap.solvers.solving.known_bounds import bound_to_store
+
+    save_plan(
+        instance,
+        plan,
+        result.semantics,
+        out,
+        result.method,
+        value_ns=result.value_ns,
+        bound=bound_to_store(result),
+    )
+    if result.split is not None:
+        save_document(Document.of(instance), finer_file(out))
+
+
+def finer_file(plan: Path) -> Path:
+    """Where the instance of a plan goes, if the method has split ops.
+
+    Examples
+    --------
+    >>> finer_file(Path("plan.json")).name
+    'plan.instance.json.gz'
+    """
+    return plan.with_name(f"{plan.name.removesuffix('.json')}.instance.json.gz")
+
+
+def _explain(instance: Instance, result: Result) -> None:
+    """Why there is no plan: what the method says, and a line for each thing about memory."""
+    from placegap.instances.problem.explain import why_no_room
+
+    why = why_no_room(instance, result.semantics)
+    said = result.message.removesuffix("; ".join(why)).removesuffix("; ")
+    warn(f"{result.instance}: no feasible plan ({said or result.status})")
+    for sentence in why:
+        warn(sentence)
+
+
+def price_object(price: ModulePrice) -> dict[str, Any]:
+    """What ``--json`` prints of a plan of whole modules."""
+    return {
+        "granularity": price.granularity,
+        "op_value_ns": price.fine_value_ns,
+        "op_bound_ns": price.fine_bound_ns,
+        "price_at_most": price.at_most,
+    }
+
+
+def price_line(price: ModulePrice) -> str:
+    """What whole modules cost.
+
+    Examples
+    --------
+    >>> from placegap.experiments.running.exporting import ModulePrice
+    >>> price_line(ModulePrice("layer", 100, 80, 80))
+    'kept whole; op by op 80 ns is the best, 20.0 % less'
+    >>> price_line(ModulePrice("layer", 100, 90, 80))
+    'kept whole; op by op 90 ns was found, and no plan is below 80 ns, 20.0 % less'
+    """
+    fine, share = format_ns(price.fine_value_ns), price.at_most
+    if price.fine_value_ns == price.value_ns == price.fine_bound_ns:
+        return "kept whole, at no cost: no plan of single ops is better"
+    if share is None or price.fine_bound_ns is None:
+        return f"kept whole; op by op {fine} was found"
+    if price.fine_bound_ns == price.fine_value_ns:
+        return f"kept whole; op by op {fine} is the best, {format_gap(share)} less"
+    bound = format_ns(price.fine_bound_ns)
+    return (
+        f"kept whole; op by op {fine} was found, and no plan is below {bound},"
+        f" {format_gap(share)} less"
+    )

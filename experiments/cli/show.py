@@ -1,0 +1,507 @@
+"""``placegap show`` and ``compare``: what a model or a plan is, and how two plans differ."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from placegap.experiments.cli.options import (
+    ClusterOption,
+    DimOption,
+    JsonOption,
+    ParamOption,
+    TimesOption,
+    UnitOption,
+    parse_pairs,
+    read_instance,
+    source_of,
+    warn_open,
+)
+from placegap.experiments.show.figures import format_ns
+from placegap.experiments.show.rendering import output, plain_table, spinner, warn
+from placegap.instances.problem.integers import format_bytes
+from placegap.instances.reading.errors import InputError
+from placegap.instances.torch_models.options import TraceOptions
+
+if TYPE_CHECKING:
+    from placegap.experiments.running.certifying import Proof
+    from placegap.experiments.running.sources import Source
+    from placegap.experiments.show.anatomy import Anatomy
+    from placegap.instances.io.document import Document
+    from placegap.instances.io.plan_file import PlanFile, StatedPlan
+    from placegap.instances.problem.instance import Instance
+
+BROKEN_RULES = 1
+
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="MODEL",
+        help="The model of a plan, as 'placegap place' takes it; one of the corpus on a cluster"
+        " that ships is found without.",
+    ),
+]
+MethodOption = Annotated[
+    str | None, typer.Option("--method", help="Let this method prove a bound for a plan.")
+]
+LimitOption = Annotated[
+    float, typer.Option("--time-limit", metavar="S", help="Seconds for --method.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions:
+    """What ``placegap show`` is asked."""
+
+    file: Annotated[
+        str, typer.Argument(metavar="INSTANCE|PLAN", help="A model, a corpus name, or a plan.")
+    ]
+    cluster: ClusterOption = None
+    model: ModelOption = None
+    tracing: TraceOptions
+    time_unit: UnitOption = None
+    dim: DimOption = None
+    times: TimesOption = None
+    gantt: Annotated[
+        Path | None,
+        typer.Option(
+            "--gantt", metavar="FILE", help="Draw what a plan's devices do when (.png or .svg)."
+        ),
+    ] = None
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write a plan as one page, which needs no network."
+        ),
+    ] = None
+    method: MethodOption = None
+    param: ParamOption = None
+    time_limit: LimitOption = 60.0
+    as_json: JsonOption = False
+
+
+def show_command(asked: ShowOptions) -> None:
+    """Summarize a model or an instance; of a plan, say what it does and what to change next.
+
+    A plan is judged by the referee: what each device does, why the plan takes so long, its dearest
+    transfers, and the single moves that gain most. The exit status is 1 if it breaks a rule.
+    """
+    from placegap.experiments.show.rendering import check_outputs
+    from placegap.experiments.show.search_log import check_plot
+
+    check_outputs(asked.gantt, asked.html)
+    check_plot(asked.gantt)
+    plan = read_plan(asked.file)
+    if plan is None:
+        given_model = source_of(asked, asked.file)
+        only = {
+            "--gantt": asked.gantt,
+            "--html": asked.html,
+            "--model": asked.model,
+            "--method": asked.method,
+            "--times": asked.times,
+        }
+        given = [option for option, value in only.items() if value is not None]
+        _show_model(given_model, asked.as_json, given)
+        return
+    source = None if asked.model is None else source_of(asked)
+    if source is None and asked.cluster is not None:
+        raise InputError("--cluster is that of a plan's model: name it, too (--model)", asked.file)
+    instance = instance_of(plan, asked.file, source)
+    if instance is None:
+        _show_names(plan, asked.file, asked.gantt or asked.html, asked.as_json)
+        return
+    proof = _proof(asked.method, asked.param, asked.time_limit)
+    (found,) = judged(instance, [(asked.file, plan)], source, proof, num_moves=5)
+    _draw(found, asked.gantt, asked.html)
+    if asked.as_json:
+        from placegap.experiments.show.anatomy import anatomy_object
+
+        print(
+            json.dumps({**plan_summary(plan), **anatomy_object(found)}, ensure_ascii=False),
+            flush=True,
+        )
+    else:
+        from placegap.experiments.show.words import print_anatomy
+
+        print_anatomy(output(), found)
+    if not found.verdict.feasible:
+        raise typer.Exit(BROKEN_RULES)
+
+
+def _proof(method: str | None, param: list[str] | None, time_limit_s: float) -> Proof | None:
+    from placegap.experiments.running.certifying import Proof
+    from placegap.solvers.core.registry import find_method
+
+    params = parse_pairs(param or ())
+    if method is None:
+        if params:
+            raise InputError("--param belongs to a method: name it by --method")
+        return None
+    find_method(method)
+    if not time_limit_s > 0:
+        raise InputError("--time-limit must be positive")
+    return Proof(method, params, time_limit_s)
+
+
+def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
+    from placegap.experiments.running.sources import check_rates, find_cluster, find_model
+    from placegap.instances.io.document import Document
+
+    with spinner(f"reading {source.model}"):
+        chosen = None if source.cluster is None else find_cluster(source.cluster)
+        check_rates(source.model, chosen)
+        document = find_model(source.model, source.time_unit, source.dims, source.tracing)
+        if for_plans:
+            raise InputError(f"{for_plans[0]} is for plans, and this is a model", source.model)
+        chosen = chosen or document.cluster
+        if chosen is not None:
+            document = Document.of(document.instance(chosen))
+    summary = document_summary(document)
+    warn_open(document.graph, source.model)
+    if as_json:
+        print(json.dumps(summary, ensure_ascii=False), flush=True)
+    else:
+        print_summary(summary)
+
+
+def _show_names(plan: PlanFile, file: str, picture: Path | None, as_json: bool) -> None:
+    """What a plan says without its model."""
+    need = (
+        f"the plan is of {plan.instance!r}, which is no graph of the corpus with this content: name"
+        " its model (--model) and cluster (--cluster) to see what it does"
+    )
+    if picture is not None:
+        raise InputError(need, file)
+    summary = plan_summary(plan)
+    if as_json:
+        print(json.dumps(summary, ensure_ascii=False), flush=True)
+    else:
+        print_summary(summary)
+        warn(f"{file}: {need}")
+
+
+def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
+    if gantt is not None:
+        from placegap.experiments.show.drawing import write_figure
+        from placegap.experiments.show.gantt import draw_plans
+
+        with spinner(f"drawing {gantt}"):
+            write_figure(draw_plans([found]), gantt)
+    if html is not None:
+        from placegap.experiments.show.page import plan_page
+        from placegap.instances.io.document import write_text
+
+        with spinner(f"writing {html}"):
+            write_text(plan_page(found), html)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """What ``placegap compare`` is asked."""
+
+    first: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
+    second: Annotated[str, typer.Argument(metavar="PLAN", help="Another plan of the same model.")]
+    cluster: ClusterOption = None
+    model: ModelOption = None
+    tracing: TraceOptions
+    time_unit: UnitOption = None
+    dim: DimOption = None
+    times: TimesOption = None
+    as_json: JsonOption = False
+
+
+def compare_command(asked: CompareOptions) -> None:
+    """Compare two plans of a model: value, gap, what moved, and where the time goes.
+
+    Both must state the same semantics. The exit status is 1 if one of them breaks a rule.
+    """
+    from placegap.experiments.show.words import comparison_object, print_comparison
+    from placegap.instances.io.document import read_json
+
+    source = None if asked.model is None else source_of(asked)
+    plans = []
+    for file in (asked.first, asked.second):
+        plan = read_plan(file)
+        if plan is None:
+            read_json(file)  # says what is wrong with what is no JSON
+            raise InputError("is not a plan; 'placegap place -o' writes one", file)
+        plans.append(plan)
+    one, other = plans
+    if one.semantics != other.semantics:
+        raise InputError(
+            f"the plans were made for {one.semantics.label} and {other.semantics.label}: their"
+            " values cannot be compared; 'placegap verify' judges a plan under other rules",
+            asked.second,
+        )
+    if one.instance_hash and other.instance_hash and one.instance_hash != other.instance_hash:
+        raise InputError(
+            f"it is a plan of {other.instance!r}, and {asked.first} one of another content,"
+            f" {one.instance!r}: compare plans of one model on one cluster",
+            asked.second,
+        )
+    instance = instance_of(one, asked.first, source)
+    if instance is None:
+        raise InputError(
+            f"the plan is of {one.instance!r}, which is no graph of the corpus with this content:"
+            " name its model (--model) and cluster (--cluster)",
+            asked.first,
+        )
+    before, after = judged(
+        instance, [(asked.first, one), (asked.second, other)], source, num_moves=0
+    )
+    if asked.as_json:
+        print(json.dumps(comparison_object(before, after), ensure_ascii=False), flush=True)
+    else:
+        print_comparison(output(), before, after, (asked.first, asked.second))
+    if not (before.verdict.feasible and after.verdict.feasible):
+        raise typer.Exit(BROKEN_RULES)
+
+
+def read_plan(file: str) -> PlanFile | None:
+    """The plan in a file; None: it is none, and is read as a model.
+
+    Raises
+    ------
+    InputError
+        If the file says that it is a plan, and is broken.
+    """
+    from pydantic import ValidationError
+
+    from placegap.instances.io.document import read_json
+    from placegap.instances.io.plan_file import PlanFile, is_plan
+    from placegap.instances.reading.errors import from_validation_error
+
+    if not file.endswith(".json") and not file.endswith(".json.gz"):
+        return None
+    try:
+        raw: Any = read_json(file)
+    except InputError:
+        return None  # reading it as a model gives the better message
+    if not is_plan(raw):
+        return None
+    try:
+        return PlanFile.model_validate(raw)
+    except ValidationError as error:
+        raise from_validation_error(error, raw, file) from None
+
+
+def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | None:
+    """The instance of a plan: the one that is named, else the one that its name says.
+
+    A plan says ``MODEL@CLUSTER``. If that is a graph of the corpus on a cluster that ships, and
+    its content is that of the plan, it is the instance; else None.
+
+    Raises
+    ------
+    InputError
+        If the model that is named has another content.
+    """
+    from placegap.experiments.running.sources import Source, is_shipped_cluster, load_source
+    from placegap.instances.corpus.corpus import corpus_names
+
+    if source is not None:
+        instance = read_instance(source)
+        if plan.instance_hash not in ("", instance.content_hash):
+            raise InputError(
+                f"the plan was made for another content of {plan.instance!r} than {source.model}"
+                " has here; name the model, cluster and options that it was placed with",
+                file,
+            )
+        return instance
+    model, at, cluster = plan.instance.rpartition("@")
+    if not at or model not in corpus_names() or not is_shipped_cluster(cluster):
+        return None
+    with spinner(f"reading {model}"):
+        found = load_source(Source(model, cluster))
+    return found if plan.instance_hash == found.content_hash else None
+
+
+def judged(
+    instance: Instance,
+    plans: Sequence[tuple[str, PlanFile]],
+    source: Source | None,
+    proof: Proof | None = None,
+    *,
+    num_moves: int,
+) -> list[Anatomy]:
+    """The anatomies of plans of one instance and one semantics, each with the best bound at hand.
+
+    What one file says no plan is below counts for the others, too.
+    """
+    from placegap.experiments.show.anatomy import Anatomy, take_apart
+    from placegap.instances.referee.evaluate import evaluate
+    from placegap.instances.torch_models.options import is_traced
+    from placegap.solvers.solving.known_bounds import (
+        KnownBound,
+        believed,
+        counts_for,
+        known_bound,
+    )
+
+    files = [(file, _stated(instance, file)) for file, _ in plans]
+    semantics = files[0][1].semantics
+    verdicts = [evaluate(instance, stated.plan, semantics) for _, stated in files]
+    for (file, _), verdict in zip(files, verdicts, strict=True):
+        if verdict.value_ns is None:
+            raise InputError(f"the plan cannot be executed: {verdict.violations[0].message}", file)
+    values = [verdict.value_ns for verdict in verdicts if verdict.feasible]
+    with spinner("looking for a bound"):
+        now, said = list[KnownBound](), tuple[str, ...]()
+        if proof is not None:
+            from placegap.experiments.running.certifying import proven
+
+            seen = instance if source is None or is_traced(source.model) else source
+            start = files[0][1].plan if verdicts[0].feasible else None
+            now, said = proven(seen, semantics, proof, start)
+        claims, left_out, wrong = believed(instance, semantics, files)
+        least = min((value for value in values if value is not None), default=None)
+        found, refuted = list[Anatomy](), tuple[str, ...]()
+        for (_, content), (_, stated) in zip(plans, files, strict=True):
+            mine = [each for each in claims if counts_for(each, instance, stated.plan, semantics)]
+            stored = [claim.bound for claim in mine]
+            bound, refuted = known_bound(instance, semantics, least, now, stored)
+            whole = next((claim.whole for claim in mine if claim.bound == bound), None)
+            with spinner(f"looking at the plan of {content.method or content.instance}"):
+                anatomy = take_apart(
+                    instance,
+                    stated.plan,
+                    semantics,
+                    bound,
+                    content.method,
+                    num_moves=num_moves,
+                    whole=whole,
+                )
+            assert anatomy is not None  # it has a value
+            found.append(anatomy)
+    for sentence in dict.fromkeys((*said, *left_out, *wrong, *refuted)):
+        warn(sentence)
+    for (file, stated), anatomy in zip(files, found, strict=True):
+        if stated.value_ns not in (None, anatomy.value_ns):
+            warn(
+                f"{file}: it is said to be worth {stated.value_ns} ns and is worth"
+                f" {anatomy.value_ns}"
+            )
+    return found
+
+
+def _stated(instance: Instance, file: str) -> StatedPlan:
+    from placegap.instances.io.plan_file import load_stated_plan
+    from placegap.instances.io.verification import verify
+
+    stated = load_stated_plan(instance, file)
+    if stated.times is None:
+        return stated
+    # they may give the orders
+    return replace(stated, plan=verify(instance, stated, any_content=True).plan)
+
+
+def document_summary(document: Document) -> dict[str, Any]:
+    """What `show` says about a model or an instance."""
+    graph, cluster = document.graph, document.cluster
+    kinds = Counter(op.kind for op in graph.ops)
+    summary: dict[str, Any] = {
+        "name": document.name,
+        "ops": len(graph.ops),
+        "edges": len(graph.edges),
+        "tensors": len(graph.index.tensor_producer),
+        "backward_ops": sum(op.backward for op in graph.ops),
+        "colocation_groups": len({op.colocation for op in graph.ops} - {None}),
+        "resident_bytes": sum(op.resident_bytes for op in graph.ops),
+        "parameter_bytes": sum(op.parameter_bytes for op in graph.ops),
+        "flops": sum(op.flops or 0 for op in graph.ops),
+        "op_kinds": dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0]))),
+        "time_ns": {
+            kind: sum(op.time_ns.get(kind, 0) for op in graph.ops)
+            for kind in sorted({kind for op in graph.ops for kind in op.time_ns})
+        },
+        "semantics": None if document.semantics is None else document.semantics.label,
+        "source": graph.provenance.source,
+        "licence": graph.provenance.licence,
+        "changes": list(graph.provenance.changes),
+    }
+    if cluster is not None:
+        summary["cluster"] = cluster.name
+        summary["devices"] = [
+            {"name": d.name, "kind": d.kind, "memory_bytes": d.memory_bytes, "is_host": d.is_host}
+            for d in cluster.devices
+        ]
+        summary["links"] = len(cluster.links)
+    return summary
+
+
+def plan_summary(plan: PlanFile) -> dict[str, Any]:
+    """What `show` says about a plan without its model."""
+    places = Counter(
+        place for on in plan.placement.values() for place in ((on,) if isinstance(on, str) else on)
+    )
+    bound = plan.bound
+    return {
+        "plan_of": plan.instance,
+        "instance_hash": plan.instance_hash,
+        "semantics": plan.semantics.label,
+        "method": plan.method,
+        "value_ns": plan.value_ns,
+        "bound_ns": None if bound is None else bound.bound_ns,
+        "bound_origin": "" if bound is None else f"stored: {bound.bound_origin}",
+        "rests_on": "" if bound is None else bound.rests_on,
+        "ops": len(plan.placement),
+        "ops_per_device": dict(sorted(places.items())),
+        "device_order": plan.device_order is not None,
+        "channel_order": plan.channel_order is not None,
+    }
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    """The summary as a table, and its devices as another."""
+    console = output()
+    devices = summary.pop("devices", None)
+    rows = []
+    for name, value in summary.items():
+        if value in (None, "", 0, [], {}):
+            continue
+        rows.append(
+            (
+                name.replace("_", " ").removesuffix(" bytes").removesuffix(" ns"),
+                _summary_text(name, value),
+            )
+        )
+    console.print(plain_table(None, ("", ""), rows))
+    if devices is not None:
+        memory = [d["memory_bytes"] for d in devices]
+        console.print(
+            plain_table(
+                None,
+                ("device", "kind", "memory", "host"),
+                [
+                    (
+                        d["name"],
+                        d["kind"],
+                        "no limit" if m is None else format_bytes(m),
+                        "host" if d["is_host"] else "",
+                    )
+                    for d, m in zip(devices, memory, strict=True)
+                ],
+            )
+        )
+
+
+def _summary_text(name: str, value: Any) -> str:
+    if name.endswith("_bytes"):
+        return format_bytes(value)
+    if name in ("value_ns", "bound_ns"):
+        return format_ns(value)
+    if name == "time_ns":
+        return ", ".join(f"{kind} {format_ns(time)}" for kind, time in value.items())
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {count}" for key, count in value.items())
+    if isinstance(value, list):
+        return "; ".join(value)
+    return "yes" if value is True else f"{value:,}" if isinstance(value, int) else str(value)

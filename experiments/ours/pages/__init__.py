@@ -1,1 +1,0 @@
-"""What docs/ shows of committed results, made anew in seconds."""

@@ -1,1 +1,0 @@
-"""The tables that papers printed, beside ours, with the distance to the best proven bound."""

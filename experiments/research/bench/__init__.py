@@ -1,0 +1,1 @@
+"""What placegap costs: `python -m placegap.experiments.research.bench`."""

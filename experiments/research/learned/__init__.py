@@ -1,0 +1,1 @@
+"""`hrl` and `placeto`: what they learn with, and what they are worth beside other searches."""

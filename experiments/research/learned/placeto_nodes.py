@@ -1,0 +1,189 @@
+"""What Placeto sees of an instance: merged nodes, what is around each of them, and features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.transforms.pesto_merge import merge_ops
+
+Numbers = NDArray[np.float32]
+
+STATIC_FEATURES = 6
+"""Features beside the one-hot of the device: time, output, memory, start, current, visited."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlacetoNodes:
+    """An instance of n ops on K devices, merged to N nodes.
+
+    Attributes
+    ----------
+    node : (n,) int64
+        The node of each op.
+    visits : tuple of (V,) int64 arrays
+        Nodes that one visit places together (a colocation group), in topological order of the
+        first of them.
+    supported : (N, K) bool
+        Whether a device runs all that is colocated with a node.
+    feeds : (N, N) float32
+        1 in row a, column b where node a takes an output of node b.
+    ancestors, descendants, parallel : (N, N) float32
+        Row a marks the nodes that come before node a, after it, and neither (but a itself).
+    first_op : (N,) int64
+        First op of each node in topological order.
+    time_ns : (N, K) float32
+        Sum of the times of a node's ops.
+    output_bytes, memory_bytes : (N,) float32
+        Sums of what a node sends, each tensor once, and of what it holds.
+    """
+
+    node: Ints
+    visits: tuple[Ints, ...]
+    supported: Flags
+    feeds: Numbers
+    ancestors: Numbers
+    descendants: Numbers
+    parallel: Numbers
+    first_op: Ints
+    time_ns: Numbers
+    output_bytes: Numbers
+    memory_bytes: Numbers
+
+    @property
+    def num_features(self) -> int:
+        """Length of a row of `features`."""
+        return STATIC_FEATURES + int(self.time_ns.shape[1])
+
+
+def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
+    """Merge an instance as Pesto does, and look at the graph of its merged ops. O(N^3 / 64 + n m).
+
+    Parameters
+    ----------
+    instance : Instance
+    most_nodes : int
+        At least 1; more are left where no pair can be merged any more.
+
+    Examples
+    --------
+    In the diamond 1 -> 2, 3 -> 4 nothing is merged; ops 2 and 3 are parallel:
+
+    >>> from placegap.instances import example
+    >>> nodes = nodes_of(example(), 4)
+    >>> nodes.parallel.tolist()[1], nodes.ancestors.tolist()[3]
+    ([0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0])
+    """
+    merge = merge_ops(instance, most_nodes)
+    arrays = merge.coarse.arrays
+    index, count = arrays.index, merge.coarse.num_ops
+    feeds = np.zeros((count, count), np.float32)
+    feeds[index.consumer, index.producer] = 1.0
+    before = np.zeros((count, count), np.bool_)
+    for a in index.topological_order.tolist():
+        for b in np.flatnonzero(feeds[a]).tolist():
+            before[a] |= before[b]
+            before[a, b] = True
+    beside = ~(before | before.T | np.eye(count, dtype=np.bool_))
+    fine = instance.arrays
+    first_op = np.zeros(count, np.int64)
+    against = fine.index.topological_order[::-1]
+    first_op[merge.op[against]] = against  # the last assignment stays
+    sent = np.zeros(count, np.float32)
+    tensor_bytes = [instance.graph.edges[e].bytes for e in fine.index.tensor_first_edge.tolist()]
+    crossing = np.zeros(len(tensor_bytes), np.bool_)
+    crossing[fine.index.tensor[merge.edge >= 0]] = True
+    np.add.at(sent, merge.op[fine.index.tensor_producer], np.where(crossing, tensor_bytes, 0))
+    visits: dict[int, list[int]] = {}
+    for v in index.topological_order.tolist():
+        visits.setdefault(int(arrays.group[v]), []).append(v)
+    runs = arrays.group_runs[arrays.group]
+    return PlacetoNodes(
+        merge.op,
+        tuple(np.array(together, np.int64) for together in visits.values()),
+        runs,
+        feeds,
+        before.astype(np.float32),
+        before.T.astype(np.float32),
+        beside.astype(np.float32),
+        first_op,
+        arrays.time_ns.astype(np.float32),
+        sent,
+        arrays.resident_bytes.astype(np.float32),
+    )
+
+
+def features(
+    nodes: PlacetoNodes, device: Ints, start_ns: Ints, current: int, visited: Flags
+) -> Numbers:
+    """Features of all nodes, (N, `num_features`), each normalized by the largest in the graph.
+
+    They are time, output, memory, start in the last schedule relative to that of the current node,
+    whether the node is the current one, whether it was visited, and its device as a one-hot.
+
+    Parameters
+    ----------
+    nodes : PlacetoNodes
+    device : (N,) int64
+    start_ns : (N,) int64
+        Start of the first op of each node in the last schedule.
+    current : int
+        The node that is placed next.
+    visited : (N,) bool
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> nodes, seen = nodes_of(example(), 4), np.array([True, False, False, False])
+    >>> row = features(nodes, np.zeros(4, np.int64), np.array([0, 5, 25, 35]), 1, seen)[1]
+    >>> row.round(3).tolist()[2:], int(1 / row[1])
+    ([0.0, 0.0, 1.0, 0.0, 1.0, 0.0], 21)
+    """
+    count, num_devices = nodes.time_ns.shape
+    each = np.arange(count)
+    row = np.zeros((count, STATIC_FEATURES + num_devices), np.float32)
+    row[:, 0] = normalized(nodes.time_ns[each, device])
+    row[:, 1] = normalized(nodes.output_bytes)
+    row[:, 2] = normalized(nodes.memory_bytes)
+    row[:, 3] = normalized((start_ns - start_ns[current]).astype(np.float32))
+    row[current, 4] = 1.0
+    row[:, 5] = visited
+    row[each, STATIC_FEATURES + device] = 1.0
+    return row
+
+
+def normalized(values: Numbers) -> Numbers:
+    """Divide by the largest absolute value; zeros stay.
+
+    Examples
+    --------
+    >>> normalized(np.array([1.0, -4.0], np.float32)).tolist()
+    [0.25, -1.0]
+    """
+    most = float(np.abs(values).max(initial=0.0))
+    return values / np.float32(most) if most > 0 else values
+
+
+def start_of(nodes: PlacetoNodes, start: str, seed: int) -> Ints:
+    """Device of each node at the beginning, (N,).
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> start_of(nodes_of(example(), 4), "one-device", 0).tolist()
+    [0, 0, 0, 0]
+    """
+    if start == "random":
+        rng = np.random.default_rng(seed)
+        device = np.zeros(len(nodes.first_op), np.int64)
+        for together in nodes.visits:
+            device[together] = rng.choice(np.flatnonzero(nodes.supported[together[0]]))
+        return device
+    slow = np.where(nodes.supported, nodes.time_ns, np.inf)
+    alone = np.where(nodes.supported, nodes.time_ns, 2.0 * slow.min(axis=1).sum()).sum(axis=0)
+    best = int(alone.argmin())
+    return np.where(nodes.supported[:, best], best, slow.argmin(axis=1)).astype(np.int64)

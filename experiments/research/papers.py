@@ -1,0 +1,333 @@
+"""``python -m placegap.experiments.research.papers``: results of papers' studies, and their pages.
+
+Run it from the root of the repository. ``--record`` takes the logs of studies that have run, writes
+their results into experiments/papers/*/results/ and makes the pages of docs/papers/; with
+``--smoke`` those of the smallest forms. ``--pages`` makes the pages anew from the results that are
+kept. ``--inversions`` prints every ranking that turns round, with its cause. Names of studies'
+files limit all of them.
+
+The log of a study names files of the machine and repeats itself; what is kept is one short JSON
+line per cell, the figures of its graphs that a paper's table asks for, and what made them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
+from placegap.experiments.studies.config import load_study
+from placegap.experiments.studies.gaps import NOT_RUN, GapCell
+from placegap.experiments.studies.log import canonical_json
+from placegap.experiments.studies.paper_comparison import (
+    MOST_WORDS,
+    ComparedTable,
+    compare,
+    live_figure,
+)
+from placegap.experiments.studies.paper_table import Inversion, markdown, rank
+from placegap.experiments.studies.plan import Cell
+from placegap.experiments.studies.published import PublishedTable, load_published
+from placegap.experiments.studies.report import write_file
+from placegap.experiments.studies.run import logged_cells
+from placegap.instances.problem.semantics import StatedSemantics
+from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.result import relative_gap
+
+KEPT_DETAILS = ("split_value_ns", FREE_CHANNELS, NO_TRANSFERS)
+
+_SEMANTICS: TypeAdapter[Any] = TypeAdapter(StatedSemantics)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a file of results holds: the study's name, what made it, its cells and figures."""
+
+    study: str
+    made_by: tuple[str, ...]
+    cells: tuple[GapCell, ...]
+    figures: dict[tuple[str, str, str], float]
+
+    def figure(self, cell: GapCell, name: str) -> float:
+        """A figure of a cell's graph, as it was when the study ran."""
+        try:
+            return self.figures[cell.cell.instance, cell.cell.cluster, name]
+        except KeyError:
+            raise InputError(
+                f"{self.study} has no figure {name!r} of {cell.cell.instance}: record it anew"
+            ) from None
+
+
+def lines_of(
+    study: str, cells: Sequence[GapCell], tables: Sequence[PublishedTable]
+) -> Iterator[str]:
+    """The lines of a file of results: a head, then cells that have run, then figures.
+
+    Parameters
+    ----------
+    study : str
+        Its name.
+    cells : sequence of GapCell
+        All cells of the study, with their runs.
+    tables : sequence of PublishedTable
+        The paper's tables that it is compared with; they say which figures are kept.
+    """
+    ran = [cell for cell in cells if cell.status != NOT_RUN]
+    makers = dict.fromkeys(cell.made_by for cell in ran if cell.made_by)
+    semantics = {
+        cell.cell.table: cell.cell.semantics.model_dump(mode="json", exclude_defaults=True)
+        for cell in ran
+    }
+    yield canonical_json({"study": study, "made_by": list(makers), "tables": semantics})
+    yield from (canonical_json(_line_of(cell)) for cell in ran)
+    yield from (canonical_json(line) for line in _figure_lines(ran, tables))
+
+
+def _line_of(cell: GapCell) -> dict[str, Any]:
+    place = cell.cell
+    line = {
+        "table": place.table,
+        "instance": place.instance,
+        "cluster": place.cluster,
+        "hash": place.instance_hash[:12],
+        "ops": place.num_ops,
+        "devices": place.num_devices,
+        "method": place.method,
+        "label": "" if place.label == place.method else place.label,
+        "seed": place.seed or None,
+        "limit_s": cell.time_limit_s,
+        "status": cell.status,
+        "value_ns": cell.value_ns,
+        "bound_ns": cell.bound_ns,
+        "best_ns": cell.best_bound_ns,
+        "best_by": cell.best_bound_by,
+        "rests_on": cell.best_rests_on,
+        "build_s": cell.build_s,
+        "solve_s": None if cell.solve_s is None else round(cell.solve_s, 4),
+        "message": _kept_message(cell.message),
+        **{key: cell.details[key] for key in KEPT_DETAILS if key in cell.details},
+    }
+    return {key: value for key, value in line.items() if value is not None and value != ""}
+
+
+def _kept_message(message: str) -> str:
+    """As much of a message as is kept; that time ended the run comes first where it were lost."""
+    ended = [told for told in message.split("; ") if "time limit" in told]
+    if ended and ended[0] not in message[:MOST_WORDS]:
+        message = f"{ended[0]}; {message}"
+    return message[:MOST_WORDS]
+
+
+def _figure_lines(
+    cells: Sequence[GapCell], tables: Sequence[PublishedTable]
+) -> Iterator[dict[str, Any]]:
+    seen: dict[tuple[str, str, str], float] = {}
+
+    def figure(cell: GapCell, name: str) -> float:
+        found = live_figure(cell, name)
+        seen[cell.cell.instance, cell.cell.cluster, name] = found
+        return found
+
+    for table in tables:
+        compare(table, cells, figure)
+    for (instance, cluster, name), value in seen.items():
+        yield {"figure": name, "instance": instance, "cluster": cluster, "value": value}
+
+
+def read_recorded(path: str | Path) -> Recorded:
+    """A file of results.
+
+    Raises
+    ------
+    InputError
+        If a line is not what `lines_of` writes.
+    """
+    try:
+        head, *rest = (json.loads(line) for line in Path(path).read_text().splitlines())
+        semantics = {
+            name: _SEMANTICS.validate_python(rules) for name, rules in head["tables"].items()
+        }
+        cells = tuple(_cell_of(line, semantics) for line in rest if "figure" not in line)
+        figures = {
+            (line["instance"], line["cluster"], line["figure"]): float(line["value"])
+            for line in rest
+            if "figure" in line
+        }
+        return Recorded(head["study"], tuple(head["made_by"]), cells, figures)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"is no file of results; record it anew ({error})", path) from None
+
+
+def _cell_of(line: dict[str, Any], semantics: dict[str, Any]) -> GapCell:
+    value_ns, best_ns = line.get("value_ns"), line.get("best_ns")
+    cell = Cell(
+        table=line["table"],
+        semantics=semantics[line["table"]],
+        instance=line["instance"],
+        cluster=line["cluster"],
+        instance_hash=line["hash"],
+        num_ops=line["ops"],
+        num_devices=line["devices"],
+        method=line["method"],
+        label=line.get("label", line["method"]),
+        params={},
+        seed=line.get("seed", 0),
+        run=None,
+    )
+    return GapCell(
+        cell,
+        line["status"],
+        value_ns=value_ns,
+        bound_ns=line.get("bound_ns"),
+        best_bound_ns=best_ns,
+        best_bound_by=line.get("best_by", ""),
+        best_rests_on=line.get("rests_on", ""),
+        gap=relative_gap(value_ns, best_ns),
+        build_s=line.get("build_s"),
+        solve_s=line.get("solve_s"),
+        message=line.get("message", ""),
+        time_limit_s=line.get("limit_s"),
+        details={key: line[key] for key in KEPT_DETAILS if key in line},
+    )
+
+
+PAPERS = {
+    "tarnawski": "Tarnawski et al.",
+    "moirai": "Moirai",
+    "celeritas": "Celeritas",
+    "fd-dps": "FD-DPS",
+}
+"""Folder of a paper -> its name."""
+
+SMOKE = "-smoke"
+
+
+def studies_of(folder: Path) -> list[Path]:
+    """The studies of a paper's folder."""
+    return [path for path in sorted(folder.glob("*.yaml")) if path.name != "published.yaml"]
+
+
+def results_file(study: Path) -> Path:
+    """Where the results of a study are kept.
+
+    Examples
+    --------
+    >>> results_file(Path("papers/moirai/latency.yaml")).as_posix()
+    'papers/moirai/results/latency.jsonl'
+    """
+    return study.parent / "results" / f"{study.stem}.jsonl"
+
+
+def compared_tables(study: Path, recorded: Recorded) -> list[ComparedTable]:
+    """The paper's tables of a study beside the results that are kept."""
+    published = load_study(study).published
+    assert published is not None  # every study of a paper has some
+    tables = load_published(study.parent / published.file, published.tables)
+    return [compare(table, recorded.cells, recorded.figure) for table in tables]
+
+
+def page(folder: Path) -> str:
+    """The page of a paper, from all files of results in its folder.
+
+    Parameters
+    ----------
+    folder : Path
+        A folder of `experiments/papers/`, with studies, published.yaml and results.
+    """
+    lines = [
+        f"# {PAPERS[folder.name]}: the tables again",
+        "",
+        "This page is made by `python -m placegap.experiments.research.papers --pages` from the"
+        f" results in `experiments/papers/{folder.name}/results/`. A cell has our figure, its gap"
+        " to the best proven bound, and the paper's figure. All times of plans are those of the"
+        " referee's clock, in a simulation; nothing was run on GPUs.",
+        "",
+    ]
+    for study in studies_of(folder):
+        file = results_file(study)
+        if file.exists():
+            lines += _of_study(study, read_recorded(file))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _of_study(study: Path, recorded: Recorded) -> Iterator[str]:
+    command = f"placegap study experiments/papers/{study.parent.name}/{study.name}"
+    small = recorded.study.endswith(SMOKE)
+    yield f"**`{command}{' --smoke' if small else ''}`**"
+    if small:
+        yield "- the study's smallest form, with few rows and few seconds per run."
+    yield ""
+    yield from (f"Made by {maker}." for maker in recorded.made_by)
+    yield ""
+    for compared in compared_tables(study, recorded):
+        if compared.rows:
+            yield markdown(compared)
+
+
+def inversions(studies: Sequence[Path]) -> Iterator[tuple[str, Inversion]]:
+    """Every pair that the paper and the kept results rank the other way round, with its table."""
+    for study in studies:
+        if results_file(study).exists():
+            for compared in compared_tables(study, read_recorded(results_file(study))):
+                if compared.table.quantity in ("value", "measuring"):
+                    for found in rank(compared).inversions:
+                        yield compared.table.title, found
+
+
+def all_studies(papers: Path) -> list[Path]:
+    """The studies of all papers."""
+    return list(chain.from_iterable(studies_of(papers / name) for name in PAPERS))
+
+
+FOLDER, DOCS = Path("experiments/papers"), Path("docs/papers")
+
+
+def record(path: Path, *, smoke: bool) -> str:
+    """Keep the results of a study that has run; a sentence on what was written."""
+    study, cells = logged_cells(path, smoke=smoke)
+    if study.published is None:
+        raise InputError("names no tables of a paper (published)", path)
+    tables = load_published(path.parent / study.published.file, study.published.tables)
+    lines = list(lines_of(study.name, cells, tables))
+    write_file(results_file(path), ("\n".join(lines) + "\n").encode())
+    missing = sum(cell.status == NOT_RUN for cell in cells)
+    left = f"; {missing} cells have not run" if missing else ""
+    return f"{results_file(path)}: {len(cells) - missing} cells{left}"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Do what the options ask for."""
+    parser = argparse.ArgumentParser(prog="python -m placegap.experiments.research.papers")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--record", action="store_true", help="keep the results of logs, make pages")
+    what.add_argument("--pages", action="store_true", help="make the pages from what is kept")
+    what.add_argument("--inversions", action="store_true", help="print inversions and causes")
+    parser.add_argument("--smoke", action="store_true", help="the logs of the smallest forms")
+    parser.add_argument("studies", nargs="*", type=Path, metavar="STUDY.yaml")
+    asked = parser.parse_args(arguments)
+    studies = asked.studies or all_studies(FOLDER)
+    try:
+        if asked.inversions:
+            for title, found in inversions(studies):
+                pair = f"{found.faster} before {found.slower} in the paper"
+                print(f"{title}: {found.row}: {pair}: {found.why}")
+            return
+        for path in studies if asked.record else ():
+            print(record(path, smoke=asked.smoke))
+        for name in PAPERS:
+            write_file(DOCS / f"{name}.md", page(FOLDER / name).encode())
+            print(DOCS / f"{name}.md")
+    except InputError as error:
+        sys.exit(f"placegap: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

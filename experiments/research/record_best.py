@@ -1,0 +1,128 @@
+"""Enter what a study found, or what cheap bounds prove by now, into a best-known file.
+
+``python -m placegap.experiments.research.record_best STUDY_FOLDER BEST_KNOWN_FILE`` reads the log
+of a study and keeps, for every graph of the corpus on every cluster under every semantics, the
+least value and the largest bound. A value holds for every wider class of plans as well, a bound
+for every narrower one. With ``--portfolio SECONDS`` in place of the folder, the portfolio of bounds
+has so long for each entry that is not proven optimal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from placegap.experiments.running.sources import Source, load_source
+from placegap.experiments.studies.log import Record, RunLog
+from placegap.instances.corpus.corpus import (
+    NETWORK_FAMILY,
+    ONNX_FAMILY,
+    corpus_names,
+    load_corpus,
+    read_best_known,
+    record_best,
+)
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.problem.instance import BestKnown
+from placegap.instances.problem.semantics import (
+    PLAN_CLASSES,
+    parse_semantics,
+    plan_class,
+    with_plans,
+)
+from placegap.instances.reading.errors import InputError
+from placegap.solvers.bounds.portfolio import bound
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Read a study's log and update a best-known file; exit status 2 for bad input."""
+    words = sys.argv[1:] if arguments is None else arguments
+    is_portfolio = len(words) == 3 and words[0] == "--portfolio" and _is_seconds(words[1])
+    if len(words) != 2 and not is_portfolio:
+        usage = "usage: record_best (STUDY_FOLDER | --portfolio SECONDS) BEST_KNOWN_FILE"
+        print(usage, file=sys.stderr)
+        return 2
+    try:
+        if is_portfolio:
+            return _record_portfolio(float(words[1]), Path(words[2]))
+        return _record_study(*map(Path, words))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _is_seconds(word: str) -> bool:
+    return word.replace(".", "", 1).isdecimal()
+
+
+def _record_portfolio(limit_s: float, target: Path) -> int:
+    """Enter what the portfolio proves of each entry that is open; say which it raises."""
+    for entry in read_best_known(target):
+        if entry.bound_ns is not None and entry.bound_ns == entry.value_ns:
+            continue
+        instance = load_corpus(entry.graph).instance(load_cluster(entry.cluster))
+        if instance.content_hash != entry.content_hash:
+            continue  # of an older corpus
+        found = bound(instance, entry.semantics, limit_s, best_ns=entry.value_ns)
+        if found.ns <= (entry.bound_ns or 0):
+            continue
+        where = f"{entry.graph} on {entry.cluster}, {entry.semantics.label}"
+        print(f"{where}: {entry.bound_ns} -> {found.ns} ns, {found.origin}", flush=True)
+        own = plan_class(entry.semantics)
+        for plans in PLAN_CLASSES[: PLAN_CLASSES.index(own) + 1]:
+            narrower = with_plans(entry.semantics, plans)
+            if plan_class(narrower) == plans:
+                known = BestKnown(
+                    semantics=narrower,
+                    bound_ns=found.ns,
+                    bound_origin=found.origin,
+                    rests_on=found.rests_on,
+                )
+                record_best(instance, known, target)
+    return 0
+
+
+def _record_study(folder: Path, target: Path) -> int:
+    """Enter what the log of a study holds of the corpus."""
+    if not (folder / "runs.jsonl").is_file():
+        raise InputError("has no runs.jsonl: it is not the folder of a study", folder)
+    with RunLog(folder / "runs.jsonl") as log:
+        records = sorted(log.records.values(), key=lambda record: str(record["key"]))
+    graphs = {*corpus_names(ONNX_FAMILY), *corpus_names(NETWORK_FAMILY)}
+    known = [record for record in records if record["source"]["model"] in graphs]
+    for record in known:
+        instance = load_source(Source(record["source"]["model"], record["source"]["cluster"]))
+        if instance.content_hash != record["instance_hash"]:
+            continue  # a run of an older corpus
+        for found in what_it_proves(record):
+            record_best(instance, found, target)
+    print(f"{len(known)} runs of corpus graphs read, written: {target}")
+    return 0
+
+
+def what_it_proves(record: Record) -> Iterator[BestKnown]:
+    """A run's value and bound, under its own semantics and under those they carry over to."""
+    own = parse_semantics(record["semantics"])
+    value_ns, bound_ns = record.get("value_ns"), record.get("bound_ns")
+    own_class = plan_class(own)
+    rank = PLAN_CLASSES.index(own_class)
+    bound_rank = PLAN_CLASSES.index(record.get("bound_class") or own_class)
+    classes = PLAN_CLASSES if own.objective == "max_load" else (own_class,)
+    for plans in classes:
+        at = PLAN_CLASSES.index(plans)
+        has_value = value_ns is not None and at >= rank
+        has_bound = bound_ns is not None and at <= bound_rank
+        if has_value or has_bound:
+            yield BestKnown(
+                semantics=with_plans(own, plans),
+                value_ns=value_ns if has_value else None,
+                bound_ns=bound_ns if has_bound else None,
+                value_origin=record["method"] if has_value else "",
+                bound_origin=(record["bound_origin"] or record["method"]) if has_bound else "",
+                rests_on=record.get("rests_on", "") if has_bound else "",
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

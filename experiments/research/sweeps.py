@@ -1,0 +1,340 @@
+"""Studies that no gap table can express: lists of tasks, one line of a log each, resumable.
+
+``python -m placegap.experiments.research.sweeps NAME [--smoke] [--record]``, of these names:
+
+congestion
+    Plans that were made as if channels were free, under ports: what blindness to congestion costs.
+    Each placer plans twice: for free channels, whose plan is then judged under ports as it is
+    (placement and order of ops), and for ports. `decomposition` proves what it plans, so that its
+    blind plan is the best one there is for free channels. At most eight minutes on two cores.
+sensitivity
+    Plans that were made with wrong costs, judged with the true ones. Times of ops and sizes of
+    tensors are off by up to 10, 20 and 30 %, by three draws. A record has what the placer believes
+    of its plan, and what it is worth. At most six minutes on two cores.
+scaling
+    Placers and `auto` from a thousand to a million ops: CPU seconds, peak memory, gap. The graphs
+    are those of `bench.placers`: layered, width 50, on eight equal GPUs that hold them one and a
+    half times. Each run is a process of its own, and its peak has the instance in it. Gaps are to
+    the better of what `auto` proves and of a cheap bound (paths, work). At most eight minutes.
+
+A task is a mapping of plain values; what is measured of it joins it in the log. The log is that of
+studies (`experiments.studies.log`), so a sweep may be killed at any moment and goes on where it
+stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from placegap.experiments.research.bench.measuring import measure_apart
+from placegap.experiments.research.bench.placers import DEVICES, layered
+from placegap.experiments.research.record import record_lines
+from placegap.experiments.running.provenance import made_by
+from placegap.experiments.running.sources import Source, load_source
+from placegap.experiments.show.rendering import warn
+from placegap.experiments.studies.log import Record, RunLog, run_key
+from placegap.experiments.studies.run import LOG_NAME
+from placegap.instances.problem.instance import Edge, Instance, Op
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers import solve
+from placegap.solvers.bounds.cheap_bounds import quick_bound
+from placegap.solvers.solving.known_bounds import known_bound, proven_by
+
+FREE, PORT = Makespan(channels="free"), Makespan(channels="port")
+GRAPHS = ("densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet")
+EXACT = "decomposition"
+
+Measure = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+class Sweep(NamedTuple):
+    """The tasks of a sweep, or with True those of its smallest form, and what is measured."""
+
+    tasks: Callable[[bool], Iterable[Mapping[str, Any]]]
+    measure: Measure
+
+
+def run_sweep(
+    name: str, tasks: Iterable[Mapping[str, Any]], measure: Measure, out: Path | None = None
+) -> list[Record]:
+    """Measure what the log of a sweep does not hold yet, and return the records of all tasks.
+
+    Parameters
+    ----------
+    name : str
+        The log is ``results/NAME/runs.jsonl``, unless `out` is another folder.
+    tasks : iterable of mappings
+        What identifies each task, in plain values.
+    measure : callable
+        What is found of a task, in plain values.
+    out : Path, optional
+
+    Raises
+    ------
+    InputError
+        If the log cannot be read or written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tasks, out = [{"n": 3}], Path(folder)
+    ...     found = run_sweep("toy", tasks, lambda task: {"twice": 2 * task["n"]}, out)
+    >>> found[0]["twice"]
+    6
+    """
+    listed = [dict(task) for task in tasks]
+    keys = [run_key({"sweep": name, "version": version("placegap"), **task}) for task in listed]
+    with RunLog((out or Path("results", name)) / LOG_NAME) as log:
+        for number, (key, task) in enumerate(zip(keys, listed, strict=True), start=1):
+            if key not in log.records:
+                log.append({"key": key, **task, **measure(task), "made_by": made_by()})
+                warn(f"{number}/{len(listed)}: {', '.join(map(str, task.values()))}")
+        return [log.records[key] for key in keys]
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Record]:
+    """Run a sweep, or with ``--smoke`` its smallest form; ``--record`` keeps it for the pages."""
+    parser = ArgumentParser(prog="python -m placegap.experiments.research.sweeps")
+    parser.add_argument("name", choices=SWEEPS)
+    parser.add_argument("--smoke", action="store_true", help="its smallest form")
+    parser.add_argument("--record", action="store_true", help="keep the results for the pages")
+    asked = parser.parse_args(arguments)
+    sweep = SWEEPS[asked.name]
+    name = f"ours-{asked.name}{'-smoke' * asked.smoke}"
+    try:
+        records = run_sweep(name, sweep.tasks(asked.smoke), sweep.measure)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    if asked.record:
+        record_lines(asked.name, asked.smoke, records)
+    return records
+
+
+BLIND_CLUSTERS = (
+    "2x4-gpu-slow-link",
+    "celeritas-4xV100-pcie",
+    "fd-dps-8xP100",
+    "moirai-inter-server",
+)
+BLIND_PLACERS = (
+    "etf",
+    "m-etf",
+    "heft",
+    "peft",
+    "cpop",
+    "m-sct",
+    "order-place",
+    "celeritas",
+    "mp-dps",
+)
+BLIND_S = 5.0
+
+
+def congestion_tasks(smoke: bool) -> Iterator[Mapping[str, Any]]:
+    """Each placer on each graph and cluster."""
+    for graph in GRAPHS[1:2] if smoke else GRAPHS:
+        for cluster in BLIND_CLUSTERS[:2] if smoke else BLIND_CLUSTERS:
+            for method in (*(BLIND_PLACERS[:3] if smoke else BLIND_PLACERS), EXACT):
+                yield {"instance": graph, "cluster": cluster, "method": method}
+
+
+def blind_and_aware(task: Mapping[str, Any], time_limit_s: float = BLIND_S) -> Mapping[str, Any]:
+    """Value of the blind plan where it was made and under ports, of the other, and a bound.
+
+    Examples
+    --------
+    >>> task = {"instance": "squeezenet", "cluster": "2x4-gpu-slow-link"}
+    >>> found = blind_and_aware({**task, "method": "single-device"})
+    >>> found["blind_free_ns"] == found["blind_port_ns"] == found["aware_ns"]
+    True
+    """
+    instance = load_source(Source(task["instance"], task["cluster"]))
+    blind = solve(instance, FREE, task["method"], time_limit_s=time_limit_s)
+    aware = solve(instance, PORT, task["method"], time_limit_s=time_limit_s)
+    judged = None if blind.plan is None else evaluate(instance, blind.plan, PORT)
+    bound, _ = known_bound(instance, PORT, proven=proven_by(aware))
+    return {
+        "blind_free_ns": blind.value_ns,
+        "blind_port_ns": judged.value_ns if judged is not None and judged.feasible else None,
+        "aware_ns": aware.value_ns,
+        "bound_ns": None if bound is None else bound.ns,
+    }
+
+
+WRONG_CLUSTERS = ("celeritas-4xV100-pcie", "moirai-inter-server")
+WRONG_PLACERS = (
+    "single-device",
+    "m-topo",
+    "metis",
+    "etf",
+    "m-etf",
+    "heft",
+    "peft",
+    "cpop",
+    "m-sct",
+    "order-place",
+    "celeritas",
+    "mp-dps",
+)
+OFF = (0.0, 0.1, 0.2, 0.3)
+SEEDS = (1, 2, 3)
+WRONG_S = 1.0
+
+
+def sensitivity_tasks(smoke: bool) -> Iterator[Mapping[str, Any]]:
+    """Each placer on each graph and cluster, with true costs, and with those of every draw."""
+    for graph in GRAPHS[1:2] if smoke else GRAPHS:
+        for cluster in WRONG_CLUSTERS[:1] if smoke else WRONG_CLUSTERS:
+            for off in OFF:
+                for seed in SEEDS[:1] if smoke or off == 0 else SEEDS:
+                    for method in (*(WRONG_PLACERS[:6] if smoke else WRONG_PLACERS), EXACT):
+                        yield {
+                            "instance": graph,
+                            "cluster": cluster,
+                            "off": off,
+                            "seed": seed,
+                            "method": method,
+                        }
+
+
+@lru_cache(maxsize=2)
+def _wrong(graph: str, cluster: str, off: float, seed: int) -> Instance:
+    """The tasks of one draw follow one another."""
+    return with_wrong_costs(load_source(Source(graph, cluster)), off, seed)
+
+
+def believed_and_true(task: Mapping[str, Any], time_limit_s: float = WRONG_S) -> Mapping[str, Any]:
+    """What the placer's plan is worth with wrong costs, and with true ones.
+
+    Examples
+    --------
+    >>> task = {"instance": "squeezenet", "cluster": "2x4-gpu-slow-link", "method": "m-topo"}
+    >>> found = believed_and_true({**task, "off": 0.0, "seed": 1})
+    >>> found["believed_ns"] == found["true_ns"]
+    True
+    """
+    instance = load_source(Source(task["instance"], task["cluster"]))
+    wrong = _wrong(task["instance"], task["cluster"], task["off"], task["seed"])
+    result = solve(wrong, PORT, task["method"], time_limit_s=time_limit_s)
+    judged = None if result.plan is None else evaluate(instance, result.plan, PORT)
+    bound, _ = known_bound(instance, PORT)
+    return {
+        "believed_ns": result.value_ns,
+        "true_ns": judged.value_ns if judged is not None and judged.feasible else None,
+        "bound_ns": None if bound is None else bound.ns,
+    }
+
+
+def with_wrong_costs(instance: Instance, off: float, seed: int) -> Instance:
+    """The instance with each op's times and each tensor's size off by a factor of its own.
+
+    Parameters
+    ----------
+    instance : Instance
+    off : float
+        From 0 to below 1: factors are uniform in [1 - off, 1 + off]. The kinds of devices of an op
+        share its factor, and so do the edges of a tensor; what is 0 stays 0.
+    seed : int
+        The same factors for the same graph, whatever `off` is, but for their spread.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> wrong = with_wrong_costs(example(), 0.3, seed=1)
+    >>> with_wrong_costs(example(), 0.0, seed=1).content_hash == example().content_hash
+    True
+    >>> all(abs(new / old - 1) < 0.4 for new, old in
+    ...     zip(wrong.arrays.time_ns.ravel(), example().arrays.time_ns.ravel()))
+    True
+    """
+    draw = random.Random(seed)
+
+    def factor() -> float:
+        return 1 + off * draw.uniform(-1, 1)
+
+    ops = tuple(_wrong_op(op, factor()) for op in instance.graph.ops)
+    of_tensor: dict[tuple[str, str], float] = {}
+    edges = []
+    for number, edge in enumerate(instance.graph.edges):
+        tensor = (edge.producer, str(number) if edge.tensor is None else f"named {edge.tensor}")
+        edges.append(_wrong_edge(edge, of_tensor.setdefault(tensor, factor())))
+    graph = instance.graph.model_copy(update={"ops": ops, "edges": tuple(edges)})
+    return instance.model_copy(update={"graph": graph, "best_known": ()})
+
+
+def _wrong_op(op: Op, factor: float) -> Op:
+    times = {kind: round(factor * time_ns) for kind, time_ns in op.time_ns.items()}
+    return op.model_copy(update={"time_ns": times})
+
+
+def _wrong_edge(edge: Edge, factor: float) -> Edge:
+    update: dict[str, object] = {"bytes": round(factor * edge.bytes)}
+    if edge.host_time_ns is not None:
+        update["host_time_ns"] = round(factor * edge.host_time_ns)
+    if edge.transfer_ns is not None:
+        update["transfer_ns"] = tuple(
+            tuple(round(factor * time_ns) for time_ns in row) for row in edge.transfer_ns
+        )
+    return edge.model_copy(update=update)
+
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+SCALED = ("m-topo", "m-etf", "heft", "order-place", "celeritas", "metis", "auto")
+SCALING_S = 20.0
+KILL_AFTER_S = 120.0
+
+
+def scaling_tasks(smoke: bool) -> Iterator[Mapping[str, Any]]:
+    """Each method on each size."""
+    for num_ops in SIZES[:2] if smoke else SIZES:
+        for method in SCALED[:3] if smoke else SCALED:
+            yield {"num_ops": num_ops, "method": method}
+
+
+@lru_cache(maxsize=1)
+def _instance(num_ops: int) -> tuple[Instance, int]:
+    """Instance and cheap bound in ns; the tasks of one size follow one another."""
+    instance = layered(num_ops, DEVICES)
+    _ = instance.content_hash  # part of every result, and computed once
+    return instance, quick_bound(instance, PORT).ns
+
+
+def cost_of_size(task: Mapping[str, Any], time_limit_s: float = SCALING_S) -> Mapping[str, Any]:
+    """Value, bound, CPU seconds and peak memory of one method on one size."""
+    (instance, cheap_ns), small = _instance(task["num_ops"]), layered(200, DEVICES)
+
+    def run(on: Instance = instance, limit_s: float = time_limit_s) -> str:
+        result = solve(on, PORT, task["method"], time_limit_s=limit_s)
+        return json.dumps({"value_ns": result.value_ns, "bound_ns": result.bound_ns})
+
+    found = measure_apart(run, lambda: run(small, 1.0), KILL_AFTER_S)
+    if isinstance(found, str):
+        return {"message": found, "cheap_bound_ns": cheap_ns}
+    return {
+        **json.loads(found.remark),
+        "cheap_bound_ns": cheap_ns,
+        "cpu_s": round(found.cpu_s, 4),
+        "peak_bytes": found.peak_bytes,
+    }
+
+
+SWEEPS = {
+    "congestion": Sweep(congestion_tasks, blind_and_aware),
+    "sensitivity": Sweep(sensitivity_tasks, believed_and_true),
+    "scaling": Sweep(scaling_tasks, cost_of_size),
+}
+
+if __name__ == "__main__":
+    main()

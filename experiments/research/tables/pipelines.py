@@ -1,0 +1,70 @@
+"""Iteration times of pipelines, as docs/pipeline-iteration.md has them.
+
+``python -m placegap.experiments.research.tables.pipelines [MODEL ...]`` prints one table: language
+models as chains of layers (`instances.corpus.layer_chains`) in p stages with m microbatches, by an
+even split, by max_load's optimum, by the proposal for PyTorch, and by stage-cuts with its proof.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from placegap.experiments.research.tables.named_rows import print_named_rows
+from placegap.instances.corpus.layer_chains import SHAPES, layer_chain, pipeline_of
+from placegap.instances.problem.semantics import PipelineIteration
+from placegap.solvers import Result, solve
+
+STAGES, ROUNDS = (2, 4, 8, 16), (1, 2, 4, 8)
+METHODS = ("even-split", "heaviest-stage", "simulated-moves")
+HEADS = ("model", "p", "m", "even split", "max_load", "proposal", "stage-cuts", "gap", "s")
+TIME_LIMIT_S = 60.0
+
+
+def rows(names: Sequence[str], stages: Sequence[int] = STAGES) -> Iterator[tuple[str, ...]]:
+    """One row per model, number of devices and number of microbatches.
+
+    Methods are shown by how far their iteration is above the bound of stage-cuts; stage-cuts by
+    its time in ms.
+    """
+    for name in names:
+        graph = layer_chain(name)
+        for count in stages:
+            instance = pipeline_of(graph, count)
+            for factor in ROUNDS:
+                semantics = PipelineIteration(microbatches=factor * count)
+                best = solve(instance, semantics, "stage-cuts", time_limit_s=TIME_LIMIT_S)
+                others = [
+                    solve(instance, semantics, method, time_limit_s=TIME_LIMIT_S)
+                    for method in METHODS
+                ]
+                yield (
+                    name,
+                    str(count),
+                    str(factor * count),
+                    *(_above(o, best) for o in others),
+                    *_proof(best),
+                    f"{best.solve_s:.1f}",
+                )
+
+
+def _above(result: Result, best: Result) -> str:
+    """How far a plan is above the bound, or that it has none that fits."""
+    if result.value_ns is None or not best.bound_ns:
+        return "does not fit"
+    return f"+{100 * (result.value_ns / best.bound_ns - 1):.1f} %"
+
+
+def _proof(best: Result) -> tuple[str, str]:
+    if best.value_ns is None or best.gap is None:
+        return "none fits", "proven" if best.status == "infeasible" else "open"
+    return f"{best.value_ns / 1e6:.1f}", "0" if best.gap == 0 else f"{100 * best.gap:.2f} %"
+
+
+def main(names: Sequence[str]) -> None:
+    """Print the table of the named models, or of all, row by row."""
+    print_named_rows(HEADS, SHAPES, names, rows)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,218 @@
+"""All that is known of a plan, gathered once for the table, the chart, the page and comparisons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from placegap.experiments.show.critical_path import PathPart, critical_path
+from placegap.experiments.show.single_moves import Tried, single_moves
+from placegap.experiments.show.timeline import (
+    Crossing,
+    Timeline,
+    busy_ns,
+    bytes_moved,
+    crossings,
+    timeline,
+)
+from placegap.instances.io.export_trace import Levels, memory_levels
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Evaluation, Plan
+from placegap.instances.problem.semantics import (
+    LoadSemantics,
+    Semantics,
+)
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.core.result import relative_gap
+from placegap.solvers.solving.known_bounds import KnownBound
+
+MOST_CROSSINGS = 5
+"""Transfers that are named."""
+
+
+class DeviceShare(NamedTuple):
+    """What a device does in the time that a plan takes.
+
+    `busy` is the share of the value in which it runs ops; under max_load its load as a share of
+    the value, transfers included.
+    """
+
+    name: str
+    kind: str
+    num_ops: int
+    busy: float
+    in_bytes: int
+    out_bytes: int
+    memory_bytes: int
+    limit_bytes: int | None
+
+    @property
+    def idle(self) -> float:
+        """The rest of the time."""
+        return 1 - self.busy
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """A plan that has a value, taken apart.
+
+    Attributes
+    ----------
+    instance, plan, semantics, verdict
+        The plan, and what the referee says of it.
+    bound : KnownBound or None
+        What no plan is below.
+    devices : tuple of DeviceShare
+    drawn : Timeline
+    memory : list of Levels
+        Of each device; moments are in ns if `is_timed`, else steps of a sample.
+    path : tuple of PathPart
+    crossings : tuple of Crossing
+        The dearest first.
+    next_moves : Tried
+    method : str
+        What made the plan.
+    """
+
+    instance: Instance
+    plan: Plan
+    semantics: Semantics
+    verdict: Evaluation
+    bound: KnownBound | None
+    devices: tuple[DeviceShare, ...]
+    drawn: Timeline
+    memory: list[Levels]
+    is_timed: bool
+    path: tuple[PathPart, ...]
+    crossings: tuple[Crossing, ...]
+    next_moves: Tried
+    method: str = ""
+
+    @property
+    def value_ns(self) -> int:
+        """The plan's value."""
+        assert self.verdict.value_ns is not None
+        return self.verdict.value_ns
+
+    @property
+    def gap(self) -> float | None:
+        """How far the value is above the bound; None where there is none, or a rule is broken."""
+        if self.bound is None or not self.verdict.feasible:
+            return None
+        return relative_gap(self.value_ns, self.bound.ns)
+
+
+def take_apart(
+    instance: Instance,
+    plan: Plan,
+    semantics: Semantics,
+    bound: KnownBound | None = None,
+    method: str = "",
+    *,
+    num_moves: int = 5,
+    whole: Instance | None = None,
+) -> Anatomy | None:
+    """The anatomy of a plan; None where it has no value.
+
+    `num_moves` 0 tries no moves, which takes most of the time. `whole` is the instance with whole
+    modules or layers, where single moves are to keep them.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> found = take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan())
+    >>> [(each.num_ops, round(each.busy, 2), each.in_bytes) for each in found.devices]
+    [(3, 0.62, 10), (1, 0.19, 20)]
+    """
+    verdict = evaluate(instance, plan, semantics)
+    if verdict.value_ns is None:
+        return None
+    crossed = crossings(instance, plan, semantics)
+    drawn = timeline(instance, plan, semantics, verdict, crossed)
+    into, out = bytes_moved(crossed, instance.num_devices)
+    if isinstance(semantics, LoadSemantics):
+        busy = [use.load_ns for use in verdict.uses]
+    else:
+        busy = busy_ns(drawn, instance.num_devices)
+    rows = zip(verdict.uses, instance.cluster.devices, busy, into, out, strict=True)
+    devices = tuple(
+        DeviceShare(
+            use.device,
+            spec.kind,
+            use.num_ops,
+            time_ns / max(1, verdict.value_ns),
+            a,
+            b,
+            use.memory_bytes,
+            spec.memory_bytes,
+        )
+        for use, spec, time_ns, a, b in rows
+    )
+    tried = Tried((), 0, 0)
+    if num_moves:
+        tried = single_moves(whole or instance, plan, semantics, verdict, num_moves)
+    return Anatomy(
+        instance,
+        plan,
+        semantics,
+        verdict,
+        bound,
+        devices,
+        drawn,
+        memory_levels(instance, plan, semantics, verdict.schedule),
+        not isinstance(semantics, LoadSemantics),
+        critical_path(instance, plan, semantics, verdict),
+        tuple(sorted(crossed, key=lambda each: (-each.time_ns, each.tensor, each.targets))),
+        tried,
+        method,
+    )
+
+
+def anatomy_object(found: Anatomy) -> dict[str, Any]:
+    """What ``--json`` prints of an anatomy: times in ns, everything by name."""
+    ops, names = found.instance.graph.ops, [spec.name for spec in found.instance.cluster.devices]
+    return {
+        "value_ns": found.value_ns,
+        "feasible": found.verdict.feasible,
+        "violations": [vars(violation) for violation in found.verdict.violations],
+        "bound_ns": None if found.bound is None else found.bound.ns,
+        "bound_origin": "" if found.bound is None else found.bound.origin,
+        "bound_class": "" if found.bound is None else found.bound.plans,
+        "rests_on": "" if found.bound is None else found.bound.rests_on,
+        "gap": found.gap,
+        "devices": [{**each._asdict(), "idle": each.idle} for each in found.devices],
+        "critical_path": [
+            {
+                "name": link.name,
+                "device": names[link.device],
+                "to": None if link.target < 0 else names[link.target],
+                "start_ns": link.start_ns,
+                "end_ns": link.end_ns,
+                "why": link.why,
+            }
+            for link in found.path
+        ],
+        "transfers": [
+            {
+                "op": ops[each.producer].name,
+                "from": names[each.source],
+                "to": [names[k] for k in each.targets],
+                "bytes": each.bytes,
+                "time_ns": each.time_ns,
+            }
+            for each in found.crossings[:MOST_CROSSINGS]
+        ],
+        "moves": [
+            {
+                "what": move.what,
+                "ops": move.num_ops,
+                "from": names[move.source],
+                "to": names[move.target],
+                "value_ns": move.value_ns,
+                "gain_ns": move.gain_ns,
+            }
+            for move in found.next_moves.moves
+        ],
+        "moves_tried": found.next_moves.tried,
+        "moves_in_all": found.next_moves.all,
+    }

@@ -1,0 +1,472 @@
+"""A plan in words and tables, for the terminal and for the page; and how two plans differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from scipy.optimize import linear_sum_assignment
+
+from placegap.experiments.show.anatomy import MOST_CROSSINGS, Anatomy
+from placegap.experiments.show.critical_path import PathPart
+from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.rendering import plain_table, print_line
+from placegap.experiments.show.timeline import labels_of
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import format_bytes
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import LoadSemantics, MaxLoadFwdBwd, PipelineIteration
+from placegap.instances.reading.errors import shorten
+
+MOST_STEPS = 14
+"""Steps of the critical path that are told; the middle of a longer one is left out."""
+
+LONGEST_NAME = 48
+"""Characters of a name in a sentence."""
+
+DEVICE_HEAD = ("device", "kind", "ops", "busy", "idle", "in", "out", "peak memory")
+CROSSING_HEAD = ("tensor of", "from", "to", "bytes", "time")
+MOVE_HEAD = ("move", "from", "to", "value then", "gain")
+
+
+def device_rows(found: Anatomy) -> list[tuple[str, ...]]:
+    """One row per device, under `DEVICE_HEAD`."""
+    return [
+        (
+            each.name,
+            each.kind,
+            str(each.num_ops),
+            format_gap(each.busy),
+            format_gap(max(0.0, each.idle)),
+            format_bytes(each.in_bytes),
+            format_bytes(each.out_bytes),
+            _memory(each.memory_bytes, each.limit_bytes),
+        )
+        for each in found.devices
+    ]
+
+
+def _memory(used: int, limit: int | None) -> str:
+    return format_bytes(used) + ("" if limit is None else f" of {format_bytes(limit)}")
+
+
+def crossing_rows(found: Anatomy) -> list[tuple[str, ...]]:
+    """The dearest transfers, under `CROSSING_HEAD`."""
+    names = _devices(found.instance)
+    return [
+        (
+            _name(found.instance.graph.ops[each.producer].name),
+            names[each.source],
+            ", ".join(names[k] for k in each.targets),
+            format_bytes(each.bytes),
+            format_ns(each.time_ns),
+        )
+        for each in found.crossings[:MOST_CROSSINGS]
+    ]
+
+
+def move_rows(found: Anatomy) -> list[tuple[str, ...]]:
+    """The best single moves, under `MOVE_HEAD`."""
+    names = _devices(found.instance)
+    return [
+        (
+            _name(move.what) + (f" ({move.num_ops} ops)" if move.num_ops > 1 else ""),
+            names[move.source],
+            names[move.target],
+            format_ns(move.value_ns),
+            "breaks no rule"
+            if move.gain_ns is None
+            else f"{format_ns(move.gain_ns)} ({format_gap(move.gain_ns / found.value_ns)})",
+        )
+        for move in found.next_moves.moves
+    ]
+
+
+def move_sentence(found: Anatomy) -> str:
+    """What was tried, and with what success."""
+    tried, total = found.next_moves.tried, found.next_moves.all
+    of = f"All {tried}" if tried == total else f"{tried} of {total}"
+    what = f"{of} single moves of an op, group or layer to another device were tried"
+    if found.next_moves.moves:
+        return f"{what}; these are best"
+    if found.gap == 0:
+        return f"{what}; none is better, and none can be: the plan is optimal"
+    if not found.verdict.feasible:
+        return f"{what}; none breaks no rule"
+    return f"{what}; none is better"
+
+
+def bound_sentence(found: Anatomy) -> str:
+    """The bound, and what it rests on."""
+    from placegap.solvers.core.trust import describe_basis
+
+    if found.bound is None:
+        return "none"
+    return (
+        f"{format_ns(found.bound.ns)} ({describe_basis(found.bound.origin, found.bound.rests_on)})"
+    )
+
+
+def path_sentences(found: Anatomy) -> list[str]:
+    """Why the plan takes so long: the critical path step by step, or the heaviest device.
+
+    Examples
+    --------
+    >>> from placegap.experiments.show.anatomy import take_apart
+    >>> from placegap.instances import Makespan, Plan, example
+    >>> for line in path_sentences(take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan())):
+    ...     print(line)
+    The chain that ends last takes 53 ns: 23 ns (43.4 %) run ops, 30 ns (56.6 %) are transfers.
+    gpu0 runs op1 (5 ns).
+    The 20 B of op1 to op3 go from gpu0 to gpu1 (20 ns).
+    gpu1 runs op3 (10 ns).
+    The 10 B of op3 to op4 go from gpu1 to gpu0 (10 ns).
+    gpu0 runs op4 (8 ns).
+    """
+    if isinstance(found.semantics, LoadSemantics):
+        return _heaviest(found)
+    path, names = found.path, _devices(found.instance)
+    total = max(1, found.value_ns)
+    run = sum(link.end_ns - link.start_ns for link in path if link.target < 0)
+    sent = sum(link.end_ns - link.start_ns for link in path if link.target >= 0)
+    turns = sum(link.why == "turn" for link in path)
+    what = "stages" if isinstance(found.semantics, PipelineIteration) else "ops"
+    first = (
+        f"The chain that ends last takes {format_ns(run + sent)}: {format_ns(run)}"
+        f" ({format_gap(run / total)}) run {what}, {format_ns(sent)} ({format_gap(sent / total)})"
+        " are transfers."
+    )
+    if turns:
+        first += f" {turns} of its {len(path)} parts had to wait for a device or a channel."
+    steps = [_step(group, names) for group in _stretches(path)]
+    if len(steps) > MOST_STEPS:
+        half = MOST_STEPS // 2
+        left_out = f"... {len(steps) - 2 * half} more steps ..."
+        steps = [*steps[:half], left_out, *steps[-half:]]
+    return [first, *steps]
+
+
+def _stretches(path: Sequence[PathPart]) -> list[list[PathPart]]:
+    """Neighbours that run on one device, and transfers one by one."""
+    numbered = list(enumerate(path))
+    stretches = groupby(numbered, lambda at: (at[1].device, -1 if at[1].target < 0 else at[0]))
+    return [[link for _, link in stretch] for _, stretch in stretches]
+
+
+def _step(group: Sequence[PathPart], names: Sequence[str]) -> str:
+    first, last = group[0], group[-1]
+    took = format_ns(last.end_ns - first.start_ns)
+    turn = ", after a wait for its turn" if first.why == "turn" else ""
+    if first.target >= 0:
+        size = (
+            f"The {format_bytes(first.bytes)} of {_name(first.name)}"
+            if first.bytes
+            else (_name(first.name)[:1].upper() + _name(first.name)[1:])
+        )
+        verb = "go" if first.bytes else "goes"
+        return f"{size} {verb} from {names[first.device]} to {names[first.target]} ({took}{turn})."
+    if len(group) == 1:
+        return f"{names[first.device]} runs {_name(first.name)} ({took}{turn})."
+    waits = sum(link.why == "turn" for link in group[1:])
+    queue = f", {waits} of them only because the device was busy before" if waits else ""
+    return (
+        f"{names[first.device]} runs {len(group)} in a row, {_name(first.name)} to"
+        f" {_name(last.name)} ({took}{turn}{queue})."
+    )
+
+
+def _heaviest(found: Anatomy) -> list[str]:
+    """Which device, or server, decides the value, and what its load is made of."""
+    uses, value = found.verdict.uses, found.value_ns
+    lines = []
+    if isinstance(found.semantics, MaxLoadFwdBwd):
+        lines.append(
+            "The value is the heaviest forward load of any device plus the heaviest backward load."
+        )
+    ranked = sorted(uses, key=lambda use: -use.load_ns)
+    top = ranked[0]
+    share = value if value else 1
+    server = max(found.verdict.servers, key=lambda use: use.load_ns, default=None)
+    if server is not None and server.load_ns > top.load_ns:
+        lines.append(
+            f"The border of server {server.server} decides: {format_ns(server.load_ns)} for what"
+            " crosses it."
+        )
+    lines.append(
+        f"{top.device} has the most to do, {format_ns(top.load_ns)} per sample:"
+        f" {format_ns(top.compute_ns)} of ops, {format_ns(top.in_ns)} for what comes in,"
+        f" {format_ns(top.out_ns)} for what goes out."
+    )
+    heavy: dict[str, int] = {}
+    home = found.instance.cluster.device_index[top.device]
+    for bar in found.drawn.bars:
+        if bar.row == home and not bar.is_move:
+            heavy[bar.label] = heavy.get(bar.label, 0) + bar.time_ns
+    dear = sorted(heavy.items(), key=lambda item: (-item[1], item[0]))[:4]
+    if dear:
+        listed = ", ".join(f"{_name(name)} {format_ns(time)}" for name, time in dear)
+        lines.append(f"Most of it is {listed}.")
+    if len(ranked) > 1 and ranked[1].load_ns:
+        second = ranked[1]
+        less = (top.load_ns - second.load_ns) / share
+        lines.append(
+            f"Next is {second.device} with {format_ns(second.load_ns)},"
+            f" {format_gap(less)} of the value less."
+        )
+    return lines
+
+
+def print_anatomy(console: Console, found: Anatomy) -> None:
+    """Everything, on the terminal."""
+    by = f", {found.method}" if found.method else ""
+    console.print(f"{found.instance.name}: {found.semantics.label}{by}", markup=False)
+    console.print(plain_table(None, DEVICE_HEAD, device_rows(found)))
+    for use in found.verdict.servers:
+        console.print(f"server {use.server}: {format_ns(use.load_ns)}", markup=False)
+    verdict = found.verdict
+    console.print(f"value   {format_ns(found.value_ns)}")
+    console.print(f"bound   {bound_sentence(found)}", markup=False)
+    console.print(f"gap     {'unknown' if found.gap is None else format_gap(found.gap)}")
+    if not verdict.feasible:
+        console.print("The plan breaks rules:")
+        for violation in verdict.violations:
+            print_line(f"- {violation}")
+    console.print("\nWhy it takes so long", style="bold")
+    for line in path_sentences(found):
+        print_line(f"- {line}")
+    per = ", per microbatch" if isinstance(found.semantics, PipelineIteration) else ""
+    if found.crossings:
+        count = min(len(found.crossings), MOST_CROSSINGS)
+        title = f"The {count} dearest of {len(found.crossings)} transfers{per}"
+        console.print(f"\n{title}", style="bold")
+        console.print(plain_table(None, CROSSING_HEAD, crossing_rows(found)))
+    if found.next_moves.all:
+        console.print("\nWhat to change next", style="bold")
+        print_line(move_sentence(found))
+        if found.next_moves.moves:
+            console.print(plain_table(None, MOVE_HEAD, move_rows(found)))
+
+
+def _devices(instance: Instance) -> list[str]:
+    return [spec.name for spec in instance.cluster.devices]
+
+
+def _name(name: str) -> str:
+    return shorten(name, LONGEST_NAME)
+
+
+MOST_GROUPS = 10
+"""Lines of ops that moved."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Ops of one label that went from some devices to others."""
+
+    label: str
+    source: str
+    target: str
+    ops: tuple[str, ...]
+    time_ns: int
+
+
+def moved_ops(instance: Instance, first: Plan, second: Plan) -> list[Moved]:
+    """Ops whose devices differ, by their layer (or kind) and devices; the longest first.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> moved = moved_ops(example(), Plan.on([0, 0, 1, 0]), Plan.on([0, 0, 0, 0]))
+    >>> [(each.ops, each.source, each.target, each.time_ns) for each in moved]
+    [(('op3',), 'gpu1', 'gpu0', 10)]
+    """
+    names = [spec.name for spec in instance.cluster.devices]
+    labels = labels_of(instance.graph)
+    found: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[int]] = {}
+    for i, (a, b) in enumerate(zip(first.placement, second.placement, strict=True)):
+        if a != b:
+            found.setdefault((labels[i], a, b), []).append(i)
+    moved = [
+        Moved(
+            label,
+            ", ".join(names[k] for k in a),
+            ", ".join(names[k] for k in b),
+            tuple(instance.graph.ops[i].name for i in ops),
+            sum(int(instance.arrays.time_ns[i, b[0]]) for i in ops),
+        )
+        for (label, a, b), ops in found.items()
+    ]
+    return sorted(moved, key=lambda each: (-each.time_ns, each.label, each.source, each.target))
+
+
+def renamed_devices(instance: Instance, first: Plan, second: Plan) -> tuple[int, list[str]]:
+    """How many ops stay apart if like devices of the second plan swap names, and which do.
+
+    Devices are like if they are of one kind, server and memory; their links are not looked at.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> renamed_devices(example(), Plan.on([0, 0, 1, 1]), Plan.on([1, 1, 0, 0]))
+    (0, ['gpu1 for gpu0', 'gpu0 for gpu1'])
+    """
+    devices, count = instance.cluster.devices, instance.num_devices
+    common = np.zeros((count, count))
+    np.add.at(common, (second.devices, first.devices), 1)
+    for a, one in enumerate(devices):
+        for b, other in enumerate(devices):
+            if (one.kind, one.server, one.memory_bytes, one.is_host) != (
+                other.kind,
+                other.server,
+                other.memory_bytes,
+                other.is_host,
+            ):
+                common[a, b] = -instance.num_ops
+    common += np.eye(count) / (2 * count)  # names stay where nothing is gained
+    taken, given = linear_sum_assignment(common, maximize=True)
+    name = dict(zip(taken.tolist(), given.tolist(), strict=True))
+    used = set(second.devices.tolist())
+    apart = sum(
+        tuple(sorted(name[k] for k in b)) != a
+        for a, b in zip(first.placement, second.placement, strict=True)
+    )
+    swaps = [
+        f"{devices[b].name} for {devices[a].name}" for a, b in name.items() if a != b and a in used
+    ]
+    return apart, swaps
+
+
+def comparison_object(first: Anatomy, second: Anatomy) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    moved = moved_ops(first.instance, first.plan, second.plan)
+    apart, _ = renamed_devices(first.instance, first.plan, second.plan)
+    return {
+        "instance": first.instance.name,
+        "semantics": first.semantics.model_dump(mode="json"),
+        "plans": [
+            {
+                "method": each.method,
+                "value_ns": each.value_ns,
+                "feasible": each.verdict.feasible,
+                "bound_ns": None if each.bound is None else each.bound.ns,
+                "bound_origin": "" if each.bound is None else each.bound.origin,
+                "rests_on": "" if each.bound is None else each.bound.rests_on,
+                "gap": each.gap,
+                **time_parts(each),
+                "devices": [share._asdict() for share in each.devices],
+            }
+            for each in (first, second)
+        ],
+        "moved_ops": sum(len(each.ops) for each in moved),
+        "moved_ops_but_for_names": apart,
+        "moved": [vars(each) for each in moved],
+    }
+
+
+def time_parts(found: Anatomy) -> dict[str, int]:
+    """Where the value goes: ops and transfers, of the critical path or of the heaviest device.
+
+    Examples
+    --------
+    >>> from placegap.experiments.show.anatomy import take_apart
+    >>> from placegap.instances import Makespan, example
+    >>> time_parts(take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
+    {'ops_ns': 23, 'transfers_ns': 30, 'waits': 0}
+    """
+    if isinstance(found.semantics, LoadSemantics):
+        top = max(found.verdict.uses, key=lambda use: use.load_ns)
+        return {"ops_ns": top.compute_ns, "transfers_ns": top.in_ns + top.out_ns, "waits": 0}
+    sent = sum(link.end_ns - link.start_ns for link in found.path if link.target >= 0)
+    all_ns = sum(link.end_ns - link.start_ns for link in found.path)
+    waits = sum(link.why == "turn" for link in found.path)
+    return {"ops_ns": all_ns - sent, "transfers_ns": sent, "waits": waits}
+
+
+def print_comparison(
+    console: Console, first: Anatomy, second: Anatomy, names: Sequence[str]
+) -> None:
+    """Values side by side, devices side by side, and the ops that moved."""
+    console.print(f"{first.instance.name}: {first.semantics.label}", markup=False)
+    rows = list[tuple[str, ...]]()
+    parts = time_parts(first), time_parts(second)
+    value = [each.value_ns for each in (first, second)]
+    rows.append(("made by", *(each.method or "-" for each in (first, second)), ""))
+    rows.append(("value", *map(format_ns, value), _change(*value)))
+    gaps = ["unknown" if each.gap is None else format_gap(each.gap) for each in (first, second)]
+    rows.append(("gap", *gaps, ""))
+    is_load = isinstance(first.semantics, LoadSemantics)
+    where = "heaviest device" if is_load else "critical path"
+    for what, key in (("ops", "ops_ns"), ("transfers", "transfers_ns")):
+        pair = [part[key] for part in parts]
+        rows.append((f"{where}: {what}", *map(format_ns, pair), _change(*pair)))
+    if not is_load:
+        waits = [part["waits"] for part in parts]
+        rows.append((f"{where}: waits for a turn", *map(str, waits), ""))
+    moved_bytes = [sum(d.out_bytes for d in each.devices) for each in (first, second)]
+    rows.append(("bytes between devices", *map(format_bytes, moved_bytes), _change(*moved_bytes)))
+    used = [sum(d.num_ops > 0 for d in each.devices) for each in (first, second)]
+    rows.append(("devices used", *map(str, used), ""))
+    feasible = ["yes" if each.verdict.feasible else "no" for each in (first, second)]
+    rows.append(("feasible", *feasible, ""))
+    titles = [shorten(name, 30) for name in names]
+    console.print(plain_table(None, ("", *titles, "change"), rows))
+    for sentence in dict.fromkeys(map(bound_sentence, (first, second))):
+        console.print(f"bound   {sentence}", markup=False)
+    for name, each in zip(titles, (first, second), strict=True):
+        for violation in each.verdict.violations:
+            print_line(f"{name} breaks a rule: {violation}")
+    shares = [
+        (
+            a.name,
+            f"{a.num_ops} / {b.num_ops}",
+            f"{format_gap(a.busy)} / {format_gap(b.busy)}",
+            f"{format_bytes(a.memory_bytes)} / {format_bytes(b.memory_bytes)}",
+        )
+        for a, b in zip(first.devices, second.devices, strict=True)
+    ]
+    console.print(plain_table(None, ("device", "ops", "busy", "peak memory"), shares))
+    _print_moved(console, first, second)
+
+
+def _print_moved(console: Console, first: Anatomy, second: Anatomy) -> None:
+    moved = moved_ops(first.instance, first.plan, second.plan)
+    count = sum(len(each.ops) for each in moved)
+    if not count:
+        same = first.plan == second.plan
+        print_line(
+            "All ops are on the same devices"
+            + ("." if same else "; other parts differ: orders, stages or calls.")
+        )
+        return
+    apart, swaps = renamed_devices(first.instance, first.plan, second.plan)
+    line = f"{count} of {first.instance.num_ops} ops are on other devices"
+    if apart < count:
+        line += f"; {apart} but for the names of like devices ({', '.join(swaps)})"
+    print_line(f"{line}.")
+    rows = [
+        (
+            shorten(each.label, 40),
+            str(len(each.ops)),
+            each.source,
+            each.target,
+            format_ns(each.time_ns),
+            shorten(each.ops[0], 40) + (", ..." if each.ops[1:] else ""),
+        )
+        for each in moved[:MOST_GROUPS]
+    ]
+    console.print(plain_table(None, ("moved", "ops", "from", "to", "time", "such as"), rows))
+    if len(moved) > MOST_GROUPS:
+        print_line(f"... and {len(moved) - MOST_GROUPS} more groups; --json lists all")
+
+
+def _change(before: int, after: int) -> str:
+    if before == after:
+        return "the same"
+    if not before:
+        return "more"
+    share = (after - before) / before
+    return f"{'-' if share < 0 else '+'}{format_gap(abs(share))}"

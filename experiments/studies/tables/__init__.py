@@ -1,1 +1,0 @@
-"""Tables that are printed from what studies recorded."""

@@ -1,1 +1,0 @@
-"""Learned placers beside random search and annealing, at equal numbers of placements."""

@@ -1,1 +1,0 @@
-"""`hrl` and `placeto`: placers that learn from simulated placements, by policy gradient."""

@@ -1,1 +1,0 @@
-"""`hrl`: a grouper of ops and a placer of groups, trained together."""

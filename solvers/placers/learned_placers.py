@@ -1,0 +1,178 @@
+"""hrl and placeto: placers that learn from simulated placements, by policy gradient.
+
+What they learn with needs torch, and is research (`experiments/research/learned`): it is in no
+wheel, and is loaded by its name where a checkout has it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Literal, Protocol, cast
+
+from pydantic import Field
+
+from placegap.instances.problem.semantics import Makespan
+from placegap.solvers.core.extras import why_not_installed
+from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+
+RESEARCH = "placegap.experiments.research"
+CHECKOUT = "needs a checkout of placegap: what it learns with is in no wheel (experiments/research)"
+
+
+def missing() -> str | None:
+    """What is not there, and how to get it; None where the method can run."""
+    if find_spec(RESEARCH) is None:
+        return CHECKOUT
+    return why_not_installed("torch", "torch")
+
+
+class HrlParams(Params):
+    """Parameters of ``hrl``.
+
+    Attributes
+    ----------
+    evaluations : int or None
+        How many placements are simulated; by default 100 per op, at most 4,000.
+    groups : int
+        Groups that the grouper may fill.
+    samples : int
+        Placements of one grouping, and of one update.
+    width : int
+        Width of the placer's LSTMs.
+    learning_rate : float
+        Adam's.
+    """
+
+    evaluations: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    groups: int = Field(default=16, ge=1, le=1_024)
+    samples: int = Field(default=4, ge=1, le=64)
+    width: int = Field(default=64, ge=2, le=1_024)
+    learning_rate: float = Field(default=0.003, gt=0, le=1)
+
+
+def run_hrl(task: Task[Makespan], params: HrlParams) -> Outcome:
+    """Train both policies on the instance, and return the best placement that they ever tried.
+
+    Mirhoseini et al., "A hierarchical model for device placement" (ICLR 2018), for which no code
+    was released. A heuristic; deterministic for a seed without a time limit. An update takes
+    O(U x groups + groups^2 x (width + samples)) for U ops or colocation groups, besides the
+    simulation of its placements.
+
+    Deviations: fewer groups and narrower LSTMs, and a learning rate to suit (theirs are 256, 512
+    and 0.1); ops that are colocated are grouped as one; an op that its group's device cannot run
+    goes to the fastest that can, as TensorFlow's soft placement does; the square root is of the
+    time in units of all ops one after the other.
+
+    Examples
+    --------
+    Without torch the registry says what to install. With it:
+
+    >>> from placegap.solvers import METHODS
+    >>> METHODS["hrl"].paper
+    'Mirhoseini et al. 2018'
+    """
+    return _learned("hrl", task, params)
+
+
+MOST_NODES = 1_000
+"""The network is dense: its matrices have so many rows and columns at most."""
+
+
+class PlacetoParams(Params):
+    """Parameters of ``placeto``.
+
+    Attributes
+    ----------
+    evaluations : int or None
+        How many placements are simulated; by default 100 per op, at most 4,000.
+    nodes : int
+        Graphs are merged to so many nodes.
+    rounds : int
+        Rounds of message passing.
+    workers : int
+        Episodes of one update.
+    start : {"one-device", "random"}
+        Where episodes begin: all on the device that alone is fastest, or a random placement.
+    learning_rate, entropy : float
+        Of Adam, and of the bonus for entropy, at the beginning. Placeto's own are 0.001 and 1; they
+        are for far more episodes.
+    policy : str or None
+        A policy to begin with: one that ships (`blocks-4`), or a file.
+    train : bool
+        Whether the policy is trained at all; without it, it places each node once.
+    """
+
+    evaluations: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    nodes: int = Field(default=64, ge=1, le=MOST_NODES)
+    rounds: int = Field(default=8, ge=1, le=64)
+    workers: int = Field(default=4, ge=1, le=64)
+    start: Literal["one-device", "random"] = "one-device"
+    learning_rate: float = Field(default=0.01, gt=0, le=1)
+    entropy: float = Field(default=0.003, ge=0, le=10)
+    policy: str | None = None
+    train: bool = True
+
+
+def run_placeto(task: Task[Makespan], params: PlacetoParams) -> Outcome:
+    """Train a policy on the instance, and return the best placement that it ever tried.
+
+    Addanki et al., "Placeto: learning generalizable device placement algorithms for distributed
+    machine learning" (2019). A heuristic; deterministic for a seed without a time limit. It takes
+    O(rounds x N^2) for each placement of a graph merged to N nodes, besides its simulation.
+
+    Deviations: graphs are merged by Pesto's rule, not by co-location groups and small neighbours;
+    the simulator is ours; costs are in units of the start's, and memory beyond a device costs 2 for
+    each 1/16 of it, where Placeto's costs 2 per GB; the return of a step is its cost minus the
+    least later one (a variant of theirs); learning rate and entropy are for some thousand
+    placements. An episode places only where an op can run.
+
+    Examples
+    --------
+    Without torch the registry says what to install. With it:
+
+    >>> from placegap.solvers import METHODS
+    >>> METHODS["placeto"].paper
+    'Addanki et al. 2019'
+    """
+    return _learned("placeto", task, params)
+
+
+class _Learner(Protocol):
+    def run(self, task: Task[Makespan], params: Params) -> Outcome: ...
+
+
+def _learned(module: str, task: Task[Makespan], params: Params) -> Outcome:
+    learner = cast("_Learner", import_module(f"{RESEARCH}.learned.{module}"))
+    return learner.run(task, params)
+
+
+register(
+    Method(
+        name="hrl",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Mirhoseini et al. 2018",
+        summary="a grouper of ops and a placer of groups, trained on simulated placements",
+        run=run_hrl,
+        params=HrlParams,
+        missing=missing,
+        packages=("torch", "numba"),
+    )
+)
+
+register(
+    Method(
+        name="placeto",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="Addanki et al. 2019",
+        summary="a graph network re-places node after node, trained on simulated placements",
+        run=run_placeto,
+        params=PlacetoParams,
+        missing=missing,
+        packages=("torch", "numba"),
+    )
+)

@@ -1,0 +1,216 @@
+"""``placegap run`` at the command line: pipelines of tiny models, on processes of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doubles.hidden_extras import without_extras
+
+import placegap.experiments.cli.measured as run_module
+from placegap.experiments.cli import main
+from placegap.experiments.running.sources import Source, find_model, load_source
+from placegap.instances import Instance, PipelineIteration, Plan, example
+from placegap.instances.io.plan_file import save_plan
+from placegap.instances.torch_models.options import TraceOptions
+
+Capture = pytest.CaptureFixture[str]
+
+CLUSTER = """
+name: here
+devices: [{{name: core, count: {}, kind: cpu, memory_bytes: null}}]
+links: [{{all_to_all: all, bandwidth_bytes_per_s: 1_000_000_000, latency_ns: 50_000}}]
+"""
+
+LAYERS = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(256, 256) for _ in range(8))
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+def build():
+    return Net(), (torch.zeros(64, 256),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["vgg19", "plan.json"], "vgg19: only models that are traced can be run (hf:, py:)"),
+        (["hf:gpt2", "plan.json", "--time-limit", "0"], "--time-limit positive"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_status_2(
+    args: list[str], message: str, capsys: Capture
+) -> None:
+    assert main(["run", *args]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
+    code = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = ["run", "hf:gpt2", "plan.json", "--cluster", "8xH100"]
+    done = without_extras(code, *command, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "placegap: hf:gpt2: needs torch: pip install 'placegap[torch]'\n"
+
+
+def written(
+    model: str, tracing: TraceOptions, begins: list[str], rules: PipelineIteration, folder: Path
+) -> list[str]:
+    """Write a plan with these cuts, a cluster and times of 1 ms for every op; what runs it."""
+    from placegap.experiments.research.bench.pipelines import plan_with_cuts
+
+    graph = find_model(model, tracing=tracing).graph
+    count = (len(begins) + 1) // rules.stages_per_device
+    (folder / "here.yaml").write_text(CLUSTER.format(count))
+    rows = "".join(f"{op.name},cpu,1000000\n" for op in graph.ops)
+    (folder / "times.csv").write_text(f"name,device_kind,time_ns\n{rows}")
+    here = {"cluster": str(folder / "here.yaml"), "times": folder / "times.csv"}
+    instance = load_source(Source(model, tracing=tracing, **here))
+    stages = plan_with_cuts(instance, begins).devices.tolist()
+    plan = replace(Plan.on([s % count for s in stages]), stage=tuple(stages))
+    save_plan(instance, plan, rules, folder / "plan.json")
+    return [
+        "run",
+        model,
+        str(folder / "plan.json"),
+        "--iterations",
+        "2",
+        *(f"--{name}={path}" for name, path in here.items()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("devices", "schedule", "message"),
+    [
+        ([0, 1, 1, 1], "1f1b", "'h.0' is on two stages"),
+        ([0, 0, 1, 1], "zero_bubble", "zero_bubble: torch has no such schedule"),
+    ],
+)
+def test_a_plan_that_torch_cannot_run_is_refused_before_any_process_starts(
+    devices: list[int],
+    schedule: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    # the diamond as two layers of two ops; a plan of granularity op may cut the first one
+    ops = tuple(
+        op.model_copy(update={"module": f"h.{number // 2}"})
+        for number, op in enumerate(example().graph.ops)
+    )
+    graph = example().graph.model_copy(update={"ops": ops})
+    instance = Instance(name="net", graph=graph, cluster=example().cluster)
+    rules = PipelineIteration.model_validate({"schedule": schedule})
+    save_plan(instance, Plan.on(devices), rules, tmp_path / "plan.json")
+    monkeypatch.setattr(run_module, "read_instance", lambda source: instance)
+    assert main(["run", "hf:net", str(tmp_path / "plan.json")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert ("--granularity layer" in line) == (schedule == "1f1b")
+
+
+@pytest.fixture
+def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A model of eight equal layers, by its name."""
+    (tmp_path / "eight_layers.py").write_text(LAYERS)
+    monkeypatch.chdir(tmp_path)
+    return "py:eight_layers:build"
+
+
+TRAINED = TraceOptions(train=True, optimizer="none")
+TRAINING = ["--train", "--optimizer", "none"]
+
+
+def run(command: list[str], capsys: Capture) -> tuple[dict[str, Any], str]:
+    """What ``--json`` prints, and what stands on stderr."""
+    capsys.readouterr()
+    assert main([*command, "--json"]) == 0
+    shown = capsys.readouterr()
+    return json.loads(shown.out), shown.err
+
+
+@pytest.mark.torch
+def test_a_forward_pass_in_two_stages_has_the_outputs_of_the_unsplit_module(
+    layers: str, tmp_path: Path, capsys: Capture
+) -> None:
+    rules = PipelineIteration(schedule="gpipe", microbatches=3)
+    command = written(layers, TraceOptions(), ["layers.4"], rules, tmp_path)
+    found, _ = run(command, capsys)
+    assert found["largest_difference"] == 0.0
+    # 4 products and 4 rectifiers in each stage, 1 ms each, 3 microbatches
+    assert [stage["predicted_forward_ns"] for stage in found["stages"]] == [24_000_000] * 2
+    assert min(stage["measured_forward_ns"] for stage in found["stages"]) > 0
+    assert len(found["iterations_ns"]) == 2
+
+
+@pytest.mark.torch
+def test_training_gpt2_in_three_stages_has_the_loss_of_the_unsplit_module(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    config = {"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2, "vocab_size": 11}
+    (tmp_path / "tiny.json").write_text(json.dumps(config))
+    model = f"hf:{tmp_path}/tiny.json"
+    rules = PipelineIteration(schedule="1f1b", microbatches=4)
+    begins = ["transformer.h.1", "transformer.h.3"]
+    command = written(model, replace(TRAINED, seq=8), begins, rules, tmp_path)
+    found, warned = run([*command, *TRAINING, "--seq", "8"], capsys)
+    assert found["largest_difference"] == 0.0
+    assert [stage["begins"] for stage in found["stages"]] == ["", *begins]
+    assert min(stage["measured_backward_ns"] for stage in found["stages"]) > 0
+    cores = len(os.sched_getaffinity(0))
+    assert (f"3 stages at a time share {cores} cores" in warned) == (cores < 3)
+
+
+@pytest.mark.torch
+def test_interleaved_stages_take_turns_on_their_process(
+    layers: str, tmp_path: Path, capsys: Capture
+) -> None:
+    rules = PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=4)
+    begins = ["layers.2", "layers.4", "layers.6"]
+    command = written(layers, TRAINED, begins, rules, tmp_path)
+    found, _ = run([*command, *TRAINING], capsys)
+    assert (found["processes"], found["largest_difference"]) == (2, 0.0)
+    assert [stage["device"] for stage in found["stages"]] == ["core0", "core1"] * 2
+
+
+@pytest.mark.torch
+def test_the_heaviest_stage_of_an_even_cut_is_measured_lighter_than_that_of_an_uneven_one(
+    layers: str, tmp_path: Path, capsys: Capture
+) -> None:
+    rules = PipelineIteration(schedule="gpipe", microbatches=4)
+    predicted, measured = [], []
+    for cut in ("layers.4", "layers.7"):  # four layers of eight, and seven
+        found, _ = run(written(layers, TraceOptions(), [cut], rules, tmp_path), capsys)
+        predicted.append(found["predicted_ns"])
+        measured.append(max(stage["best_forward_ns"] for stage in found["stages"]))
+    assert predicted[0] < predicted[1]
+    assert measured[0] < measured[1]  # of the thread's time, without other programs'
+
+
+@pytest.mark.torch
+def test_a_model_that_cannot_run_in_microbatches_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    source = LAYERS.replace("torch.zeros(64, 256)", "torch.tensor(1.0), torch.zeros(64, 256)")
+    source = source.replace("self, x", "self, scale, x").replace("return x\n", "return scale * x\n")
+    (tmp_path / "scalar_input.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    rules = PipelineIteration(schedule="gpipe", microbatches=4)
+    command = written("py:scalar_input:build", TraceOptions(), ["layers.4"], rules, tmp_path)
+    capsys.readouterr()
+    assert main(command) == 1
+    (*_, line) = capsys.readouterr().err.splitlines()
+    assert "the pipeline failed: process" in line
+    assert "an input is no tensor with a first dimension of examples" in line

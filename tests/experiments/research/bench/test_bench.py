@@ -1,0 +1,181 @@
+"""Benchmarks: what they measure and print. Nothing here looks at how long anything takes."""
+
+import gc
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from placegap.experiments.research.bench import __main__ as bench
+from placegap.experiments.research.bench import default as bench_default
+from placegap.experiments.research.bench import ideals as bench_ideals
+from placegap.experiments.research.bench import optima as bench_optima
+from placegap.experiments.research.bench import placers as bench_placers
+from placegap.experiments.research.bench import splits as bench_splits
+from placegap.experiments.research.bench.measuring import Measured, least_cpu_s, measure_apart
+from placegap.experiments.research.bench.placers import DEVICES, PlacerRow, growth
+from placegap.instances.corpus.corpus import read_best_known
+from placegap.solvers import METHODS
+
+
+@pytest.fixture(autouse=True)
+def _without_collecting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for garbage before each call takes a second where a test run has filled the heap."""
+    monkeypatch.setattr(gc, "collect", lambda: 0)
+
+
+def test_a_measurement_is_made_in_another_process() -> None:
+    found = measure_apart(lambda: str(os.getpid()), lambda: None, 60)
+    assert isinstance(found, Measured)
+    assert found.remark != str(os.getpid())
+    assert found.peak_bytes > 10**6
+
+
+def test_a_measurement_that_takes_too_long_is_killed() -> None:
+    began = time.perf_counter()
+    assert measure_apart(lambda: str(time.sleep(60)), lambda: None, 0.2) == "killed after 0.2 s"
+    assert time.perf_counter() - began < 30
+
+
+def test_a_measurement_that_fails_says_why() -> None:
+    assert measure_apart(lambda: str(1 // 0), lambda: None, 60) == (
+        "ZeroDivisionError: integer division or modulo by zero"
+    )
+    assert measure_apart(lambda: os._exit(3), lambda: None, 60) == "its process ended with 3"
+
+
+def test_cpu_time_is_not_that_of_the_wall() -> None:
+    assert least_cpu_s(lambda: time.sleep(0.05)) < 0.05
+
+
+def test_growth_is_the_slope_of_the_logarithms() -> None:
+    """0.01 s, 1 s and 100 s at 10, 100 and 1,000 ops: quadratic."""
+    rows = [
+        PlacerRow("heft", ops, DEVICES, Measured(ops * ops / 10_000, 0, ""))
+        for ops in (10, 100, 1000)
+    ]
+    rows.append(PlacerRow("heft", 10_000, DEVICES, "killed"))
+    rows.append(PlacerRow("heft", 10_000, DEVICES - 1, Measured(9.0, 0, "")))
+    rows.append(PlacerRow("peft", 10, DEVICES, Measured(1.0, 0, "")))  # one point is no line
+    assert growth(rows) == [bench_placers.Growth("heft", 2.0, (10, 100, 1000), (0.01, 1.0, 100.0))]
+
+
+def test_every_placer_of_the_registry_is_measured() -> None:
+    """All heuristics but those that solve a MIP or read a plan, each under rules that it takes."""
+    left_out = {m.name for m in METHODS.values() if m.claim == "heuristic"}
+    assert left_out.difference(bench_placers.placers()) == {"expert", "getf-milp"}
+    instance = bench_placers.layered(30, 4)
+    for placer in bench_placers.placers():
+        name, params = bench_placers.VARIANTS.get(placer, (placer, {}))
+        if METHODS[name].missing() is None:
+            assert bench_placers.rules_for(instance, name, params)
+
+
+def test_targets_are_stated_for_rows_that_exist() -> None:
+    rows = {
+        *((placer, bench_placers.SIZES[-1], DEVICES) for placer in bench_placers.placers()),
+        *bench_placers.SMALL,
+    }
+    assert set(bench_placers.TARGETS_S) <= rows
+    assert PlacerRow("heft", 1000, 4, Measured(0.005, 0, "")).remark.endswith("within 0.01 s")
+    assert PlacerRow("heft", 1000, 4, Measured(0.02, 0, "")).remark.endswith("ABOVE 0.01 s")
+
+
+def test_the_table_is_printed_kept_and_compared_with_the_last(
+    tmp_path, capsys, monkeypatch
+) -> None:
+    others = [
+        ("not asked for", lambda: 1 // 0, str),
+        ("round-robin 1000 ops 8 again", lambda: 7, str),
+    ]
+    monkeypatch.setattr(bench, "benches", lambda inputs, *, large: iter(others))
+    arguments = ["--out", str(tmp_path), "--only", "round-robin 1000 ops 8"]
+    for _ in range(2):
+        assert bench.main(arguments) == 0
+    rows = json.loads(sorted(tmp_path.glob("*.json"))[-1].read_text())["rows"]
+    assert [row["name"] for row in rows] == [
+        "round-robin 1000 ops 8 devices",
+        "round-robin 1000 ops 8 again",
+    ]
+    assert rows[1]["remark"] == "7"
+    assert {"seconds", "ratio", "remark", "peak_bytes"} <= rows[0].keys()
+    first, second = (
+        line.split()
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("round-robin 1000 ops 8 devices")
+    )
+    assert first[7] == "-"
+    assert float(second[7]) == pytest.approx(float(first[6]), abs=0.01)
+
+
+def test_a_row_of_an_exact_method_tells_value_bound_and_what_proves_it(tmp_path: Path) -> None:
+    (row,) = bench_optima.optima_rows(tmp_path, "ideal-dp squeezenet celeritas")
+    assert (row.status, row.gap, row.bound_origin) == ("optimal", 0.0, "ideal-dp")
+    assert row.value_ns == row.bound_ns
+    assert row.peak_bytes > 10**7
+    assert str(row).split()[:3] == ["ideal-dp", "squeezenet", "celeritas-4xV100-pcie"]
+
+
+def test_a_recorded_bound_that_the_portfolio_beats_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = next(
+        entry
+        for entry in read_best_known()
+        if entry.key == ("squeezenet", "moirai-intra-server", "max_load any add")
+    )
+    stale = entry.model_copy(update={"bound_ns": 1})
+    (case,) = bench_optima.recorded_cases([stale])
+    row = bench_optima.run_recorded(case)
+    assert row.bound_ns is not None
+    assert 1 < row.bound_ns <= (entry.value_ns or 0)
+    assert (row.status, "BEHIND: 1 ns" in str(row)) == ("behind", True)
+    fresh = entry.model_copy(update={"bound_ns": row.bound_ns})
+    assert bench_optima.run_recorded(bench_optima.RecordedCase(fresh)).status == "kept"
+    proven = entry.model_copy(update={"bound_ns": entry.value_ns})
+    assert list(bench_optima.recorded_cases([proven])) == []
+    monkeypatch.setattr(bench_optima, "read_best_known", lambda: [stale])
+    assert bench.main(["--only", case.name, "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "1 recorded bounds are behind" in out
+    assert "record_best --portfolio" in out
+
+
+def test_exact_benchmarks_have_names_of_their_own(tmp_path: Path) -> None:
+    names = [case.name for case in bench_optima.cases(tmp_path)]
+    names += [case.name for case in bench_ideals.cases(large=True)]
+    assert len(names) == len(set(names)) > 54
+
+
+@pytest.mark.parametrize("case", bench_splits.CASES, ids=lambda case: case.name)
+def test_generated_networks_are_the_same_each_time(case: bench_splits.NetworkCase) -> None:
+    made = bench_splits.instance(case)
+    assert made == bench_splits.instance(case)
+    limits = made.arrays.memory_bytes[: case.accelerators]
+    held = made.arrays.resident_bytes.sum()
+    # no accelerator holds all, but together they do, with the margin asked for
+    assert case.memory is None or held <= limits.sum() <= held * case.memory
+    assert case.memory is None or limits.max() < held
+
+
+def test_the_default_is_held_against_the_method_that_proves_most(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # that one proves in 2 CPU s: the default may take 1.5 * 2 + 1
+    case = next(case for case in bench_default.CASES if case.model == "densenet121")
+    alone = bench_default.run(case, 10.0, "heft")
+    proven = replace(alone, status="optimal", cpu_s=2.0)
+    for auto, behind in (
+        (replace(proven, cpu_s=3.9), False),
+        (replace(proven, cpu_s=4.1), True),
+        (replace(proven, status="feasible"), True),
+    ):
+        row = bench_default.DefaultRow(case, proven, auto)
+        assert (row.falls_behind, "BEHIND" in str(row)) == (behind, behind)
+        monkeypatch.setattr(bench_default, "default_rows", lambda *of, row=row: iter([row]))
+        assert bench_default.print_rows() == behind
+        assert f"{int(behind)} of 1 rows behind" in capsys.readouterr().out
+    assert not bench_default.DefaultRow(case, alone, alone).falls_behind  # heft proves nothing

@@ -1,0 +1,110 @@
+"""hrl and placeto as methods: better than where they start, the same again, within memory."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from statistics import median
+
+import pytest
+
+from placegap.instances import Instance, Makespan, evaluate, generate, load_cluster
+from placegap.instances.problem.instance import Cluster, Device
+from placegap.instances.reading.errors import InputError
+from placegap.solvers import Result, solve
+
+CLUSTER = "celeritas-4xV100-pcie"
+BOTH = ("hrl", "placeto")
+
+
+@cache
+def blocks(share: float | None = None) -> Instance:
+    """Three blocks of three branches on four devices; `share`: of all bytes, for each device."""
+    cluster = load_cluster(CLUSTER)
+    kinds = {device.kind: 1.0 for device in cluster.devices}
+    params = {"blocks": 3, "branches": 3, "length": 2, "communication_ratio": 0.1, "kinds": kinds}
+    graph = generate("blocks", params, seed=7)
+    if share is not None:
+        room = math.ceil(share * sum(op.resident_bytes for op in graph.ops))
+        devices = tuple(
+            Device(name=device.name, kind=device.kind, memory_bytes=room)
+            for device in cluster.devices
+        )
+        cluster = Cluster(name="pressed", devices=devices, links=cluster.links)
+    return Instance(name="blocks", graph=graph, cluster=cluster)
+
+
+def run(method: str, evaluations: int, seed: int = 0, share: float | None = None) -> Result:
+    return solve(blocks(share), Makespan(), method, {"evaluations": evaluations}, seed=seed)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("method", BOTH)
+def test_a_learned_plan_is_better_than_random_placements_usually_are_and_than_one_device(
+    method: str,
+) -> None:
+    pytest.importorskip("torch", reason="needs the torch extra")
+    found = run(method, 400).value_ns
+    alone = solve(blocks(), Makespan(), "single-device").value_ns
+    draws = [solve(blocks(), Makespan(), "random", seed=seed).value_ns for seed in range(5)]
+    assert found is not None
+    assert alone is not None
+    assert found < alone  # where placeto's episodes begin
+    assert found < median(value for value in draws if value is not None)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("method", BOTH)
+def test_the_same_seed_gives_the_same_plan_and_spends_no_more_than_its_budget(method: str) -> None:
+    pytest.importorskip("torch", reason="needs the torch extra")
+    one, two, other = (run(method, 200, seed) for seed in (3, 3, 4))
+    assert one.plan is not None
+    assert one.plan == two.plan
+    assert one.plan != other.plan
+    assert 100 <= int(one.details["evaluations"]) <= 200
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("method", BOTH)
+def test_plans_fit_where_no_device_holds_half_of_the_graph(method: str) -> None:
+    pytest.importorskip("torch", reason="needs the torch extra")
+    found = run(method, 400, share=0.4)
+    assert found.plan is not None
+    assert evaluate(blocks(0.4), found.plan, Makespan()).feasible
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("method", BOTH)
+def test_without_a_placement_that_fits_the_message_says_so(method: str) -> None:
+    pytest.importorskip("torch", reason="needs the torch extra")
+    found = run(method, 60, share=0.2)  # four devices hold 80 % of the bytes
+    assert (found.status, found.plan) == ("no_plan", None)
+    assert "fits into memory" in found.message
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("method", BOTH)
+def test_the_time_limit_ends_the_training_and_the_best_plan_so_far_comes_back(method: str) -> None:
+    pytest.importorskip("torch", reason="needs the torch extra")
+    params = {"evaluations": 10**6}
+    found = solve(blocks(), Makespan(), method, params, time_limit_s=0.5)
+    assert found.plan is not None
+    assert "time limit" in found.message
+
+
+@pytest.mark.parametrize("method", BOTH)
+def test_without_torch_one_line_names_the_extra(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placegap.solvers.core.extras.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"needs torch: pip install 'placegap\[torch\]'"):
+        run(method, 10)
+
+
+@pytest.mark.parametrize("method", BOTH)
+def test_without_the_research_tree_one_line_says_where_it_is(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placegap.solvers.placers.learned_placers.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="needs a checkout of placegap"):
+        run(method, 10)

@@ -1,0 +1,122 @@
+"""Placeto: rewards, penalties and gradients, the shipped policy, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from placegap.experiments.research.learned.evaluations import Evaluations, Trial, cost, seeded
+from placegap.experiments.research.learned.placeto_nodes import nodes_of, start_of
+from placegap.experiments.research.learned.table import (
+    POLICY,
+    POLICY_NODES,
+    TRAINING_SEEDS,
+    UNSEEN_SEEDS,
+    family_graph,
+)
+from placegap.instances import Makespan, example
+from placegap.instances.reading.errors import InputError
+from placegap.solvers import solve
+from placegap.solvers.core.clock import Clock
+
+torch = pytest.importorskip("torch", reason="needs the torch extra")
+pytestmark = pytest.mark.torch
+
+
+def learner(budget: int = 100):  # type: ignore[no-untyped-def]  # torch may be missing
+    from placegap.experiments.research.learned.placeto import Placeto, new_policy
+
+    nodes = nodes_of(example(), 4)
+    tried = Evaluations(example(), Makespan(), budget)
+    return Placeto(nodes, tried, new_policy(2, rounds=2), start_of(nodes, "one-device", 0))
+
+
+def test_an_episode_visits_every_node_once_and_pays_one_simulation_each() -> None:
+    with seeded(0):
+        player = learner()
+        episodes = player.play(3, Clock(None))
+    # the start, then four nodes in three episodes
+    assert player.tried.done == 1 + 4 * 3
+    assert episodes.current.tolist() == [0, 1, 2, 3]
+    assert episodes.costs.shape == (5, 3)
+    assert (episodes.costs[0] == 1.0).all()  # costs are in units of the start's
+
+
+def test_a_step_is_worth_its_cost_before_minus_the_least_cost_after() -> None:
+    with seeded(0):
+        player = learner()
+        episodes = player.play(1, Clock(None))._replace(
+            costs=np.array([[1.0], [0.5], [0.8], [0.9], [0.7]])
+        )
+        player.returns.append(np.zeros((4, 1)))  # an update before, in which nothing was gained
+        found = player.advantage(episodes)
+    # 1.0 - 0.5, 0.5 - 0.7, 0.8 - 0.7, 0.9 - 0.7; the baseline is half of each
+    assert found[:, 0] == pytest.approx([0.25, -0.1, 0.05, 0.1])
+
+
+def test_the_gradient_of_the_loss_is_that_of_reinforce() -> None:
+    from placegap.experiments.research.learned.placeto import policy_loss
+
+    with seeded(1):
+        player = learner()
+        episodes = player.play(2, Clock(None))
+        advantage = np.array([[0.5, -1.0], [2.0, 0.0], [-0.25, 1.0], [0.0, 3.0]])
+        policy_loss(player.policy, player.graph, episodes, advantage, 0.0).backward()
+        with torch.no_grad():
+            current = torch.from_numpy(np.repeat(episodes.current, 2))
+            logits = player.policy(player.graph, episodes.states.flatten(0, 1), current)
+    # d log softmax(z)[a] / dz = onehot(a) - softmax(z), and the last bias is added to all logits
+    share = logits.softmax(-1).numpy()
+    onehot = np.eye(2)[episodes.chosen.reshape(-1).numpy()]
+    expected = -(advantage.reshape(-1, 1) * (onehot - share)).mean(axis=0)
+    assert player.policy.head[-1].bias.grad.numpy() == pytest.approx(expected, abs=1e-6)
+
+
+def test_memory_beyond_a_device_costs_two_per_sixteenth_of_it_and_is_capped() -> None:
+    # the specification: 2 per GB above the limit, capped; a GB is 1/16 of the papers' devices
+    assert cost(Trial(100, 0.0), 100.0) == 1.0
+    assert cost(Trial(100, 1 / 16), 100.0) == 3.0
+    assert cost(Trial(100, 5.0), 100.0) == 11.0
+
+
+def test_the_shipped_policy_is_small_and_places_graphs_that_it_never_saw() -> None:
+    from placegap.experiments.research.learned.placeto import FOLDER, SUFFIX
+
+    assert (FOLDER / (POLICY + SUFFIX)).stat().st_size < 200_000
+    assert not {*TRAINING_SEEDS} & {*UNSEEN_SEEDS}
+    once: dict[str, object] = {"nodes": POLICY_NODES, "train": False}
+    trained, untrained = [], []
+    for seed in (0, 1, 2):
+        graph = family_graph(seed)
+        trained.append(solve(graph, Makespan(), "placeto", {**once, "policy": POLICY}).value_ns)
+        untrained.append(solve(graph, Makespan(), "placeto", once).value_ns)
+        alone = solve(graph, Makespan(), "single-device").value_ns
+        assert trained[-1] is not None
+        assert alone is not None
+        assert trained[-1] < alone
+    assert sum(filter(None, trained)) < sum(filter(None, untrained))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "policy.json"),
+        ('{"num_devices": 2, "rounds": 1, "weights": {"head": [NaN]}}', "finite"),
+        ('{"num_devices": 4, "rounds": 1, "weights": {}}', "for 4 devices, the cluster has 2"),
+        ('{"num_devices": 2, "rounds": 1, "weights": {"head": [1]}}', "train it anew"),
+    ],
+)
+def test_a_damaged_policy_is_refused_in_one_line(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "policy.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=complaint) as caught:
+        solve(example(), Makespan(), "placeto", {"policy": str(path)})
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_policy_is_refused_with_those_that_ship() -> None:
+    with pytest.raises(InputError, match="did you mean 'blocks-4'"):
+        solve(example(), Makespan(), "placeto", {"policy": "blocks-3"})

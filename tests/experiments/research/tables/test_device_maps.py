@@ -1,0 +1,104 @@
+"""The restated rule of accelerate's balanced map, against accelerate and against trials."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placegap.experiments.research.tables.device_maps import V100, balanced_map, balanced_value_ns
+from placegap.instances import load_cluster
+from placegap.instances.torch_models.model import build_model, read_traced_model
+from placegap.instances.torch_models.options import TraceOptions
+
+pytestmark = pytest.mark.torch
+
+GPT2 = {"model_type": "gpt2", "n_layer": 7, "n_embd": 16, "n_head": 2, "vocab_size": 50}
+LLAMA = {
+    "model_type": "llama",
+    "num_hidden_layers": 9,
+    "hidden_size": 16,
+    "intermediate_size": 40,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "vocab_size": 400,
+}
+BERT = {
+    "model_type": "bert",
+    "num_hidden_layers": 5,
+    "hidden_size": 16,
+    "vocab_size": 90,
+    "intermediate_size": 64,
+    "num_attention_heads": 2,
+}
+T5 = {
+    "model_type": "t5",
+    "num_layers": 4,
+    "d_model": 16,
+    "d_kv": 8,
+    "d_ff": 32,
+    "num_heads": 2,
+    "vocab_size": 120,
+}
+VIT = {
+    "model_type": "vit",
+    "num_hidden_layers": 6,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_attention_heads": 2,
+    "image_size": 32,
+    "patch_size": 8,
+}
+RESNET = {
+    "model_type": "resnet",
+    "embedding_size": 8,
+    "hidden_sizes": [8, 16, 32, 64],
+    "depths": [2, 2, 3, 2],
+}
+TINY = {"gpt2": GPT2, "llama": LLAMA, "bert": BERT, "t5": T5, "vit": VIT, "resnet": RESNET}
+
+
+def by_parameter(module: Any, found: dict[str, int]) -> dict[str, int]:
+    """The device of each parameter: of the innermost entry that holds it."""
+    where = {}
+    for name, _ in module.named_parameters(remove_duplicate=False):
+        path = name
+        while path not in found:
+            path = path.rpartition(".")[0]
+        where[name] = found[path]
+    return where
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 8])
+@pytest.mark.parametrize("name", TINY)
+def test_each_parameter_is_where_accelerate_puts_it(name: str, count: int, tmp_path: Path) -> None:
+    utils = pytest.importorskip("accelerate.utils", reason="needs accelerate")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(TINY[name]))
+    module = build_model(f"hf:{path}", TraceOptions()).module
+    whole = list(module._no_split_modules or ())
+    room = dict.fromkeys(range(count), 10**9)
+    limits = utils.get_balanced_memory(module, dict(room), no_split_module_classes=whole)
+    theirs = utils.infer_auto_device_map(module, limits, no_split_module_classes=whole)
+    if "" in theirs:  # all on one device
+        theirs = dict.fromkeys((child for child, _ in module.named_children()), theirs[""])
+    ours = balanced_map(module, [10**9] * count)
+    assert by_parameter(module, ours) == by_parameter(module, theirs)
+
+
+def test_weights_that_fit_no_device_have_no_map(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(GPT2))
+    module = build_model(f"hf:{path}", TraceOptions()).module
+    with pytest.raises(ValueError, match="no device is left for"):
+        balanced_map(module, [1000, 1000])
+
+
+def test_a_known_map_has_the_load_that_trials_found() -> None:
+    # trials with accelerate 1.15 itself found 5.62 ms
+    instance = read_traced_model("hf:bert-base").instance(load_cluster(V100))
+    value_ns = balanced_value_ns("hf:bert-base", instance)
+    assert value_ns is not None
+    assert value_ns / 1e6 == pytest.approx(5.62, abs=5e-3)

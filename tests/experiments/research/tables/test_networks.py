@@ -1,0 +1,70 @@
+"""The table of networks: placement matters for each, as its recipe says."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.experiments.research.tables.networks import (
+    known_semantics,
+    main,
+    network_figures,
+    own_semantics,
+    width_of,
+)
+from placegap.instances.corpus.build import network_recipes
+from placegap.instances.corpus.corpus import NETWORK_FAMILY, corpus_names, known_of, load_corpus
+from placegap.instances.problem.instance import Edge, Graph, Op
+
+
+@pytest.mark.parametrize("name", corpus_names(NETWORK_FAMILY))
+def test_memory_binds_or_a_pipeline_gains_less_than_its_devices(name: str) -> None:
+    instance = load_corpus(name).instance()
+    figures = network_figures(instance)
+    if network_recipes()[name].binds == "memory":
+        assert not figures.fits_one
+        assert 0.6 <= figures.share <= 0.95
+        return
+    (best,) = known_of(instance, own_semantics(instance))
+    assert figures.fits_one
+    assert best.value_ns is not None
+    # more than one device pays, and yet no pipeline is as fast as its devices together
+    assert 1.3 < figures.one_device_ns / best.value_ns < len(instance.cluster.devices)
+    assert figures.ccr > 1
+
+
+def test_the_width_is_the_most_ops_at_one_depth() -> None:
+    #   a -> b -> c -> f,  a -> d, a -> e: depths 0 | 1 1 1 | 2 | 3
+    names = [("a", "b"), ("b", "c"), ("c", "f"), ("a", "d"), ("a", "e")]
+    ops = tuple(Op(name=name, time_ns={"gpu": 1}) for name in "abcdef")
+    edges = tuple(Edge(producer=a, consumer=b) for a, b in names)
+    assert width_of(Graph(name="g", ops=ops, edges=edges).index) == 3
+
+
+def test_one_device_is_the_fastest_one() -> None:
+    # the host of Tarnawski's cluster runs all ops, too, but slowly
+    instance = load_corpus("gnmt-layers").instance()
+    total_ns = sum(op.time_ns["P100-16GB-PCIe"] for op in instance.graph.ops)
+    assert network_figures(instance).one_device_ns == total_ns
+
+
+def test_known_values_are_of_chains_of_any_plans_and_of_one_pass() -> None:
+    instance = load_corpus("bert-large").instance()
+    labels = [semantics.label for semantics in known_semantics(instance)]
+    assert labels == [
+        "max_load chain add peak",
+        "max_load any add peak",
+        "makespan port per_edge peak",
+    ]
+
+
+def test_the_command_prints_two_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gnmt-layers"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line for line in lines if line.startswith("| gnmt-layers |")]
+    assert len(rows) == 2
+    assert rows[0].startswith("| gnmt-layers | tarnawski-6x16GB | 96 | 121 | 10 | peak |")
+
+
+def test_an_unknown_name_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gnmt"]) == 2
+    assert "no graph 'gnmt' in the corpus" in capsys.readouterr().err

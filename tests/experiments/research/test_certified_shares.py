@@ -1,0 +1,131 @@
+"""Shares of bounds that certificates prove: told row by row, kept, and taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from doubles.gap_runs import CHAIN, Results, cells_of, plan
+
+from placegap.experiments.research import certificates
+from placegap.experiments.research.certificates import (
+    FILE_NAME,
+    Key,
+    Share,
+    certified_column,
+    certified_shares,
+    known_shares,
+)
+from placegap.experiments.studies.gaps import GapCell
+from placegap.instances import InputError, Instance, Semantics, example
+from placegap.instances.io.certificate_file import Certificate, IdealsProof
+
+RESULTS: Results = {
+    ("chains", "easy", "dp"): plan(80, 80),
+    ("chains", "easy", "heft"): plan(90),
+    ("chains", "hard", "dp"): plan(90, 50),
+    ("chains", "lost", "dp"): {"status": "no_plan", "message": "memory"},
+}
+CELLS = cells_of(RESULTS, {"chains": CHAIN})
+
+Certify = Callable[[Instance, Semantics, float, float], Certificate]
+
+
+def certifying(asked: list[float], proven_ns: int, stop_at: int = 99) -> Certify:
+    """A double of `certify` that proves so much, and is interrupted at a call."""
+
+    def certify(
+        instance: Instance, semantics: Semantics, limit_s: float, target_ns: float
+    ) -> Certificate:
+        if len(asked) == stop_at:
+            raise KeyboardInterrupt
+        asked.append(target_ns)
+        return Certificate(
+            instance=instance.name,
+            instance_hash=instance.content_hash,
+            semantics=semantics,
+            bound_ns=proven_ns,
+            proof=IdealsProof(),
+        )
+
+    return certify
+
+
+@pytest.fixture(autouse=True)
+def no_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "load_source", lambda source: example())
+
+
+def test_each_bound_is_certified_once_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked, known = list[float](), dict[Key, Share]()
+    monkeypatch.setattr(certificates, "certify", certifying(asked, 40))
+    certified_shares(CELLS, 1.0, tmp_path, known)
+    assert asked == [80, 50]  # heft's cell has the bound of dp's; "lost" has none
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" %")[0] for line in lines] == [
+        "placegap: chains, easy: 50.0",
+        "placegap: chains, hard: 80.0",
+    ]
+    assert known_shares(tmp_path) == known
+    assert certified_column(CELLS, known) == "60.0 %"  # of 50, 50 and 80
+
+
+def test_an_interrupt_keeps_what_is_known_and_the_next_call_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, known = list[float](), dict[Key, Share]()
+    monkeypatch.setattr(certificates, "certify", certifying(asked, 40, stop_at=1))
+    with pytest.raises(KeyboardInterrupt):
+        certified_shares(CELLS, 1.0, tmp_path, known)
+    assert certified_column(CELLS, known) == "50.0 % (2 of 3)"
+    monkeypatch.setattr(certificates, "certify", certifying(asked, 40))
+    certified_shares(CELLS, 1.0, tmp_path, known_shares(tmp_path))
+    assert asked == [80, 50]
+
+
+def test_more_seconds_try_again_what_was_not_proven_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[float]()
+    for seconds, proven_ns in ((1.0, 50), (2.0, 45), (2.0, 60)):
+        monkeypatch.setattr(certificates, "certify", certifying(asked, proven_ns))
+        certified_shares(CELLS, seconds, tmp_path, known_shares(tmp_path))
+    # 50 of 50 is whole, 50 of 80 is not; 45 proves less than is known, and 2 s have been spent
+    assert asked == [80, 50, 80]
+    assert [share.certified_ns for share in known_shares(tmp_path).values()] == [50, 50]
+
+
+def test_bounds_that_changed_are_certified_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[float]()
+    monkeypatch.setattr(certificates, "certify", certifying(asked, 40))
+    for bound_ns in (80, 81):
+        cells = [replace(CELLS[0], best_bound_ns=bound_ns)]
+        certified_shares(cells, 1.0, tmp_path, known_shares(tmp_path))
+    assert asked == [80, 81]
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="holds no shares"):
+        known_shares(tmp_path)
+
+
+def test_the_table_is_printed_after_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def logged(path: Path, out: Path | None) -> tuple[object, list[GapCell]]:
+        return None, CELLS
+
+    monkeypatch.setattr(certificates, "logged_cells", logged)
+    monkeypatch.setattr(certificates, "certify", certifying([], 40, stop_at=1))
+    arguments = ["study.yaml", "--out", str(tmp_path), "--certify", "1"]
+    assert certificates.main(arguments) == 130  # as every command that Ctrl-C stops
+    printed = capsys.readouterr()
+    assert "50.0 %" in printed.out  # of "easy", the one that was certified
+    assert "stopped; the same command goes on" in printed.err

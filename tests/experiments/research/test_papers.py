@@ -1,0 +1,137 @@
+"""The results in the repository, and the pages that are made from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from doubles.gap_runs import ANY, CHAIN, cells_of, plan
+
+from placegap.experiments.research.papers import (
+    PAPERS,
+    Recorded,
+    all_studies,
+    compared_tables,
+    inversions,
+    lines_of,
+    page,
+    read_recorded,
+    results_file,
+    studies_of,
+)
+from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.paper_comparison import compare
+from placegap.experiments.studies.paper_table import markdown
+from placegap.experiments.studies.published import PublishedTable
+from placegap.instances import InputError
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "experiments" / "papers"
+MOST_BYTES = 300_000
+
+TABLE = PublishedTable.model_validate(
+    {
+        "name": "one",
+        "title": "One",
+        "source": "table 1",
+        "unit": "s",
+        "columns": [{"name": name, "method": name.lower()} for name in "ABC"],
+        "rows": [{"name": "Net", "instance": "net", "cells": [1, 2, "OOM"]}],
+    }
+)
+
+
+def kept(cells: list[GapCell], path: Path) -> Recorded:
+    """Cells written to a file and read again."""
+    path.write_text("\n".join(lines_of("small", cells, [TABLE])))
+    return read_recorded(path)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_page_is_what_the_kept_results_print(name: str) -> None:
+    # after a change of results or of published.yaml:
+    # python -m placegap.experiments.research.papers --pages
+    assert (ROOT / "docs" / "papers" / f"{name}.md").read_text() == page(FOLDER / name)
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_table_that_has_a_row_is_on_the_page_of_its_paper(name: str) -> None:
+    text = (ROOT / "docs" / "papers" / f"{name}.md").read_text()
+    for study in studies_of(FOLDER / name):
+        for compared in compared_tables(study, read_recorded(results_file(study))):
+            assert (f"## {compared.table.title}" in text) == bool(compared.rows)
+
+
+def test_the_kept_results_are_small_and_name_what_made_them() -> None:
+    files = [results_file(study) for study in all_studies(FOLDER)]
+    assert sum(file.stat().st_size for file in files) < MOST_BYTES
+    for file in files:
+        assert all(maker.startswith("placegap ") for maker in read_recorded(file).made_by)
+
+
+def test_no_inversion_of_the_kept_results_is_without_a_cause() -> None:
+    unread = [
+        (title, found.row, found.faster, found.slower)
+        for title, found in inversions(all_studies(FOLDER))
+        if found.why == "not explained yet"
+    ]
+    assert unread == []
+
+
+def test_what_is_kept_prints_the_same_table(tmp_path: Path) -> None:
+    clocks = {"free_channels_ns": 1, "no_transfers_ns": 1}
+    cells = cells_of(
+        {
+            ("t", "net", "a"): {**plan(3 * 10**9), "details": {**clocks, "rows": 7}},
+            ("t", "net", "b"): {**plan(2 * 10**9, bound=10**9), "details": clocks},
+            ("t", "net", "c"): {"status": "no_plan", "message": "m" * 500},
+        },
+        {"t": CHAIN},
+    )
+    found = kept(cells, tmp_path / "small.jsonl")
+    assert found.study == "small"
+    assert markdown(compare(TABLE, found.cells, found.figure)) == markdown(compare(TABLE, cells))
+    assert [cell.gap for cell in found.cells] == [cell.gap for cell in cells]
+
+
+def test_the_class_of_plans_that_a_bound_is_for_stays_with_it(tmp_path: Path) -> None:
+    # a chain bound of 9 s says nothing about the plans of any kind, whose best bound is 1 s
+    cells = cells_of(
+        {
+            ("t", "net", "a"): plan(9 * 10**9, bound=9 * 10**9),
+            ("u", "net", "b"): plan(2 * 10**9, bound=10**9, plan_class="any"),
+        },
+        {"t": CHAIN, "u": ANY},
+    )
+    found = kept(cells, tmp_path / "small.jsonl")
+    assert [cell.best_bound_ns for cell in found.cells] == [9 * 10**9, 10**9]
+
+
+def test_that_time_ended_a_run_is_kept_of_a_long_message(tmp_path: Path) -> None:
+    long = "a plan from a run with less room; " + "m" * 200
+    messages = (f"{long}; stopped at the time limit", "short; stopped at the time limit", long)
+    cells = cells_of(
+        {
+            ("t", "net", name): {**plan(1), "message": message}
+            for name, message in zip("abc", messages, strict=True)
+        },
+        {"t": CHAIN},
+    )
+    first, second, third = (cell.message for cell in kept(cells, tmp_path / "s.jsonl").cells)
+    assert first == ("stopped at the time limit; " + long)[:160]
+    assert second == messages[1]
+    assert third == long[:160]
+
+
+def test_a_figure_that_was_not_kept_is_one_line(tmp_path: Path) -> None:
+    found = kept(cells_of({("t", "net", "a"): plan(1)}, {"t": CHAIN}), tmp_path / "small.jsonl")
+    with pytest.raises(InputError, match="no figure 'ops' of net: record it anew"):
+        found.figure(found.cells[0], "ops")
+
+
+def test_what_is_no_file_of_results_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "bad.jsonl"
+    for text in ("", "{}", "no json", '{"study": "s", "made_by": [], "tables": {"t": {}}}\n{}'):
+        file.write_text(text)
+        with pytest.raises(InputError, match=r"bad\.jsonl.*is no file of results"):
+            read_recorded(file)

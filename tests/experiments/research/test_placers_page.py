@@ -1,0 +1,132 @@
+"""Figures of the pages on placers that no time limit decides are those of the methods today."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from placegap.experiments.research.pages import DOCS, doc_rows
+from placegap.experiments.running.sources import Source, load_source
+from placegap.experiments.studies.graph_figures import ccr
+from placegap.instances import Cluster, Device, Instance, Link, Makespan
+from placegap.instances.corpus.generate import generate
+from placegap.instances.transforms.table import coarsen
+from placegap.solvers.solving.solve import solve
+
+PAGE = (DOCS / "placers.md").read_text()
+MEMORY = doc_rows("placers.md", "workload, cluster")
+FUSED = doc_rows("placers.md", "size of")
+SPLIT = doc_rows("splitting-placers.md", "workload")
+MOVED = doc_rows("placers.md", "graph")
+
+
+def took(instance: Instance, method: str, memory: str, **params: object) -> float:
+    """The makespan of a method's plan, in ms."""
+    rules = Makespan(memory=memory)  # type: ignore[arg-type]
+    value_ns = solve(instance, rules, method=method, params=params).value_ns
+    assert value_ns is not None, f"{method} has no plan"
+    return value_ns / 1e6
+
+
+@pytest.mark.parametrize("row", MEMORY, ids=lambda row: row["workload, cluster"])
+def test_the_table_of_graphs_that_fit_no_device(row: dict[str, str]) -> None:
+    workload, _, cluster = row.pop("workload, cluster").partition(", ")
+    instance = load_source(Source(workload, cluster))
+    need = sum(op.resident_bytes for op in instance.graph.ops)
+    room = sum(device.memory_bytes or 0 for device in instance.cluster.devices)
+    found = {"need": f"{need / 1e9:.1f} of {room / 1e9:.0f} GB"}
+    for column in list(row)[1:]:
+        method, *asked = re.findall(r"`([^`]+)`", column)
+        params = dict(one.split("=") for one in asked)
+        found[column] = f"{took(instance, method, 'sum', **params):,.1f}"
+    assert found == row
+
+
+def test_celeritas_is_ahead_of_placers_that_look_at_every_op_on_such_graphs() -> None:
+    for row in MEMORY:
+        every = [float(row[f"`{name}`"].replace(",", "")) for name in ("m-etf", "heft", "d-dps")]
+        assert float(row["`celeritas`"].replace(",", "")) < min(every)
+
+
+def test_the_placers_that_place_a_network_which_fits_at_its_peak_alone() -> None:
+    (told,) = re.findall(r"But celeritas:inception-v3, .*?\.\n", PAGE, flags=re.DOTALL)
+    stated = {
+        m: float(ms.replace(",", "")) for m, ms in re.findall(r"`([\w-]+)` \(([\d,]+) ms", told)
+    }
+    instance = load_source(Source("celeritas:inception-v3", "celeritas-4xV100-pcie"))
+    assert list(stated) == ["m-etf", "d-dps", "heft"]
+    assert stated == {method: round(took(instance, method, "peak")) for method in stated}
+
+
+@pytest.mark.parametrize("row", FUSED, ids=lambda row: row["size of"])
+def test_the_table_of_fused_training_graphs(row: dict[str, str]) -> None:
+    num_ops = int(row["ops"].replace(",", ""))
+    shape = {"ops": num_ops // 3, "width": 8, "density": 0.3, "communication_ratio": 20}
+    graph = generate("training", shape, seed=1)
+    need = sum(op.resident_bytes for op in graph.ops)
+    names = [f"gpu{number}" for number in range(4)]
+    cluster = Cluster(
+        name="four",
+        devices=tuple(Device(name=n, kind="gpu", memory_bytes=int(1.5 * need / 4)) for n in names),
+        links=tuple(
+            Link(source=a, target=b, bandwidth_bytes_per_s=10**10)
+            for a in names
+            for b in names
+            if a != b
+        ),
+    )
+    instance = Instance(name="fused", graph=graph, cluster=cluster)
+    fused = coarsen(instance, "celeritas-fusion").merge.coarse
+    before, after = ccr(instance), ccr(fused)
+    assert row == {
+        "size of": row["size of"],
+        "ops": f"{instance.num_ops:,}",
+        "CCR": f"{before:.1f}",
+        "fused ops": f"{fused.num_ops}",
+        "CCR after": f"{after:.1f}",
+        "fewer ops": f"{instance.num_ops / fused.num_ops:.0f}-fold",
+        "lower CCR": f"{before / after:.1f}-fold",
+    }
+
+
+@pytest.mark.parametrize("row", SPLIT, ids=lambda row: f"{row['workload']}-{row['K']}")
+def test_the_table_of_placers_that_split_ops(row: dict[str, str]) -> None:
+    cluster = {"4": "4xP100-pcie", "8": "fd-dps-8xP100"}[row["K"]]
+    instance = load_source(Source(row["workload"], cluster))
+    for method in ("heft", "celeritas", "d-dps", "mp-dps"):
+        assert row[f"`{method}`"] == f"{took(instance, method, 'sum'):,.1f}"
+    splitting = ["fd-dps"]
+    if row["workload"] == "fd-dps:vgg-16":  # copies of the others take many seconds each
+        splitting.append("data-parallel")
+    for method in splitting:
+        result = solve(instance, Makespan(), method=method)
+        value_ns = result.value_ns
+        assert value_ns is not None
+        split = re.search(r"(\d+) ops split", result.message)
+        count = f" ({split[1] if split else 0})" if method == "fd-dps" else ""
+        assert row[f"`{method}`"] == f"{value_ns / 1e6:,.1f}{count}"
+
+
+@pytest.mark.parametrize("row", MOVED[:4], ids=lambda row: row["graph"])
+def test_what_interleaved_cuts_finds(row: dict[str, str]) -> None:
+    instance = load_source(Source(row["graph"]))
+    assert row["interleaved-cuts"] == f"{took(instance, 'interleaved-cuts', 'peak'):,.1f}"
+
+
+@pytest.mark.parametrize(
+    ("graph", "method", "memory", "told"),
+    [
+        ("inception-v3-layers-train", "memory-cuts", "sum", "its plan takes {} ms"),
+        ("resnet-50-layers-train", "frontier-paths", "sum", "it finds {} ms"),
+        ("resnet-50-layers-train", "interleaved-cuts", "sum", "where interleaved-cuts finds {}"),
+        ("bert-base-train", "layer-paths", "peak", "On bert-base-train it finds {} ms"),
+        ("bert-large-train", "layer-paths", "peak", "on bert-large-train it finds {} ms"),
+        ("swin-large-train", "layer-paths", "peak", "on swin-large-train it finds {} ms"),
+    ],
+)
+def test_what_a_placer_finds_on_a_training_step(
+    graph: str, method: str, memory: str, told: str
+) -> None:
+    value = f"{took(load_source(Source(graph)), method, memory):,.1f}"
+    assert told.format(value) in " ".join(PAGE.split())

@@ -1,0 +1,193 @@
+"""What is said of a plan is what the referee counts, under every objective."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.experiments.show.anatomy import Anatomy, take_apart
+from placegap.experiments.show.single_moves import single_moves
+from placegap.experiments.show.timeline import NO_OP, Bar, Timeline, blocks
+from placegap.experiments.show.words import moved_ops, path_sentences, renamed_devices, time_parts
+from placegap.instances import (
+    Graph,
+    Instance,
+    MaxLoad,
+    Plan,
+    evaluate,
+    example,
+)
+from placegap.instances.corpus.generate import generate
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.document import Document
+from placegap.instances.problem.semantics import (
+    LatencySubgraphs,
+    Makespan,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    Semantics,
+)
+
+RULES: tuple[Semantics, ...] = (
+    Makespan(),
+    Makespan(channels="link", transfers="per_tensor"),
+    Makespan(channels="half_duplex"),
+    Makespan(channels="free", memory="peak"),
+    MaxLoad(),
+    MaxLoad(load="overlap"),
+    MaxLoad(memory="peak"),
+    MaxLoadFwdBwd(),
+    LatencySubgraphs(),
+    PipelineIteration(microbatches=3),
+    PipelineIteration(microbatches=2, sending="blocking"),
+)
+
+CHAIN = Plan.on([0, 0, 1, 1])
+"""Ops 1 and 2 of the diamond on one device, 3 and 4 on the other: stages under all objectives."""
+
+
+def layered() -> Instance:
+    """30 ops in layers on four equal devices."""
+    graph = generate("layered", {"ops": 30, "width": 4}, 1)
+    return Document(name="layered", graph=graph).instance(load_cluster("celeritas-4xV100-pcie"))
+
+
+def apart(instance: Instance, plan: Plan, rules: Semantics) -> Anatomy:
+    found = take_apart(instance, plan, rules, num_moves=0)
+    assert found is not None
+    return found
+
+
+def in_slices(instance: Instance) -> Plan:
+    """A quarter of a topological order on each device."""
+    position = instance.arrays.index.topological_position.tolist()
+    return Plan.on([4 * at // instance.num_ops for at in position])
+
+
+@pytest.mark.parametrize("rules", RULES, ids=lambda rules: rules.label)
+@pytest.mark.parametrize("instance", [example(), layered()], ids=["diamond", "layered"])
+class TestEveryObjective:
+    def plan(self, instance: Instance) -> Plan:
+        return CHAIN if instance.num_ops == 4 else in_slices(instance)
+
+    def test_the_bars_end_with_the_value(self, instance: Instance, rules: Semantics) -> None:
+        found = apart(instance, self.plan(instance), rules)
+        assert found.drawn.end_ns == found.value_ns
+
+    def test_every_op_that_is_a_bar_is_in_the_row_of_its_device(
+        self, instance: Instance, rules: Semantics
+    ) -> None:
+        plan = self.plan(instance)
+        drawn = apart(instance, plan, rules).drawn
+        rows = {bar.op: bar.row for bar in drawn.bars if bar.op != NO_OP and not bar.is_move}
+        assert all(plan.placement[op] == (row,) for op, row in rows.items())
+        if not isinstance(rules, LatencySubgraphs | PipelineIteration):
+            assert sorted(rows) == list(range(instance.num_ops))
+
+    def test_a_critical_path_has_no_pause(self, instance: Instance, rules: Semantics) -> None:
+        found = apart(instance, self.plan(instance), rules)
+        if isinstance(rules, MaxLoad | MaxLoadFwdBwd):
+            assert found.path == ()
+            return
+        assert (found.path[0].start_ns, found.path[-1].end_ns) == (0, found.value_ns)
+        ends = [link.end_ns for link in found.path]
+        assert [link.start_ns for link in found.path[1:]] == ends[:-1]
+
+    def test_the_highest_level_of_memory_is_what_the_referee_counts(
+        self, instance: Instance, rules: Semantics
+    ) -> None:
+        found = apart(instance, self.plan(instance), rules)
+        highest = [max(size for _, size in levels) for levels in found.memory]
+        assert highest == [use.memory_bytes for use in found.verdict.uses]
+
+    def test_bytes_that_go_out_come_in(self, instance: Instance, rules: Semantics) -> None:
+        found = apart(instance, self.plan(instance), rules)
+        out = sum(each.bytes for each in found.crossings)
+        assert sum(device.out_bytes for device in found.devices) == out
+        assert sum(device.in_bytes for device in found.devices) >= out
+
+    def test_the_reason_is_told(self, instance: Instance, rules: Semantics) -> None:
+        assert len(path_sentences(apart(instance, self.plan(instance), rules))) >= 2
+
+
+def test_loads_are_what_comes_in_then_ops_then_what_goes_out() -> None:
+    # op 3 alone: its input of 20 ns, 10 ns of work, its output of 10 ns
+    drawn = apart(example(), Plan.on([0, 0, 1, 0]), MaxLoad()).drawn
+    second = [(bar.name, bar.start_ns, bar.end_ns) for bar in drawn.bars if bar.row == 1]
+    assert second == [("op1 comes in", 0, 20), ("op3", 20, 30), ("op3 goes out", 30, 40)]
+
+
+def test_devices_that_share_a_stage_have_bars_of_their_share() -> None:
+    # 5 + 20 + 10 + 8 = 43 ns on two devices: 22 each, rounded up
+    plan = Plan(((0, 1),) * 4)
+    drawn = apart(example(), plan, MaxLoad(replicas=True)).drawn
+    assert {max(bar.end_ns for bar in drawn.bars if bar.row == k) for k in (0, 1)} == {22}
+
+
+def test_the_best_move_is_the_referees() -> None:
+    found = single_moves(
+        example(), CHAIN, Makespan(), before := evaluate(example(), CHAIN, Makespan())
+    )
+    assert before.value_ns is not None
+    for move in found.moves:
+        value_ns = evaluate(example(), move.plan, Makespan()).value_ns
+        assert value_ns == move.value_ns == before.value_ns - (move.gain_ns or 0)
+    assert [move.value_ns for move in found.moves] == sorted(m.value_ns for m in found.moves)
+    assert found.tried == found.all == 4
+
+
+def test_a_plan_that_breaks_a_rule_gets_moves_that_mend_it() -> None:
+    small = example()
+    ops = tuple(op.model_copy(update={"resident_bytes": 10}) for op in small.graph.ops)
+    devices = tuple(d.model_copy(update={"memory_bytes": 30}) for d in small.cluster.devices)
+    full = Instance(
+        name="full",
+        graph=small.graph.model_copy(update={"ops": ops}),
+        cluster=small.cluster.model_copy(update={"devices": devices}),
+    )
+    plan = Plan.on([0, 0, 0, 0])  # 40 bytes of 30
+    found = single_moves(full, plan, Makespan(), evaluate(full, plan, Makespan()))
+    assert found.moves
+    assert all(evaluate(full, move.plan, Makespan()).feasible for move in found.moves)
+    assert {move.gain_ns for move in found.moves} == {None}
+
+
+def test_a_move_keeps_the_orders_of_a_plan() -> None:
+    plan = Plan.on([0, 0, 1, 0], [[0, 1, 3], [2]])
+    found = single_moves(example(), plan, Makespan(), evaluate(example(), plan, Makespan()))
+    assert all(move.value_ns < 53 for move in found.moves)  # 53: test_gantt
+    assert found.moves[0].value_ns == 34  # FD-DPS, figure 3: the optimum
+
+
+def test_neighbours_of_one_layer_are_one_block_and_rows_stay_short() -> None:
+    ops = tuple(
+        op.model_copy(update={"module": f"net.h.{i // 10}"})
+        for i, op in enumerate(layered().graph.ops)
+    )
+    graph = Graph(name="net", ops=ops, edges=layered().graph.edges)
+    instance = layered().model_copy(update={"graph": graph})
+    drawn = apart(instance, Plan.on([0] * 30), MaxLoad()).drawn
+    assert drawn.by_layer
+    merged = blocks(drawn, drawn.end_ns)
+    assert [(block.num_bars, block.end_ns) for block in merged] == [(30, drawn.end_ns)]
+    assert merged[0].fill == 1
+    assert {bar.text for bar in drawn.bars} == {"h.0", "h.1", "h.2"}
+
+
+def test_short_bars_of_many_labels_do_not_pile_up_in_one_block() -> None:
+    # 1,000 bars of 1 ns in 500 labels: each is shorter than a quarter of 40 ns, and in a row they
+    # fill a block of 40 ns; then others last 10 ns at most before the next one begins
+    bars = tuple(Bar(0, False, i, i + 1, f"op{i}", f"kind{i % 500}") for i in range(1000))
+    merged = blocks(Timeline(("d",), bars, (), 1000, ""), 40)
+    assert 1000 // 50 <= len(merged) <= 1000 // 40
+    assert sum(block.num_bars for block in merged) == 1000
+
+
+def test_like_devices_may_swap_names() -> None:
+    first, second = Plan.on([0, 0, 1, 1]), Plan.on([1, 1, 0, 1])
+    assert sum(len(each.ops) for each in moved_ops(example(), first, second)) == 3
+    assert renamed_devices(example(), first, second)[0] == 1
+
+
+def test_parts_of_the_time_add_up() -> None:
+    parts = time_parts(apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
+    assert parts["ops_ns"] + parts["transfers_ns"] == 53

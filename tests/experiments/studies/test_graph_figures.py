@@ -1,0 +1,30 @@
+"""Estimates of a large batch by lines through small ones, for Celeritas' table 5 and figure 5."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.experiments.running.sources import Source
+from placegap.experiments.studies.graph_figures import deviation_figure
+
+NET = Source("celeritas:holography", "celeritas-4xV100-pcie")
+
+
+def test_bytes_grow_by_a_line_and_rooflines_nearly_so() -> None:
+    # every tensor has a factor of the batch, or none; rounding up costs a ns per op at most
+    assert deviation_figure(NET, "memory") == 0
+    assert deviation_figure(NET, "time") < 0.1
+    assert deviation_figure(NET, "time, exact") > 99
+
+
+def test_noise_in_the_measurements_is_what_deviates_then() -> None:
+    mean = deviation_figure(NET, "noisy time")
+    # factors of 5 % at a sixteenth to a fourth of the batch, extrapolated fourfold or more; ops
+    # that take as long at every batch have nothing to extrapolate
+    assert 1 < mean < 10
+    assert deviation_figure(NET, "noisy time") == mean  # a fixed seed
+
+
+def test_a_share_that_nobody_asks_for_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        deviation_figure(NET, "time, within 7 %")
