@@ -258,7 +258,7 @@ register(
         claim="heuristic",
         objectives=("makespan",),
         paper="placegap",
-        summary="a chain on one device or elsewhere and the work beside it, by least cuts",
+        summary="which ops leave the device of a chain together, by least cuts; then local search",
         run=run,
         params=ChainSidesParams,
         packages=("ortools", "numba"),

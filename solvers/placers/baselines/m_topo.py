@@ -13,7 +13,7 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES, has_two_levels, plan_class
 from placegap.instances.referee.loads import server_numbers
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE, group_needs, placement
@@ -123,7 +123,13 @@ register(
         claim="heuristic",
         objectives=OBJECTIVES,
         paper="Jeon et al. 2020 (Baechi)",
-        summary="fills the devices in topological order, an equal share of the memory each",
+        cites=("jeon2020",),
+        summary="fills devices in topological order, an equal share each",
+        starts={
+            "makespan": Cost(0.4, 1.4, always=True),
+            "max_load": Cost(0.3, 0.5, always=True),
+            "pipeline_iteration": Cost(0.3, 0.5, always=True),
+        },
         run=m_topo,
         params=Params,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.baselines.round_robin import OBJECTIVES, applies, deal
@@ -35,8 +35,13 @@ register(
         name="random",
         claim="heuristic",
         objectives=OBJECTIVES,
-        paper="-",
-        summary="a device for each op at random, by the seed",
+        paper="",
+        summary="a device drawn for each op",
+        starts={
+            "makespan": Cost(0.5, 2.8),
+            "max_load": Cost(0.4, 0.7),
+            "pipeline_iteration": Cost(0.4, 2.0),
+        },
         run=random_placement,
         params=Params,
         applies=applies,

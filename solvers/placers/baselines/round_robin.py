@@ -8,7 +8,7 @@ import numpy as np
 
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Objective, plan_class
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.kernel_views import (
@@ -80,8 +80,13 @@ register(
         name="round-robin",
         claim="heuristic",
         objectives=OBJECTIVES,
-        paper="-",
-        summary="deals the ops to the devices in turn",
+        paper="",
+        summary="one device after the other in turn",
+        starts={
+            "makespan": Cost(0.3, 5.3),
+            "max_load": Cost(0.4, 0.7),
+            "pipeline_iteration": Cost(0.4, 2.0),
+        },
         run=round_robin,
         params=Params,
         applies=applies,

@@ -7,7 +7,7 @@ import numpy as np
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 
@@ -47,8 +47,13 @@ register(
         name="single-device",
         claim="heuristic",
         objectives=OBJECTIVES,
-        paper="-",
-        summary="all ops on the fastest device that runs and holds them",
+        paper="",
+        summary="the best device alone",
+        starts={
+            "makespan": Cost(0.3, 1.0, always=True),
+            "max_load": Cost(0.3, 0.5, always=True),
+            "pipeline_iteration": Cost(0.3, 0.5, always=True),
+        },
         run=single_device,
         params=Params,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.clustering.clustering import dominant_sequence_clusters
@@ -41,8 +41,10 @@ register(
         name="dsc-glb",
         claim="heuristic",
         objectives=("makespan",),
-        paper="Yang, Gerasoulis 1994; Radulescu, van Gemund 1998",
-        summary="ops join a parent's cluster where they start earlier; clusters go by load",
+        paper="Yang and Gerasoulis 1994; Radulescu and van Gemund 1998",
+        cites=("yang1994", "radulescu1998"),
+        summary="dominant sequence clustering, then guided load balancing",
+        starts={"makespan": Cost(0.3, 2.0)},
         run=dsc_glb,
         params=Params,
     )

@@ -20,7 +20,7 @@ from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan, memory_rule
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.memory_cuts import sent_across
@@ -177,6 +177,7 @@ register(
         objectives=("makespan",),
         paper="placegap",
         summary="slices of the order that devices take in turn, cut where little is sent",
+        starts={"makespan": Cost(5.0, 10.0)},
         run=interleaved_cuts,
         params=Params,
         memory_rules=("sum", "peak"),

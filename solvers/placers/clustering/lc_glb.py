@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.clustering.clustering import linear_clusters
@@ -40,8 +40,10 @@ register(
         name="lc-glb",
         claim="heuristic",
         objectives=("makespan",),
-        paper="Kim 1988; Radulescu, van Gemund 1998",
-        summary="longest paths become clusters, which go to the device of least load",
+        paper="Kim and Browne 1988; Radulescu and van Gemund 1998",
+        cites=("kim1988", "radulescu1998"),
+        summary="linear clustering, then guided load balancing",
+        starts={"makespan": Cost(0.3, 2.4)},
         run=lc_glb,
         params=Params,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.critical_path.dynamic_path import schedule_dynamic_path
@@ -65,8 +65,10 @@ register(
         name="d-dps",
         claim="heuristic",
         objectives=("makespan",),
-        paper="FD-DPS 2022, without splitting",
-        summary="the least slack first, in a slot that keeps the dynamic critical path",
+        paper="Zeng et al. 2022 (FD-DPS)",
+        cites=("zeng2022",),
+        summary="dynamic critical path, least slack first; FD-DPS without its splits",
+        starts={"makespan": Cost(0.6, 3.0)},
         run=d_dps,
         params=Params,
     )

@@ -93,8 +93,9 @@ register(
         name="fd-dps",
         claim="heuristic",
         objectives=("makespan",),
-        paper="FD-DPS 2022",
-        summary="heavy ops split, then the least slack first; a plan of the finer instance",
+        paper="Zeng et al. 2022 (FD-DPS)",
+        cites=("zeng2022, algorithm 3",),
+        summary="splits heavy ops, then D-DPS; its value is of the finer graph",
         run=fd_dps,
         params=FdDpsParams,
     )

@@ -15,7 +15,7 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices
@@ -113,8 +113,10 @@ register(
         name="mp-dps",
         claim="heuristic",
         objectives=("makespan",),
-        paper="MP-DPS, as FD-DPS 2022 tells it",
-        summary="ops merged with regard to devices, then the largest predicted path cost first",
+        paper="as Zeng et al. 2022 tell it",
+        cites=("zeng2022, section 5.1",),
+        summary="merges ops with regard to devices, then places by path costs",
+        starts={"makespan": Cost(2.5, 40.0)},
         run=mp_dps,
         params=MpDpsParams,
     )

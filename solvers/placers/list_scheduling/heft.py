@@ -7,7 +7,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices
@@ -76,8 +76,10 @@ register(
         name="heft",
         claim="heuristic",
         objectives=("makespan",),
-        paper="Topcuoglu, Hariri, Wu 2002",
-        summary="upward rank, then the device that finishes first, idle gaps included",
+        paper="Topcuoglu et al. 2002",
+        cites=("topcuoglu2002, section 4.1",),
+        summary="longest way to the end first, where it finishes earliest, idle gaps included",
+        starts={"makespan": Cost(0.4, 4.3, always=True)},
         run=heft,
         params=Params,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.dynamic_memory import (
@@ -65,7 +65,9 @@ register(
         claim="heuristic",
         objectives=("makespan",),
         paper="Jeon et al. 2020 (Baechi)",
-        summary="earliest start where memory admits it; transfers booked on the devices' channels",
+        cites=("jeon2020",),
+        summary="ETF with memory limits; transfers booked on the devices' channels",
+        starts={"makespan": Cost(0.4, 4.1)},
         run=m_etf,
         params=MemoryParams,
         applies=why_not_dynamic,

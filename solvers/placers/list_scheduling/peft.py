@@ -9,7 +9,7 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices
@@ -105,8 +105,10 @@ register(
         name="peft",
         claim="heuristic",
         objectives=("makespan",),
-        paper="Arabnejad, Barbosa 2014",
-        summary="optimistic cost table as rank and as look-ahead, idle gaps included",
+        paper="Arabnejad and Barbosa 2014",
+        cites=("arabnejad2014, section 4",),
+        summary="list scheduling by an optimistic cost table, idle gaps included",
+        starts={"makespan": Cost(0.4, 3.2)},
         run=peft,
         params=Params,
     )

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from placegap.instances.problem.array_types import Ints
 from placegap.solvers.core.extras import why_not_installed
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.partitioners.partition import (
@@ -71,8 +71,11 @@ register(
         name="metis",
         claim="heuristic",
         objectives=("makespan", "max_load", "max_load_fwd_bwd"),
-        paper="Karypis, Kumar 1998",
-        summary="a k-way partition by METIS, parts to devices by load",
+        scope="makespan, loads, any plans",
+        paper="Karypis and Kumar 1998",
+        cites=("karypis1998",),
+        summary="graph partitioner, where installed",
+        starts={"makespan": Cost(1.7, 3.0), "max_load": Cost(1.7, 3.0)},
         run=metis,
         params=MetisParams,
         applies=why_not_parts,

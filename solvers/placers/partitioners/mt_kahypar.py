@@ -11,7 +11,7 @@ from pydantic import Field
 
 from placegap.instances.problem.array_types import Ints
 from placegap.solvers.core.extras import why_not_installed
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.partitioners.partition import (
@@ -90,8 +90,14 @@ register(
         name="mt-kahypar",
         claim="heuristic",
         objectives=("makespan", "max_load", "max_load_fwd_bwd"),
-        paper="Gottesbueren et al. 2024",
-        summary="a k-way hypergraph partition by Mt-KaHyPar, parts to devices by load",
+        scope="makespan, loads, any plans",
+        paper="Gottesbüren et al. 2024",
+        cites=("gottesbueren2024",),
+        summary="hypergraph partitioner, where installed",
+        starts={
+            "makespan": Cost(7.0, 35.0, most_parts=100_000),
+            "max_load": Cost(7.0, 35.0, most_parts=100_000),
+        },
         run=mt_kahypar,
         params=MtKahyparParams,
         applies=why_not_parts,

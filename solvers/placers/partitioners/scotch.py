@@ -11,7 +11,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.worker_process import end_with_parent
@@ -96,8 +96,11 @@ register(
         name="scotch",
         claim="heuristic",
         objectives=("makespan", "max_load", "max_load_fwd_bwd"),
-        paper="Pellegrini, Roman 1996",
-        summary="a k-way partition by Scotch's gpart, parts to devices by load",
+        scope="makespan, loads, any plans",
+        paper="Pellegrini and Roman 1996",
+        cites=("pellegrini1996",),
+        summary="graph partitioner, where installed",
+        starts={"makespan": Cost(20.0, 10.0), "max_load": Cost(20.0, 10.0)},
         run=scotch,
         params=Params,
         applies=why_not_parts,

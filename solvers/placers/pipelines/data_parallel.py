@@ -14,7 +14,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import equal_devices
 from placegap.instances.transforms.op_splitting import replicate, stated_batch
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 
@@ -126,8 +126,10 @@ register(
         name="data-parallel",
         claim="heuristic",
         objectives=("makespan", "max_load"),
-        paper="-",
-        summary="all ops on all equal devices, each with its share of the samples",
+        scope="makespan; max_load with replicas",
+        paper="",
+        summary="the whole graph on all equal devices, each with its share of the samples",
+        starts={"max_load": Cost(0.3, 0.5)},
         run=data_parallel,
         params=DataParallelParams,
         applies=applies,

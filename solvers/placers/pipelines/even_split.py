@@ -9,7 +9,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.nets import gradient_tie, stage_blocks
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 
@@ -74,8 +74,9 @@ register(
         name="even-split",
         claim="heuristic",
         objectives=("pipeline_iteration",),
-        paper="-",
-        summary="as many layers in every stage of a pipeline, as people split models by hand",
+        paper="",
+        summary="as many layers in every stage, as people split models by hand",
+        starts={"pipeline_iteration": Cost(5.0, 5.0)},
         run=run,
         params=Params,
     )

@@ -9,7 +9,7 @@ from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES, plan_class
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE
@@ -104,8 +104,15 @@ register(
         name="greedy",
         claim="heuristic",
         objectives=OBJECTIVES,
+        scope="all; a chain where the semantics asks for one",
         paper="Tarnawski et al. 2020",
-        summary="fills the accelerators to their memory in topological order, then the hosts",
+        cites=("tarnawski2020",),
+        summary="fills devices in topological order, by memory alone",
+        starts={
+            "makespan": Cost(0.5, 3.6),
+            "max_load": Cost(0.4, 0.7),
+            "pipeline_iteration": Cost(0.4, 2.0),
+        },
         run=greedy,
         params=Params,
         applies=why_not_one_level,

@@ -9,7 +9,7 @@ from placegap.instances.problem.instance import Edge, Instance
 from placegap.instances.problem.nets import stage_arcs, stage_blocks
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad, PipelineIteration
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import find_method, register, why_not
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.even_split import NO_PASSAGE
@@ -94,8 +94,10 @@ register(
         name="heaviest-stage",
         claim="heuristic",
         objectives=("pipeline_iteration",),
-        paper="Tarnawski et al., NeurIPS 2020",
-        summary="the chain of least max_load, run under the schedule of a pipeline",
+        paper="Tarnawski et al. 2020",
+        cites=("tarnawski2020",),
+        summary="max_load's optimum, run under the schedule",
+        starts={"pipeline_iteration": Cost(1000.0, 100.0)},
         run=run,
         params=Params,
         applies=applies,

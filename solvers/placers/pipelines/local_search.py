@@ -12,7 +12,7 @@ from placegap.instances.problem.nets import build_nets
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.greedy import greedy
@@ -161,8 +161,11 @@ register(
         name="local-search",
         claim="heuristic",
         objectives=("max_load",),
+        scope="max_load; a chain where the semantics asks for one",
         paper="Tarnawski et al. 2020",
-        summary="best single moves of colour classes, from random starts",
+        cites=("tarnawski2020",),
+        summary="best single moves from random starts",
+        starts={"max_load": Cost(1.5, 10.0)},
         run=local_search,
         params=LocalSearchParams,
         applies=why_not_one_level,

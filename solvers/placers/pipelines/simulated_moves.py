@@ -15,7 +15,7 @@ from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import stage_blocks
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.even_split import (
@@ -113,6 +113,7 @@ register(
         objectives=("pipeline_iteration",),
         paper="pytorch/pytorch #179212",
         summary="least heaviest stage by a DP, then moves around it by simulation",
+        starts={"pipeline_iteration": Cost(20.0, 80.0, most_parts=4_000)},
         run=run,
         params=Params,
     )

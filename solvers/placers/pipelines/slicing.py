@@ -12,7 +12,7 @@ from placegap.instances.problem.semantics import MaxLoad
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
 from placegap.solvers.chains.slices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.pipelines.movable_units import why_not_one_level
@@ -73,8 +73,11 @@ register(
         name="slicing",
         claim="heuristic",
         objectives=("max_load",),
+        scope="max_load, chain plans",
         paper="Tarnawski et al. 2020",
+        cites=("tarnawski2020",),
         summary="cuts topological orders into one segment per device, each optimally",
+        starts={"max_load": Cost(1.5, 14.0, most_parts=100_000)},
         run=slicing,
         params=SlicingParams,
         applies=why_not_one_level,

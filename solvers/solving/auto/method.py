@@ -288,7 +288,7 @@ register(
         claim="exact",
         objectives=OBJECTIVES,
         paper="placegap",
-        summary="the method that proves most of such problems, and a search for plans beside it",
+        summary="the default: the method that proves most of such problems, a search beside it",
         run=run,
         params=AutoParams,
         packages=("ortools", "highspy", "numba"),
