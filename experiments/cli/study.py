@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placegap.experiments.cli.options import ModuleOption
 from placegap.experiments.running.stop_signals import stop_status
 from placegap.experiments.show.drawing import NO_FIGURES
 from placegap.experiments.show.figures import format_s
@@ -49,6 +50,7 @@ def study_command(
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Run the smallest form that the study states.")
     ] = False,
+    module: ModuleOption = None,
 ) -> None:
     """Run a study; what is in its log already is not run again."""
     from placegap.experiments.running.on_dask.cluster import num_slots

@@ -180,6 +180,16 @@ class Cost(NamedTuple):
     always: bool = False
 
 
+class Home(NamedTuple):
+    """What is known of a method before it is loaded (`method_homes`).
+
+    `module` is its module within `placegap.solvers`, and `starts` are those of its registration.
+    """
+
+    module: str
+    starts: Mapping[Objective, Cost] = {}
+
+
 P = TypeVar("P", bound=Params)
 T = TypeVar("T", bound=Semantics)
 
@@ -253,6 +263,12 @@ class Method(Generic[P, T]):
         """For which problems it is, in words."""
         words = "all" if self.objectives == OBJECTIVES else ", ".join(self.objectives)
         return self.scope or words
+
+    @property
+    def citation(self) -> str:
+        """Whose method it is, and where the papers say it, in words; a dash for nobody's."""
+        places = (cited.partition(", ")[2] for cited in self.cites)
+        return ", ".join(filter(None, [self.paper, *places])) or "-"
 
 
 AnyMethod = Method[Any, Any]

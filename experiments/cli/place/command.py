@@ -14,6 +14,7 @@ from placegap.experiments.cli.options import (
     DimOption,
     JsonOption,
     Model,
+    ModuleOption,
     ParamOption,
     TimesOption,
     UnitOption,
@@ -70,6 +71,7 @@ def place_command(
         ),
     ] = None,
     param: ParamOption = None,
+    module: ModuleOption = None,
     time_limit: Annotated[
         float, typer.Option("--time-limit", metavar="S", help="Seconds for the method.")
     ] = 60.0,
