@@ -25,7 +25,7 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
-from placegap.instances.problem.semantics import memory_rule
+from placegap.instances.problem.semantics import Objective, memory_rule
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.solvers.core.method import AnyMethod, Cost, Method, P, Params, T, Task
 from placegap.solvers.core.method_homes import HOMES
@@ -99,7 +99,7 @@ class Registry(MutableMapping[str, AnyMethod]):
             return OURS
         return self._origins.get(name) or _module_of(self[name])
 
-    def start_costs(self) -> Iterator[tuple[str, Mapping[str, Cost]]]:
+    def start_costs(self) -> Iterator[tuple[str, Mapping[Objective, Cost]]]:
         """What methods cost as starts, by objective, in the order of asking.
 
         Those that are only installed do not count: what `auto` finds must not depend on that.
