@@ -31,8 +31,7 @@ from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MemoryRule, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.control import Control, OnBound, OnPlan
-from placegap.solvers.core.progress import Listener
+from placegap.solvers.core.progress import Control, Listener, OnBound, OnPlan
 from placegap.solvers.core.result import Result, Status
 from placegap.solvers.solving.default_methods import default_method
 from placegap.solvers.solving.known_bounds import bound_to_store

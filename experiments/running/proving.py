@@ -12,8 +12,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics, plan_class
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.result import fault_words
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, fault_words
 from placegap.solvers.solving.known_bounds import KnownBound, proven_by
 
 

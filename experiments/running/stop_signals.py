@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from placegap.solvers.core.interrupts import STOP_SIGNALS
+from placegap.solvers.core.clock import STOP_SIGNALS
 
 REPEAT_S = 1.0
 """`timeout` and terminals that close send their signal twice: so near to another it is the same."""

@@ -18,8 +18,7 @@ from placegap.experiments.studies.gaps import (
     summarize,
 )
 from placegap.experiments.studies.model_table import model_rows
-from placegap.solvers.core.result import fault_words
-from placegap.solvers.core.trust import describe_basis
+from placegap.solvers.core.result import describe_basis, fault_words
 from placegap.solvers.solving.known_bounds import RECORDED
 
 RECORDED_MARK = "(r)"

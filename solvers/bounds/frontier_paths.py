@@ -49,7 +49,7 @@ from placegap.solvers.bounds.frontier_labels import (
     few_labels,
     value_columns,
 )
-from placegap.solvers.core.interrupts import never, stop_asked
+from placegap.solvers.core.clock import never, stop_asked
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

@@ -21,8 +21,7 @@ from placegap.solvers.brute_force.load import best_assignment
 from placegap.solvers.brute_force.makespan import best_schedule
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome
 
 MOST_OPS = {
     "makespan": 8,

@@ -25,8 +25,7 @@ from placegap.solvers.chains.peaks import settle
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome
 
 
 class IdealDPParams(ExactParams):

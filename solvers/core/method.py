@@ -1,9 +1,10 @@
-"""What a method is: its parameters, its limits, the task it is given, its line of the registry."""
+"""What a method is: its parameters, its limits, the task it is given, and what it registers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -273,3 +274,16 @@ class Method(Generic[P, T]):
 
 AnyMethod = Method[Any, Any]
 """A method of the registry, whose parameters are known only at run time."""
+
+
+def why_not_installed(package: str, extra: str) -> str | None:
+    """How to get a package that is missing, or None.
+
+    Examples
+    --------
+    >>> why_not_installed("no_such_package", "torch")
+    "needs no_such_package: pip install 'placegap[torch]'"
+    """
+    if find_spec(package) is None:
+        return f"needs {package}: pip install 'placegap[{extra}]'"
+    return None

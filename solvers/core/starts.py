@@ -15,8 +15,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Cost, Start, Task
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.progress import tell

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-from placegap.solvers.core.interrupts import STOP_SIGNALS
+from placegap.solvers.core.clock import STOP_SIGNALS
 from placegap.solvers.core.registry import METHODS
 
 PR_SET_PDEATHSIG = 1

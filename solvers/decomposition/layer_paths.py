@@ -16,7 +16,7 @@ from placegap.solvers.bounds.layer_options import LayerTable
 from placegap.solvers.bounds.layers_bound import search_layers
 from placegap.solvers.bounds.nested_layers import NestedLayers
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

@@ -19,15 +19,12 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.best import Best
-from placegap.solvers.core.clock import Clock, LimitReached, now_s
-from placegap.solvers.core.interrupts import raise_if_stopped
+from placegap.solvers.core.clock import Clock, LimitReached, now_s, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
-from placegap.solvers.core.progress import teller
+from placegap.solvers.core.progress import Best, teller
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import PROOF, Outcome, word_of
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.core.trust import PROOF, word_of
 from placegap.solvers.latency import ip as latency_ip
 from placegap.solvers.latency.annealing import anneal_calls
 from placegap.solvers.latency.calls import CallProblem, build_call_problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from placegap.solvers.core.extras import why_not_installed
+from placegap.solvers.core.method import why_not_installed
 
 
 def missing() -> str | None:

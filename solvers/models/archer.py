@@ -33,8 +33,7 @@ from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Formulation, Method, P, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.models.run_mip import (
     MIP,
     MipParams,

@@ -18,8 +18,7 @@ from placegap.solvers.core.back_ends.highs import solve_model
 from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.models.run_mip import MIP, why_too_long, why_too_many_rows
 
 LONGEST = 1.001 * LARGEST_TIME

@@ -8,7 +8,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.solvers.core.best import Best
+from placegap.solvers.core.progress import Best
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
 

@@ -13,12 +13,10 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core import trust
-from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.interrupts import raise_if_stopped
+from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Task
 from placegap.solvers.core.registry import find_method, why_not
-from placegap.solvers.core.result import internal_error
+from placegap.solvers.core.result import internal_error, word_of
 from placegap.solvers.noncontiguous.best_partition import BestPartition
 from placegap.solvers.noncontiguous.columns.dives import dive
 from placegap.solvers.noncontiguous.columns.generation import (
@@ -341,7 +339,7 @@ class SplitSearch:
         if reason is not None:
             return f"the MIP does not apply: {reason}"
         outcome = self.attempt(
-            f"the MIP ({trust.word_of('highspy')})", method.run, task, method.params()
+            f"the MIP ({word_of('highspy')})", method.run, task, method.params()
         )
         if outcome is None:
             return "the MIP failed"

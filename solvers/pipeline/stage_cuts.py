@@ -25,8 +25,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Method, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
 from placegap.solvers.pipeline.cuts import (
     CutProblem,

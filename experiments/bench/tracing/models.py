@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from placegap.solvers.core.extras import why_not_installed
+from placegap.solvers.core.method import why_not_installed
 
 MODELS = (
     "gpt2",

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from placegap.instances.reading.errors import InputError, MissingExtra
-from placegap.solvers.core.extras import why_not_installed
-from placegap.solvers.core.interrupts import STOP_SIGNALS
+from placegap.solvers.core.clock import STOP_SIGNALS
+from placegap.solvers.core.method import why_not_installed
 
 if TYPE_CHECKING:
     from distributed import Client

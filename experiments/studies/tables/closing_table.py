@@ -31,7 +31,7 @@ from placegap.experiments.studies.tables.certified_shares import (
     known_shares,
 )
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF
 
 HEADS = ("table", "method", "plans", "of", "mean gap", "worst", "bound / value", "optimal", "proof")
 

@@ -10,8 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.array_types import Ints
-from placegap.solvers.core.extras import why_not_installed
-from placegap.solvers.core.method import Cost, Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task, why_not_installed
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.partitioners.partition import (

@@ -25,13 +25,11 @@ from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.instances.problem.semantics import OBJECTIVES, LoadSemantics, Makespan
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome, Result, fault_of
+from placegap.solvers.core.result import PROOF, Outcome, Result, fault_of
 from placegap.solvers.core.starts import LONGEST_S, SHARE, cheapest_first
-from placegap.solvers.core.trust import PROOF
 from placegap.solvers.core.worker_process import may_start_processes
 from placegap.solvers.solving.auto.beside import LEAST_STEP_S, Beside, run_step
 from placegap.solvers.solving.auto.board import Board

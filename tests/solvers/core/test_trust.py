@@ -19,7 +19,7 @@ from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, Ma
 from placegap.instances.problem.semantics import has_two_levels
 from placegap.solvers import METHODS, solve
 from placegap.solvers.core.back_ends import LABELS
-from placegap.solvers.core.trust import PROOF, SOLVERS
+from placegap.solvers.core.result import PROOF, SOLVERS
 
 CASES = (
     (Makespan(), makespan_draws),

@@ -17,7 +17,7 @@ from references.brute_force import (
 from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, MaxLoad, Op
 from placegap.instances.problem.nets import build_nets
 from placegap.solvers import METHODS, Task, solve
-from placegap.solvers.core import extras
+from placegap.solvers.core import method as core_method
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.placers.partitioners import metis as _metis  # noqa: F401 - it registers itself
 from placegap.solvers.placers.partitioners import mt_kahypar as _mt_kahypar  # noqa: F401
@@ -106,7 +106,7 @@ def test_chains_are_refused(name: str) -> None:
 def test_a_package_that_is_missing_is_named(
     name: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda package: None)
+    monkeypatch.setattr(core_method, "find_spec", lambda package: None)
     package = {"metis": "pymetis", "kahypar": "mtkahypar"}[hint]
     message = rf"needs {package}: pip install 'placegap\[{hint}\]'"
     with pytest.raises(InputError, match=message):

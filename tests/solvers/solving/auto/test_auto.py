@@ -37,9 +37,8 @@ from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.progress import News
-from placegap.solvers.core.result import SolverDisagreement, finish
+from placegap.solvers.core.result import PROOF, SolverDisagreement, finish
 from placegap.solvers.core.starts import ALWAYS, placers, starts
-from placegap.solvers.core.trust import PROOF
 from placegap.solvers.solving.auto import beside
 from placegap.solvers.solving.auto import method as auto
 from placegap.solvers.solving.auto.beside import Beside, run_step
