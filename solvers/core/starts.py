@@ -126,7 +126,7 @@ def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) 
     if not any(start.plan is task.incumbent for start in task.starts):
         yield from _judged(task, task.incumbent, "the start")
     for name in methods:
-        if clock.left_s == 0.0 and name not in ALWAYS:
+        if clock.is_over() and name not in ALWAYS:
             break
         limits = replace(task.limits, time_limit_s=share_s)
         narrower = task_for(replace(task, limits=limits), name)
