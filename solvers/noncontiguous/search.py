@@ -338,9 +338,7 @@ class SplitSearch:
         reason = why_not(method, task, method.params())
         if reason is not None:
             return f"the MIP does not apply: {reason}"
-        outcome = self.attempt(
-            f"the MIP ({word_of('highspy')})", method.run, task, method.params()
-        )
+        outcome = self.attempt(f"the MIP ({word_of('highspy')})", method.run, task, method.params())
         if outcome is None:
             return "the MIP failed"
         progress.faults.extend(outcome.faults)
