@@ -114,8 +114,8 @@ def test_nothing_below_imports_the_facade(layer: str) -> None:
 
 
 NEED_TORCH = (
-    "placegap.experiments.running.pipeline_run.link",
-    "placegap.experiments.running.pipeline_run.stage_process",
+    "placegap.experiments.running.pipeline_stage",
+    "placegap.experiments.running.pipeline_stage",
     "placegap.instances.torch_models.evoformer",
     "placegap.instances.torch_models.op_times",
     "placegap.instances.torch_models.op_times",

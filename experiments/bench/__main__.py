@@ -41,7 +41,7 @@ from placegap.experiments.bench.process import Measured, cpu_s, least_cpu_s, pea
 from placegap.experiments.bench.splits import split_rows
 from placegap.experiments.bench.start import start_benches
 from placegap.experiments.bench.tracing.models import traced_benches
-from placegap.experiments.running.stop_signals import handled, held, is_stopped, stop_status
+from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.document import Document, load_document, save_document

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 
-from placegap.experiments.running.stop_signals import handled, is_stopped, stop_status
+from placegap.experiments.running.pool import handled, is_stopped, stop_status
 from placegap.instances.reading.errors import InputError, near_names
 
 BAD_INPUT = 2

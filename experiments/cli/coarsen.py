@@ -21,7 +21,7 @@ from placegap.experiments.cli.options import (
     with_rules,
 )
 from placegap.experiments.cli.reading import read_instance
-from placegap.experiments.running.rules import Rules
+from placegap.experiments.running.placing import Rules
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import output, plain_table, spinner
 from placegap.instances.reading.errors import InputError

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from placegap.experiments.running.rules import Rules
+from placegap.experiments.running.placing import Rules
 from placegap.instances.problem.semantics import (
     Channels,
     LoadRule,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placegap.experiments.cli.options import ModuleOption
-from placegap.experiments.running.stop_signals import stop_status
+from placegap.experiments.running.pool import stop_status
 from placegap.experiments.show.drawing import NO_FIGURES
 from placegap.experiments.show.figures import format_s
 from placegap.experiments.show.rendering import output, plain_table, warn
@@ -53,7 +53,7 @@ def study_command(
     module: ModuleOption = None,
 ) -> None:
     """Run a study; what is in its log already is not run again."""
-    from placegap.experiments.running.on_dask.cluster import num_slots
+    from placegap.experiments.running.dask_pool import num_slots
     from placegap.experiments.running.pool import PoolError
     from placegap.experiments.studies.config import load_study
     from placegap.experiments.studies.plan import absent_models
@@ -107,7 +107,7 @@ def _cluster(
     workers: int | None, scheduler: str | None, dask: int | None
 ) -> AbstractContextManager[Client | None]:
     """The Dask cluster that is asked for; None for processes of our own."""
-    from placegap.experiments.running.on_dask.cluster import cluster_at, local_cluster
+    from placegap.experiments.running.dask_pool import cluster_at, local_cluster
 
     given = {"--workers": workers, "--scheduler": scheduler, "--dask": dask}
     named = [name for name, value in given.items() if value is not None]

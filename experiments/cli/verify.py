@@ -20,7 +20,7 @@ from placegap.experiments.cli.options import (
     with_rules,
 )
 from placegap.experiments.cli.reading import read_instance
-from placegap.experiments.running.rules import Rules
+from placegap.experiments.running.placing import Rules
 from placegap.experiments.show.device_table import device_table, server_lines
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.rendering import output, print_line, spinner, warn
@@ -79,7 +79,7 @@ def verify_command(
     """
     from dataclasses import replace
 
-    from placegap.experiments.running.proving import Proof, certified_bounds, proven
+    from placegap.experiments.running.certifying import Proof, certified_bounds, proven
     from placegap.experiments.running.sources import Source
     from placegap.instances.io.plan_file import load_stated_plan
     from placegap.instances.io.verification import verify

@@ -12,6 +12,7 @@ from rich.console import Console
 from placegap.experiments.running.placing import (
     DEFAULT_TIME_LIMIT_S,
     Attempt,
+    Rules,
     Stopped,
     choose_semantics,
     given_plan,
@@ -20,7 +21,6 @@ from placegap.experiments.running.placing import (
     rules_of_start,
 )
 from placegap.experiments.running.pool import run_here
-from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import check_rates, find_cluster, find_model
 from placegap.experiments.show.place_report import named_placement, print_result
 from placegap.experiments.show.plan_notes import plan_notes

@@ -14,10 +14,17 @@ from functools import partial
 
 from pydantic import ValidationError
 
+from placegap.experiments.running.placing import (
+    GRACE_S,
+    Rules,
+    as_options,
+    nearest,
+    one_line,
+    option,
+    warm_up,
+)
 from placegap.experiments.running.pool import Ending, run_pool, send_news
-from placegap.experiments.running.rules import Rules, as_options, nearest, option
 from placegap.experiments.running.sources import Source, load_source
-from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.instances.io.document import read_json
 from placegap.instances.io.plan_file import is_plan
 from placegap.instances.problem.instance import Instance

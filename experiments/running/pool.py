@@ -18,7 +18,7 @@ from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, Literal, TypeVar
 
-from placegap.experiments.running.stop_signals import allowed
+from placegap.experiments.running.pool import allowed
 from placegap.solvers.core.clock import STOP, end_orderly, interruptible, stop_asked
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 

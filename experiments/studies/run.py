@@ -9,10 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placegap.experiments.running.on_dask.pool import run_on_dask
-from placegap.experiments.running.pool import run_pool
+from placegap.experiments.running.dask_pool import run_on_dask
+from placegap.experiments.running.pool import held, run_pool
 from placegap.experiments.running.provenance import made_by
-from placegap.experiments.running.stop_signals import held
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.gaps import GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog

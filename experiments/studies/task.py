@@ -9,9 +9,9 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
+from placegap.experiments.running.placing import GRACE_S, one_line, warm_up
 from placegap.experiments.running.pool import Ending, Unfit, send_news
 from placegap.experiments.running.sources import load_source
-from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.plan import Run
 from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING

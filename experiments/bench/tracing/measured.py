@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from placegap.experiments.running.pipeline_run.comparison import (
+from placegap.experiments.running.pipeline_run import (
     PipelineComparison,
     pipeline_job,
     relative_error,
@@ -120,7 +120,7 @@ def comparisons(
     model: MeasuredModel, folder: Path, iterations: int = ITERATIONS
 ) -> Iterator[PipelineComparison]:
     """Measure the ops of a model once, and run it with each of its cuts."""
-    from placegap.experiments.running.pipeline_run.link import machine_cluster
+    from placegap.experiments.running.pipeline_stage import machine_cluster
     from placegap.instances.torch_models.profile import profile_model, times_csv
 
     config, times, cluster = (

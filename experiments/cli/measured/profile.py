@@ -93,8 +93,8 @@ def profile_command(
 
 def _write_cluster(path: Path, count: int, device: DeviceType) -> None:
     """Measure the link between two processes, and write the cluster."""
-    from placegap.experiments.running.pipeline_run.link import machine_cluster
-    from placegap.experiments.running.pipeline_run.process_group import ProcessesFailed
+    from placegap.experiments.running.pipeline_run import ProcessesFailed
+    from placegap.experiments.running.pipeline_stage import machine_cluster
 
     try:
         with spinner("measuring the link between two processes"):

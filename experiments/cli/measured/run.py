@@ -17,14 +17,14 @@ from placegap.experiments.cli.options import (
     with_tracing,
 )
 from placegap.experiments.cli.reading import read_instance
-from placegap.experiments.running.rules import Rules
+from placegap.experiments.running.placing import Rules
 from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner, warn
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import DeviceType, TraceOptions, is_traced
 
 if TYPE_CHECKING:
-    from placegap.experiments.running.pipeline_run.comparison import PipelineComparison
+    from placegap.experiments.running.pipeline_run import PipelineComparison
 
 FAILED = 1
 MOST_ITERATIONS = 10_000
@@ -70,8 +70,11 @@ def run_command(
     instance = read_instance(Source(model, cluster, tracing=tracing, times=times))
     stated = load_stated_plan(instance, plan_file)
     semantics = rules.override(stated.semantics)
-    from placegap.experiments.running.pipeline_run.comparison import pipeline_job, run_and_compare
-    from placegap.experiments.running.pipeline_run.process_group import ProcessesFailed
+    from placegap.experiments.running.pipeline_run import (
+        ProcessesFailed,
+        pipeline_job,
+        run_and_compare,
+    )
 
     job, predicted = pipeline_job(
         instance, stated.plan, semantics, model, tracing, device, iterations
@@ -182,7 +185,7 @@ def error_text(predicted_ns: int, measured_ns: int) -> str:
     >>> error_text(200, 230), error_text(200, 190), error_text(0, 5)
     ('+15.0 %', '-5.0 %', '-')
     """
-    from placegap.experiments.running.pipeline_run.comparison import relative_error
+    from placegap.experiments.running.pipeline_run import relative_error
 
     error = relative_error(predicted_ns, measured_ns)
     return "-" if error is None else f"{100 * error:+.1f} %"

@@ -26,8 +26,8 @@ from placegap.experiments.cli.options import (
 from placegap.experiments.cli.place.ending import finer_file, report
 from placegap.experiments.cli.place.model_file import coarsened, write_model_file
 from placegap.experiments.cli.reading import read_instance
-from placegap.experiments.running.rules import Rules
-from placegap.experiments.running.stop_signals import held, stop_status
+from placegap.experiments.running.placing import Rules
+from placegap.experiments.running.pool import held, stop_status
 from placegap.experiments.show.live_line import live_line
 from placegap.experiments.show.output_files import check_outputs
 from placegap.experiments.show.rendering import spinner, warn

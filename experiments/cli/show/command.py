@@ -30,7 +30,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
 
 if TYPE_CHECKING:
-    from placegap.experiments.running.proving import Proof
+    from placegap.experiments.running.certifying import Proof
     from placegap.experiments.running.sources import Source
     from placegap.experiments.show.plan.anatomy import Anatomy
     from placegap.instances.io.plan_file import PlanFile
@@ -138,7 +138,7 @@ def show_command(
 
 
 def _proof(method: str | None, param: list[str] | None, time_limit_s: float) -> Proof | None:
-    from placegap.experiments.running.proving import Proof
+    from placegap.experiments.running.certifying import Proof
     from placegap.solvers.core.registry import find_method
 
     params = parse_pairs(param or ())

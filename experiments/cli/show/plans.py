@@ -10,7 +10,7 @@ from placegap.experiments.show.rendering import spinner, warn
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
-    from placegap.experiments.running.proving import Proof
+    from placegap.experiments.running.certifying import Proof
     from placegap.experiments.running.sources import Source
     from placegap.experiments.show.plan.anatomy import Anatomy
     from placegap.instances.io.plan_file import PlanFile, StatedPlan
@@ -109,7 +109,7 @@ def judged(
     with spinner("looking for a bound"):
         now, said = list[KnownBound](), tuple[str, ...]()
         if proof is not None:
-            from placegap.experiments.running.proving import proven
+            from placegap.experiments.running.certifying import proven
 
             seen = instance if source is None or is_traced(source.model) else source
             start = files[0][1].plan if verdicts[0].feasible else None

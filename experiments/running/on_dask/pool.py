@@ -16,11 +16,9 @@ from pickle import UnpicklingError
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from placegap.experiments.running.on_dask.cluster import num_slots
-from placegap.experiments.running.on_dask.one_run import DIED, RemoteTask, end_idle, run_one
-from placegap.experiments.running.pool import Ending, PoolError
-from placegap.experiments.running.stop_signals import allowed
-from placegap.experiments.running.warm_up import one_line
+from placegap.experiments.running.dask_pool import DIED, RemoteTask, end_idle, num_slots, run_one
+from placegap.experiments.running.placing import one_line
+from placegap.experiments.running.pool import Ending, PoolError, allowed
 
 if TYPE_CHECKING:
     from distributed import Client, Future

@@ -1,4 +1,4 @@
-"""``python -m placegap.experiments.running.on_dask.scaling``: what Dask costs, and how it scales.
+"""``python -m placegap.experiments.running.dask_scaling``: what Dask costs, and how it scales.
 
 The same tasks run in the local pool and on a Dask cluster of this machine, with 1, 2, 4, ...
 workers up to the cores: tasks of one second of computing each, and tasks that do nothing. It
@@ -14,8 +14,7 @@ from functools import partial
 from os import cpu_count
 from typing import Any
 
-from placegap.experiments.running.on_dask.cluster import local_cluster
-from placegap.experiments.running.on_dask.pool import run_on_dask
+from placegap.experiments.running.dask_pool import local_cluster, run_on_dask
 from placegap.experiments.running.pool import Ending, run_pool
 
 LIMIT_S = 600.0

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from placegap.experiments.running.pipeline_run.job import PipelineJob, ProcessReport
-from placegap.experiments.running.pipeline_run.process_group import run_together
+from placegap.experiments.running.pipeline_run import PipelineJob, ProcessReport, run_together
 from placegap.instances.io.export_stages import split_points
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
@@ -134,7 +133,7 @@ def run_and_compare(
     ProcessesFailed
         If a process dies or raises, or the time is over.
     """
-    from placegap.experiments.running.pipeline_run.stage_process import run_stages
+    from placegap.experiments.running.pipeline_stage import run_stages
 
     reports = run_together(run_stages, (job,), job.num_processes, limit_s)
     return compared(instance, job, predicted, reports)

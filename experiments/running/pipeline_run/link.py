@@ -8,8 +8,8 @@ from statistics import median
 import torch
 from torch import distributed
 
-from placegap.experiments.running.pipeline_run.process_group import ProcessesFailed, run_together
-from placegap.experiments.running.pipeline_run.stage_process import join_group
+from placegap.experiments.running.pipeline_run import ProcessesFailed, run_together
+from placegap.experiments.running.pipeline_stage import join_group
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.torch_models.options import DeviceType
 

@@ -26,13 +26,13 @@ from torch.distributed.pipelining import (
 from torch.export.unflatten import InterpreterModule
 from torch.utils import _pytree as pytree
 
-from placegap.experiments.running.pipeline_run.job import (
+from placegap.experiments.running.pipeline_run import (
     WARM_UPS,
     PipelineJob,
     ProcessReport,
     StageWork,
+    loopback,
 )
-from placegap.experiments.running.pipeline_run.process_group import loopback
 from placegap.instances.torch_models.model import build_real_model
 from placegap.instances.torch_models.op_times import NS_PER_MS, random_like
 from placegap.instances.torch_models.tracing import Traceable

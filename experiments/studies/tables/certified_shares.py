@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from placegap.experiments.running.pool import held
 from placegap.experiments.running.sources import load_source
-from placegap.experiments.running.stop_signals import held
 from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.gaps import GapCell
 from placegap.experiments.studies.report import write_file

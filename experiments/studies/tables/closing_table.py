@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from placegap.experiments.running.stop_signals import handled, stop_status
+from placegap.experiments.running.pool import handled, stop_status
 from placegap.experiments.show.figures import format_gap
 from placegap.experiments.show.rendering import output, warn
 from placegap.experiments.studies.gaps import GapCell

@@ -10,12 +10,12 @@ import placegap
 from placegap.experiments.running import placing
 from placegap.experiments.running.placing import (
     Attempt,
+    Rules,
     choose_semantics,
     judged_plan,
     place,
     why_refused,
 )
-from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances import (
     InputError,

@@ -12,9 +12,8 @@ import pytest
 from doubles.pool_jobs import job
 from doubles.processes import is_alive
 
+from placegap.experiments.running.dask_pool import cluster_at, local_cluster, num_slots, run_on_dask
 from placegap.experiments.running.on_dask import cluster
-from placegap.experiments.running.on_dask.cluster import cluster_at, local_cluster, num_slots
-from placegap.experiments.running.on_dask.pool import run_on_dask
 from placegap.experiments.running.pool import Ending, PoolError, run_pool
 from placegap.instances import InputError
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.running.pipeline_run.comparison import compared, pipeline_job
-from placegap.experiments.running.pipeline_run.job import ProcessReport, StageWork
+from placegap.experiments.running.pipeline_run import (
+    ProcessReport,
+    StageWork,
+    compared,
+    pipeline_job,
+)
 from placegap.instances import InputError, Instance, MaxLoad, PipelineIteration, Plan, example
 from placegap.instances.torch_models.options import TraceOptions
 

@@ -9,13 +9,13 @@ import pytest
 from doubles import group_jobs
 from doubles.processes import begin, children, finish, no_session, send, wait_for
 
-from placegap.experiments.running.pipeline_run.process_group import ProcessesFailed, run_together
+from placegap.experiments.running.pipeline_run import ProcessesFailed, run_together
 
 GROUP = """
 import sys
 from doubles.group_jobs import mark_and_wait
-from placegap.experiments.running.pipeline_run.process_group import run_together
-from placegap.experiments.running.stop_signals import handled
+from placegap.experiments.running.pipeline_run import run_together
+from placegap.experiments.running.pool import handled
 with handled():
     try:
         run_together(mark_and_wait, (sys.argv[1],), 2, 99.0)
