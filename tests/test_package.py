@@ -121,11 +121,11 @@ NEED_TORCH = (
     "placegap.instances.torch_models.op_times",
     "placegap.instances.torch_models.joint_program",
     "placegap.instances.torch_models.training_graph",
-    "placegap.solvers.learned.hrl.network",
-    "placegap.solvers.learned.hrl.training",
-    "placegap.solvers.learned.placeto.network",
-    "placegap.solvers.learned.placeto.policy_file",
-    "placegap.solvers.learned.placeto.training",
+    "placegap.experiments.research.learned.hrl",
+    "placegap.experiments.research.learned.hrl",
+    "placegap.experiments.research.learned.placeto",
+    "placegap.experiments.research.learned.placeto",
+    "placegap.experiments.research.learned.placeto",
 )
 """Modules of torch's own classes, loaded where such a model is asked for."""
 

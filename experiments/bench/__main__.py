@@ -23,24 +23,31 @@ from typing import Any
 
 import numpy as np
 
-from placegap.experiments.bench.default import print_rows
-from placegap.experiments.bench.exact import HEADER
-from placegap.experiments.bench.ideals import ideal_rows
-from placegap.experiments.bench.inputs import workbooks
-from placegap.experiments.bench.latency import latency_rows
-from placegap.experiments.bench.models import model_benches
-from placegap.experiments.bench.optima import BEHIND, RECORD_ANEW, optima_rows
-from placegap.experiments.bench.placers import (
+from placegap.experiments.research.bench.default import print_rows
+from placegap.experiments.research.bench.ideals import ideal_rows
+from placegap.experiments.research.bench.in_process import (
+    model_benches,
+    start_benches,
+    traced_benches,
+)
+from placegap.experiments.research.bench.latency import latency_rows
+from placegap.experiments.research.bench.measuring import (
+    HEADER,
+    Measured,
+    cpu_s,
+    least_cpu_s,
+    peak_bytes,
+    workbooks,
+)
+from placegap.experiments.research.bench.optima import BEHIND, RECORD_ANEW, optima_rows
+from placegap.experiments.research.bench.placers import (
     Growth,
     building_benches,
     growth,
     on_gpus,
     placer_rows,
 )
-from placegap.experiments.bench.process import Measured, cpu_s, least_cpu_s, peak_bytes
-from placegap.experiments.bench.splits import split_rows
-from placegap.experiments.bench.start import start_benches
-from placegap.experiments.bench.tracing.models import traced_benches
+from placegap.experiments.research.bench.splits import split_rows
 from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
@@ -53,8 +60,8 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import solve
-from placegap.solvers.local_search.contended_list import contended_lists
-from placegap.solvers.local_search.search import Search
+from placegap.solvers.local_search.disjunctive_search import Search
+from placegap.solvers.local_search.rolling_horizon import contended_lists
 
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 """A name, what is timed, and a remark read off its outcome."""

@@ -1,6 +1,6 @@
 """The default beside the exact method that proves most: what each proves, and for how much work.
 
-``python -m placegap.experiments.bench.default [--only TEXT] [--cores N] [--busy N] [--limit S]``
+``python -m placegap.experiments.research.bench.default [--only TEXT] [--cores N] [--busy N] [--limit S]``
 prints the table on so many cores, with so many busy loops beside it. CPU seconds are those of all
 processes, after a small run that loads the kernels. `auto` may take 1.5 times those of the method
 alone, and a second.
@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from placegap.experiments.bench.exact import ExactRow, apart, measure
+from placegap.experiments.research.bench.measuring import ExactRow, apart, measure
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.problem.modules import Granularity, with_granularity
 from placegap.instances.problem.semantics import (

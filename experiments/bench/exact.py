@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from placegap.experiments.bench.process import cpu_s, peak_bytes
+from placegap.experiments.research.bench.measuring import cpu_s, peak_bytes
 from placegap.instances.problem.example import example
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics

@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from placegap.experiments.bench.exact import ExactRow, apart, measure
+from placegap.experiments.research.bench.measuring import ExactRow, apart, measure
 from placegap.instances.corpus.generate import generate
 from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
 from placegap.instances.problem.instance import Cluster, Device, Graph, Instance, Link

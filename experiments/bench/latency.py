@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from placegap.experiments.bench.exact import ExactRow, apart, measure
+from placegap.experiments.research.bench.measuring import ExactRow, apart, measure
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Op
 from placegap.instances.problem.semantics import LatencySubgraphs
 

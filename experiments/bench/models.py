@@ -12,7 +12,7 @@ from typing import Any
 
 import pyomo.environ as pyo
 
-from placegap.experiments.bench.inputs import workbooks
+from placegap.experiments.research.bench.measuring import workbooks
 from placegap.formulations import archer, getf, latency_ip, moirai, pesto, throughput_ip
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate

@@ -11,9 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from placegap.experiments.bench.exact import ExactRow, apart, measure
-from placegap.experiments.bench.inputs import workbooks
-from placegap.experiments.bench.process import cpu_s, peak_bytes
+from placegap.experiments.research.bench.measuring import (
+    ExactRow,
+    apart,
+    cpu_s,
+    measure,
+    peak_bytes,
+    workbooks,
+)
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.corpus.corpus import (
     ONNX_FAMILY,
@@ -50,7 +55,7 @@ BEHIND = "behind"
 """Status of a recorded bound that the portfolio beats in `RECORDED_S`."""
 
 RECORD_ANEW = (
-    "python -m placegap.experiments.studies.record_best --portfolio 60"
+    "python -m placegap.experiments.research.record_best --portfolio 60"
     " instances/data/corpus/best-known.json"
 )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.experiments.bench.process import Measured, measure_apart
+from placegap.experiments.research.bench.measuring import Measured, measure_apart
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.instance import Cluster, Device, Graph, Instance

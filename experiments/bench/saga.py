@@ -25,15 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from placegap.experiments.bench.process import cpu_s, least_cpu_s
+from placegap.experiments.research.bench.measuring import cpu_s, least_cpu_s
 from placegap.instances.corpus.generate import layered
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers import solve
-from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices
-from placegap.solvers.placers.list_scheduling.insertion import schedule_by_insertion
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
+from placegap.solvers.placers.list_problem import (
     admission_of,
     levels,
     mean_costs,

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from placegap.experiments.bench.exact import ExactRow, apart, measure
+from placegap.experiments.research.bench.measuring import ExactRow, apart, measure
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
 from placegap.instances.problem.semantics import MaxLoad

@@ -1,6 +1,6 @@
 """The papers' workloads beside what the papers say, as docs/workloads.md has it.
 
-``python -m placegap.experiments.bench.workloads`` prints its tables. CCR is Celeritas' (1): the
+``python -m placegap.experiments.research.bench.workloads`` prints its tables. CCR is Celeritas' (1): the
 transfer times of all edges over the times of all ops, on the paper's cluster. Memory is what all
 ops keep, of the cluster's accelerators. Seconds are of one processor, for building.
 """

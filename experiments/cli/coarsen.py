@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placegap.experiments.cli.convert import check_json_name
+from placegap.experiments.cli.models import check_json_name
 from placegap.experiments.cli.options import (
     ClusterOption,
     DimOption,
@@ -18,12 +18,11 @@ from placegap.experiments.cli.options import (
     UnitOption,
     parse_dims,
     parse_pairs,
+    read_instance,
     with_rules,
 )
-from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.running.placing import Rules
-from placegap.experiments.show.output_files import check_outputs
-from placegap.experiments.show.rendering import output, plain_table, spinner
+from placegap.experiments.show.rendering import check_outputs, output, plain_table, spinner
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:

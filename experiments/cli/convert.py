@@ -16,9 +16,10 @@ from placegap.experiments.cli.options import (
     UnitOption,
     parse_dims,
     parse_pairs,
+    warn_measured,
+    warn_open,
     with_tracing,
 )
-from placegap.experiments.cli.reading import warn_measured, warn_open
 from placegap.experiments.show.rendering import spinner, warn
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placegap.experiments.cli.coarsen import print_sizes
-from placegap.experiments.cli.convert import check_json_name
+from placegap.experiments.cli.models import check_json_name, print_sizes
 from placegap.experiments.cli.options import (
     ClusterOption,
     DimOption,
@@ -17,10 +16,9 @@ from placegap.experiments.cli.options import (
     UnitOption,
     parse_dims,
     parse_pairs,
+    read_instance,
 )
-from placegap.experiments.cli.reading import read_instance
-from placegap.experiments.show.output_files import check_outputs
-from placegap.experiments.show.rendering import output, spinner
+from placegap.experiments.show.rendering import check_outputs, output, spinner
 
 if TYPE_CHECKING:
     from placegap.instances.transforms.op_splitting import OpSplit

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placegap.experiments.cli.convert import check_json_name
+from placegap.experiments.cli.models import check_json_name
 from placegap.experiments.cli.options import (
     ClusterOption,
     DimOption,
@@ -16,11 +16,17 @@ from placegap.experiments.cli.options import (
     Model,
     UnitOption,
     parse_dims,
+    warn_open,
 )
-from placegap.experiments.cli.reading import warn_open
 from placegap.experiments.show.figures import format_gap, format_ns
-from placegap.experiments.show.output_files import check_outputs
-from placegap.experiments.show.rendering import output, plain_table, print_line, spinner, warn
+from placegap.experiments.show.rendering import (
+    check_outputs,
+    output,
+    plain_table,
+    print_line,
+    spinner,
+    warn,
+)
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
 
@@ -109,7 +115,7 @@ def standard_evaluation_command(
     warn_open(document.graph, model)
     save_document(found.document, out)
     if plot is not None:
-        from placegap.experiments.show.deviation_plot import plot_deviations
+        from placegap.experiments.show.drawing import plot_deviations
 
         plot.write_bytes(plot_deviations(found.deviations, f"{found.document.name}: deviations"))
     why = None if plan is None else _write_plan(found.document.instance(), plan)

@@ -120,7 +120,7 @@ def _cluster(
 
 def print_summaries(cells: Sequence[GapCell]) -> None:
     """A line per method and the notes of every table on stdout, and what compiling took."""
-    from placegap.experiments.studies.gap_layout import lay_out
+    from placegap.experiments.studies.gap_tables import lay_out
     from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
 
     console = output()
@@ -138,9 +138,7 @@ def print_summaries(cells: Sequence[GapCell]) -> None:
 
 def print_rows(cells: Sequence[GapCell]) -> None:
     """Every row of the gap tables and every model that was built, on stdout."""
-    from placegap.experiments.studies.gap_layout import lay_out
-    from placegap.experiments.studies.gap_tables import gap_tables
-    from placegap.experiments.studies.model_table import MODEL_HEAD
+    from placegap.experiments.studies.gap_tables import MODEL_HEAD, gap_tables, lay_out
 
     console = output()
     for table in lay_out(cells):
@@ -154,10 +152,10 @@ def print_published(
     asked: PublishedEntry, config: Path, cells: Sequence[GapCell], folder: Path
 ) -> Path:
     """The paper's tables beside ours on stdout, and in the file that is returned."""
-    from placegap.experiments.papers.comparison import compare
-    from placegap.experiments.papers.paper_table import markdown, table_text
-    from placegap.experiments.papers.published import load_published
     from placegap.experiments.studies.gap_tables import gap_tables
+    from placegap.experiments.studies.paper_comparison import compare
+    from placegap.experiments.studies.paper_table import markdown, table_text
+    from placegap.experiments.studies.published import load_published
     from placegap.experiments.studies.report import write_file
 
     console = output()

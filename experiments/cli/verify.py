@@ -17,12 +17,12 @@ from placegap.experiments.cli.options import (
     UnitOption,
     parse_dims,
     parse_pairs,
+    read_instance,
     with_rules,
 )
-from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.running.placing import Rules
-from placegap.experiments.show.device_table import device_table, server_lines
 from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.place_report import device_table, server_lines
 from placegap.experiments.show.rendering import output, print_line, spinner, warn
 from placegap.instances.reading.errors import InputError
 

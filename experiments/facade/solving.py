@@ -22,8 +22,7 @@ from placegap.experiments.running.placing import (
 )
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.sources import check_rates, find_cluster, find_model
-from placegap.experiments.show.place_report import named_placement, print_result
-from placegap.experiments.show.plan_notes import plan_notes
+from placegap.experiments.show.place_report import named_placement, plan_notes, print_result
 from placegap.experiments.show.rendering import PLAIN_WIDTH
 from placegap.instances.io.document import Document
 from placegap.instances.io.plan_file import save_plan

@@ -1,6 +1,6 @@
 """Results that are kept in the repository: small, without keys and paths, one file per study.
 
-``python -m placegap.experiments.ours.record NAME [--smoke] [--out DIR]`` keeps what
+``python -m placegap.experiments.research.record NAME [--smoke] [--out DIR]`` keeps what
 ``placegap study experiments/ours/NAME.yaml`` left in its log, and runs nothing. The first
 line of a file says what made it, and whether it is the study's smallest form; each other line is a
 row of the study with all its runs, or what a sweep found of one task.
@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from placegap.experiments.papers.figures.graphs import figure_of
 from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_RUN, GapCell
+from placegap.experiments.studies.graph_figures import figure_of
 from placegap.experiments.studies.log import Record, canonical_json
 from placegap.experiments.studies.report import write_file
 from placegap.experiments.studies.run import logged_cells
@@ -117,7 +117,7 @@ def record_study(name: str, *, smoke: bool = False, out: str | None = None) -> P
 
 def main(arguments: Sequence[str]) -> None:
     """Read the arguments, and say which file was written."""
-    parser = ArgumentParser(prog="python -m placegap.experiments.ours.record")
+    parser = ArgumentParser(prog="python -m placegap.experiments.research.record")
     parser.add_argument("name", help="a study of experiments/ours, without .yaml")
     parser.add_argument("--smoke", action="store_true", help="its smallest form")
     parser.add_argument("--out", help="the folder of its log, if it is not results/NAME")

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from placegap.experiments.bench.placers import DEVICES, layered
-from placegap.experiments.bench.process import measure_apart
 from placegap.experiments.ours.sweep import sweep_command
+from placegap.experiments.research.bench.measuring import measure_apart
+from placegap.experiments.research.bench.placers import DEVICES, layered
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers import solve

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from placegap.experiments.ours.record import record_lines
+from placegap.experiments.research.record import record_lines
 from placegap.experiments.running.provenance import made_by
 from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.log import Record, RunLog, run_key

@@ -13,16 +13,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from placegap.experiments.papers.kept.pages import (
+from placegap.experiments.research.papers import (
     PAPERS,
     all_studies,
     inversions,
+    lines_of,
     page,
     results_file,
 )
-from placegap.experiments.papers.kept.recorded import lines_of
-from placegap.experiments.papers.published import load_published
 from placegap.experiments.studies.gaps import NOT_RUN
+from placegap.experiments.studies.published import load_published
 from placegap.experiments.studies.report import write_file
 from placegap.experiments.studies.run import logged_cells
 from placegap.instances.reading.errors import InputError

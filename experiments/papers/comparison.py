@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from placegap.experiments.papers.figures.graphs import figure_of
-from placegap.experiments.papers.published import (
+from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_INSTALLED, GapCell
+from placegap.experiments.studies.graph_figures import figure_of
+from placegap.experiments.studies.published import (
     PublishedClaim,
     PublishedColumn,
     PublishedRow,
     PublishedTable,
     parse_cell,
 )
-from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_INSTALLED, GapCell
 from placegap.instances.reading.errors import InputError
 
 NO_PLAN_STATUSES = ("infeasible", "no_plan")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from placegap.experiments.papers.causes import KINDS
-from placegap.experiments.papers.comparison import ComparedCell, ComparedClaim, ComparedTable
-from placegap.experiments.papers.kept.recorded import MOST_WORDS
-from placegap.experiments.papers.published import NO_PLAN, UNITS_NS
-from placegap.experiments.papers.rankings import UNREAD, Inversion, rank
-from placegap.experiments.papers.sentences import told
+from placegap.experiments.research.papers import MOST_WORDS
 from placegap.experiments.show.figures import format_gap, format_s
-from placegap.experiments.studies.gap_layout import CellText, RowText, TableText
+from placegap.experiments.studies.gap_tables import CellText, RowText, TableText
 from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, GapCell
+from placegap.experiments.studies.paper_comparison import (
+    ComparedCell,
+    ComparedClaim,
+    ComparedTable,
+    told,
+)
+from placegap.experiments.studies.paper_table import KINDS, UNREAD, Inversion, rank
+from placegap.experiments.studies.published import NO_PLAN, UNITS_NS
 from placegap.experiments.studies.report import markdown_grid
 from placegap.instances.problem.semantics import memory_rule
 from placegap.solvers.core.registry import METHODS

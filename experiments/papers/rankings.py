@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
-from placegap.experiments.papers.causes import Cause, cause
-from placegap.experiments.papers.comparison import ComparedRow, ComparedTable
-from placegap.experiments.papers.sentences import told
+from placegap.experiments.studies.paper_comparison import ComparedRow, ComparedTable, told
+from placegap.experiments.studies.paper_table import Cause, cause
 
 UNREAD = "not explained yet"
 

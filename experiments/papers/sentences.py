@@ -8,8 +8,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from placegap.experiments.papers.comparison import ComparedCell, ComparedRow, ComparedTable
-from placegap.experiments.papers.published import UNITS_NS, StatedFigure
+from placegap.experiments.studies.paper_comparison import ComparedCell, ComparedRow, ComparedTable
+from placegap.experiments.studies.published import UNITS_NS, StatedFigure
 from placegap.instances.reading.errors import InputError
 
 WORDS = (

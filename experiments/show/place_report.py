@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from placegap.experiments.show.device_table import device_table, server_lines
 from placegap.experiments.show.figures import format_gap, format_ns, format_s
-from placegap.experiments.show.plan_notes import plan_notes
+from placegap.experiments.show.place_report import device_table, plan_notes, server_lines
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from placegap.experiments.show.figures import common_unit, format_gap, format_in, format_s
+from placegap.experiments.studies.gap_tables import model_rows
 from placegap.experiments.studies.gaps import (
     FAILURES,
     NOT_APPLICABLE,
@@ -17,7 +18,6 @@ from placegap.experiments.studies.gaps import (
     MethodSummary,
     summarize,
 )
-from placegap.experiments.studies.model_table import model_rows
 from placegap.solvers.core.result import describe_basis, fault_words
 from placegap.solvers.solving.known_bounds import RECORDED
 

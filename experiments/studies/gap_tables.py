@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placegap.experiments.show.rendering import PADDING
-from placegap.experiments.studies.gap_layout import CellText, TableText
+from placegap.experiments.studies.gap_tables import CellText, TableText
 
 TONES = {"optimal": "bold green", "plain": "", "empty": "dim", "failed": "bold red"}
 HEADING_WIDTH = 18

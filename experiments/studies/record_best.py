@@ -1,6 +1,6 @@
 """Enter what a study found, or what cheap bounds prove by now, into a best-known file.
 
-``python -m placegap.experiments.studies.record_best STUDY_FOLDER BEST_KNOWN_FILE`` reads the log
+``python -m placegap.experiments.research.record_best STUDY_FOLDER BEST_KNOWN_FILE`` reads the log
 of a study and keeps, for every graph of the corpus on every cluster under every semantics, the
 least value and the largest bound. A value holds for every wider class of plans as well, a bound
 for every narrower one. With ``--portfolio SECONDS`` in place of the folder, the portfolio of bounds

@@ -12,10 +12,9 @@ from typing import Any
 
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.studies.config import Study
-from placegap.experiments.studies.gap_layout import CellText, TableText, lay_out
+from placegap.experiments.studies.gap_tables import MODEL_HEAD, CellText, TableText, lay_out
 from placegap.experiments.studies.gaps import GapCell, MethodSummary, disagreements
-from placegap.experiments.studies.model_table import MODEL_HEAD
-from placegap.experiments.studies.plots import plot_gaps
+from placegap.experiments.studies.report import plot_gaps
 from placegap.instances.problem.semantics import DEFAULTS
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers.core.result import relative_gap

@@ -17,7 +17,7 @@ from placegap.experiments.studies.gaps import GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import Progress
-from placegap.experiments.studies.task import (
+from placegap.experiments.studies.run import (
     describe_ending,
     had_begun,
     hard_limit_s,

@@ -10,8 +10,13 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics
-from placegap.solvers.brute_force.makespan import may_fit, next_placement
-from placegap.solvers.brute_force.peak import PeakSizes, peak_sizes, too_full_by_steps
+from placegap.solvers.brute_force.placements import (
+    PeakSizes,
+    may_fit,
+    next_placement,
+    peak_sizes,
+    too_full_by_steps,
+)
 
 
 def best_assignment(instance: Instance, semantics: LoadSemantics) -> tuple[int, Plan] | None:

@@ -23,7 +23,7 @@ from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of, plan_from_times
-from placegap.solvers.brute_force.peak import (
+from placegap.solvers.brute_force.placements import (
     PeakSizes,
     item_touches,
     peak_sizes,

@@ -17,8 +17,7 @@ from placegap.instances.referee.loads import why_not_two_levels
 from placegap.solvers.brute_force import iteration as brute_force_iteration
 from placegap.solvers.brute_force import latency as brute_force_latency
 from placegap.solvers.brute_force import stages as brute_force_stages
-from placegap.solvers.brute_force.load import best_assignment
-from placegap.solvers.brute_force.makespan import best_schedule
+from placegap.solvers.brute_force.placements import best_assignment, best_schedule
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import PROOF, Outcome

@@ -35,7 +35,7 @@ from placegap.solvers.decomposition.arcs import (
     interval_chain,
     lower_table,
 )
-from placegap.solvers.local_search.improve import improve_start
+from placegap.solvers.local_search.disjunctive_search import improve_start
 
 NAME = "chain-sides"
 

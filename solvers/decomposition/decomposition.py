@@ -61,7 +61,7 @@ from placegap.solvers.decomposition.arcs import (
 from placegap.solvers.decomposition.chain_sides import SideWork, raise_by_work
 from placegap.solvers.decomposition.search import Runs, SectionSearch, runs_of
 from placegap.solvers.decomposition.section_jobs import SectionWorkers, Step, break_symmetry
-from placegap.solvers.local_search.annealing.moves import Annealing, usual_moves
+from placegap.solvers.local_search.annealing import Annealing, usual_moves
 from placegap.solvers.models.cp_sat import MOST_PARTS
 
 LP_FROM = 40

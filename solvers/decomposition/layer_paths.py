@@ -20,11 +20,12 @@ from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.local_search.annealing.insertion import insert_all, nothing_booked
-from placegap.solvers.local_search.annealing.schedule import (
+from placegap.solvers.local_search.quick_schedule import (
     bottom_levels,
+    insert_all,
     kernel_data,
     new_work,
+    nothing_booked,
     plan_of,
     schedule,
 )

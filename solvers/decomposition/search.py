@@ -44,7 +44,7 @@ from placegap.solvers.decomposition.section_jobs import (
     Step,
     place,
 )
-from placegap.solvers.local_search.annealing.moves import Annealing
+from placegap.solvers.local_search.annealing import Annealing
 
 MOST_LABELS = 32
 """Partial paths that are kept per cut and device."""

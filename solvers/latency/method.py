@@ -27,12 +27,11 @@ from placegap.solvers.core.result import PROOF, Outcome, word_of
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.latency import ip as latency_ip
 from placegap.solvers.latency.annealing import anneal_calls
+from placegap.solvers.latency.call_rows import best_row, row_places
 from placegap.solvers.latency.calls import CallProblem, build_call_problem
 from placegap.solvers.latency.ideals.chains import IdealChains, build_chains
-from placegap.solvers.latency.rows.bound import best_row
-from placegap.solvers.latency.rows.plans import row_places
-from placegap.solvers.latency.rows.spine import Nodes, build_nodes, build_spine
 from placegap.solvers.latency.slices import group_slices, with_slices
+from placegap.solvers.latency.spine import Nodes, build_nodes, build_spine
 
 BESIDE = (None, 16, 32, 8)
 """Nodes beside more nodes of the longest path than this are left out; None: nothing is."""

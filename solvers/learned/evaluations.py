@@ -19,7 +19,7 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.local_search.annealing.schedule import (
+from placegap.solvers.local_search.quick_schedule import (
     bottom_levels,
     kernel_data,
     new_work,

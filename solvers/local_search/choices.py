@@ -9,7 +9,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import draw, kernel
-from placegap.solvers.local_search.disjunctive import (
+from placegap.solvers.local_search.disjunctive_graph import (
     LABEL,
     MOST_TOUCHED,
     NEXT,
@@ -18,7 +18,7 @@ from placegap.solvers.local_search.disjunctive import (
     Machines,
     Orders,
 )
-from placegap.solvers.local_search.order_changes import last_before
+from placegap.solvers.local_search.schedule_changes import last_before
 
 LARGEST_SET = 64
 """Ops that are chosen for one move, beside those that they are colocated with."""

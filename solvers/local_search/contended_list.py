@@ -17,7 +17,7 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.local_search.disjunctive import NONE, Machines, machines_of
+from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
 
 WEIGHTS = (0.3, 1.0, 3.0, 10.0)
 """What a nanosecond of a transfer counts beside a nanosecond of delay; each gives a plan."""

@@ -21,8 +21,8 @@ from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.local_search.choices import ScheduleWindow
-from placegap.solvers.local_search.search import HOT, Search
+from placegap.solvers.local_search.disjunctive_search import HOT, Search
+from placegap.solvers.local_search.walk import ScheduleWindow
 
 FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
 """Moves of the first round, at least so many and so many for each op, and how much longer each

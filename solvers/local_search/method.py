@@ -12,9 +12,12 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
-from placegap.solvers.local_search.contended_list import contended_lists
-from placegap.solvers.local_search.improve import LARGEST_WALK, best_at_peak, improve_start
-from placegap.solvers.local_search.rolling_horizon.plans import rolling_plans
+from placegap.solvers.local_search.disjunctive_search import (
+    LARGEST_WALK,
+    best_at_peak,
+    improve_start,
+)
+from placegap.solvers.local_search.rolling_horizon import contended_lists, rolling_plans
 
 NAME = "disjunctive-search"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.local_search.disjunctive import (
+from placegap.solvers.local_search.disjunctive_graph import (
     AFTER,
     BEFORE,
     CHANGES,

@@ -8,7 +8,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.local_search.disjunctive import (
+from placegap.solvers.local_search.disjunctive_graph import (
     DIRTY,
     DURATION,
     HEAPED,
@@ -29,7 +29,7 @@ from placegap.solvers.local_search.disjunctive import (
     start_of,
     tail_of,
 )
-from placegap.solvers.local_search.order_changes import (
+from placegap.solvers.local_search.schedule_changes import (
     clear,
     note_start,
 )

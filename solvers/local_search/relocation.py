@@ -9,7 +9,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.local_search.disjunctive import (
+from placegap.solvers.local_search.disjunctive_graph import (
     BEFORE,
     DURATION,
     HIGHEST,
@@ -28,7 +28,7 @@ from placegap.solvers.local_search.disjunctive import (
     ends_of,
     slot_of,
 )
-from placegap.solvers.local_search.order_changes import (
+from placegap.solvers.local_search.schedule_changes import (
     add_dirty,
     add_seed,
     insert,

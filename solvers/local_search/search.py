@@ -11,8 +11,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate
-from placegap.solvers.local_search.choices import Rooms, ScheduleWindow
-from placegap.solvers.local_search.disjunctive import (
+from placegap.solvers.local_search.disjunctive_graph import (
     LABEL,
     MACHINE,
     all_starts,
@@ -22,9 +21,11 @@ from placegap.solvers.local_search.disjunctive import (
     machines_of,
     num_transfers,
 )
-from placegap.solvers.local_search.run_moves.peak import Peak, peak_arrays, schedule_fits
+from placegap.solvers.local_search.peak_memory import Peak, peak_arrays, schedule_fits
 from placegap.solvers.local_search.walk import (
     MOST_TOGETHER,
+    Rooms,
+    ScheduleWindow,
     Trace,
     anneal,
     find_exits,

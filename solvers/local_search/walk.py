@@ -8,15 +8,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import copy_to, draw, kernel
-from placegap.solvers.local_search.choices import (
-    Rooms,
-    ScheduleWindow,
-    admitted,
-    choose,
-    exchanged,
-    target,
-)
-from placegap.solvers.local_search.disjunctive import (
+from placegap.solvers.local_search.disjunctive_graph import (
     AFTER,
     DURATION,
     LABEL,
@@ -30,16 +22,23 @@ from placegap.solvers.local_search.disjunctive import (
     ends_of,
     note_hints,
 )
-from placegap.solvers.local_search.order_changes import (
+from placegap.solvers.local_search.peak_memory import Peak, schedule_fits
+from placegap.solvers.local_search.schedule_changes import (
     forget,
-    undo,
-)
-from placegap.solvers.local_search.propagation import (
+    move_along,
+    move_op,
     propagate,
     propagate_tails,
+    undo,
 )
-from placegap.solvers.local_search.relocation import move_along, move_op
-from placegap.solvers.local_search.run_moves.peak import Peak, schedule_fits
+from placegap.solvers.local_search.walk import (
+    Rooms,
+    ScheduleWindow,
+    admitted,
+    choose,
+    exchanged,
+    target,
+)
 
 MOST_MISFITS = 16
 """Schedules in a row that would be the best, but overfill memory at its peak: then it goes back."""

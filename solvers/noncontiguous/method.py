@@ -20,10 +20,9 @@ from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import find_method, register, why_not
 from placegap.solvers.core.result import PROOF, Outcome, internal_error, word_of
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.noncontiguous.best_partition import BestPartition, least_work
-from placegap.solvers.noncontiguous.merging import merge_blocks
-from placegap.solvers.noncontiguous.problem import build_split_problem
-from placegap.solvers.noncontiguous.search import NoncontiguousParams, SplitSearch
+from placegap.solvers.noncontiguous.noncontiguous import NoncontiguousParams, SplitSearch
+from placegap.solvers.noncontiguous.partition_search import BestPartition, least_work
+from placegap.solvers.noncontiguous.problem import build_split_problem, merge_blocks
 
 FLOOR = "floor"
 """Origin of the bound that the task brought along: its proof is the caller's."""

@@ -20,9 +20,13 @@ from numpy.typing import NDArray
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.columns.frontier import CHECKED, IN, OUT, PAID, Frontier
-from placegap.solvers.noncontiguous.columns.knapsack import (
+from placegap.solvers.noncontiguous.knapsack import (
+    CHECKED,
+    IN,
+    OUT,
+    PAID,
     TOTAL_PRICE,
+    Frontier,
     Grid,
     most_gain,
     round_moves,

@@ -17,7 +17,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.noncontiguous.pair_exchange import split_pair
+from placegap.solvers.noncontiguous.pair_splits import split_pair
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
 POWERS = (1.0, 8.0, 40.0, 200.0)

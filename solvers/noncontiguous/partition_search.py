@@ -12,10 +12,9 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.annealing import anneal
-from placegap.solvers.noncontiguous.best_partition import BestPartition
-from placegap.solvers.noncontiguous.multilevel import search_levels
-from placegap.solvers.noncontiguous.pair_search import can_split, exchange_pairs, shake
+from placegap.solvers.noncontiguous.annealing import anneal, search_levels
+from placegap.solvers.noncontiguous.pair_splits import can_split, exchange_pairs, shake
+from placegap.solvers.noncontiguous.partition_search import BestPartition
 
 LARGE = 1_000
 """Blocks from which on local search begins on coarser problems."""

@@ -17,15 +17,14 @@ from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Task
 from placegap.solvers.core.registry import find_method, why_not
 from placegap.solvers.core.result import internal_error, word_of
-from placegap.solvers.noncontiguous.best_partition import BestPartition
-from placegap.solvers.noncontiguous.columns.dives import dive
-from placegap.solvers.noncontiguous.columns.generation import (
+from placegap.solvers.noncontiguous.column_generation import (
     ColumnGeneration,
     choose_pricer,
     cover_all,
+    dive,
 )
-from placegap.solvers.noncontiguous.columns.pricing import Pricer
-from placegap.solvers.noncontiguous.partition_search import KICKS, PartitionSearch
+from placegap.solvers.noncontiguous.partition_search import KICKS, BestPartition, PartitionSearch
+from placegap.solvers.noncontiguous.pricing import Pricer
 
 GRIDS = (
     (8e6, 400, 4_000),

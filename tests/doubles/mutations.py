@@ -35,7 +35,7 @@ from doubles.damage import (
     zipped,
 )
 
-from placegap.experiments.bench.process import peak_bytes
+from placegap.experiments.research.bench.measuring import peak_bytes
 from placegap.instances import InputError
 
 CPU_S = 10

@@ -106,8 +106,8 @@ def test_the_list_of_methods_says_what_to_install(tmp_path: Path) -> None:
 
 def test_the_benchmarks_say_what_to_install(tmp_path: Path) -> None:
     code = (
-        "from placegap.experiments.bench.placers import layered, measure\n"
-        "from placegap.experiments.bench.inputs import workbooks\n"
+        "from placegap.experiments.research.bench.placers import layered, measure\n"
+        "from placegap.experiments.research.bench.measuring import workbooks\n"
         "print(measure(layered(200, 4), 'metis'))\n"
         "print(workbooks(__import__('pathlib').Path('.')))\n"
     )

@@ -1,6 +1,6 @@
 """Predicted against measured: pipelines of two small models with other cuts, run on this machine.
 
-``python -m placegap.experiments.bench.tracing.measured`` prints the table of docs/measured.md.
+``python -m placegap.experiments.research.bench.pipelines`` prints the table of docs/measured.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How many model types of transformers come in: each of the common ones with two layers.
 
-``python -m placegap.experiments.bench.tracing.model_types`` prints a line for each type, and how
+``python -m placegap.experiments.research.bench.model_types`` prints a line for each type, and how
 many failed.
 """
 

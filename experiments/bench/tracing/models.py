@@ -23,7 +23,7 @@ MODELS = (
 TRAINED = ("gpt2", "bert-base", "vit-base", "resnet50", "swin-tiny", "t5-small", "llama-7b")
 
 CODE = """
-from placegap.experiments.bench.process import peak_bytes
+from placegap.experiments.research.bench.measuring import peak_bytes
 from placegap.experiments.running.sources import find_model
 from placegap.instances.torch_models.options import TraceOptions
 graph = find_model({!r}, tracing=TraceOptions(train={!r})).graph

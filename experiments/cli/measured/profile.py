@@ -10,8 +10,13 @@ import typer
 
 from placegap.experiments.cli.options import JsonOption, with_tracing
 from placegap.experiments.show.figures import format_ns
-from placegap.experiments.show.output_files import check_outputs
-from placegap.experiments.show.rendering import output, plain_table, print_line, spinner
+from placegap.experiments.show.rendering import (
+    check_outputs,
+    output,
+    plain_table,
+    print_line,
+    spinner,
+)
 from placegap.instances.io.document import write_text
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError

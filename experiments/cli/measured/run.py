@@ -13,10 +13,10 @@ from placegap.experiments.cli.options import (
     ClusterOption,
     JsonOption,
     TimesOption,
+    read_instance,
     with_rules,
     with_tracing,
 )
-from placegap.experiments.cli.reading import read_instance
 from placegap.experiments.running.placing import Rules
 from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner, warn

@@ -20,18 +20,15 @@ from placegap.experiments.cli.options import (
     UnitOption,
     parse_dims,
     parse_pairs,
+    read_instance,
     with_rules,
     with_tracing,
 )
-from placegap.experiments.cli.place.ending import finer_file, report
-from placegap.experiments.cli.place.model_file import coarsened, write_model_file
-from placegap.experiments.cli.reading import read_instance
+from placegap.experiments.cli.place import coarsened, finer_file, report, write_model_file
 from placegap.experiments.running.placing import Rules
 from placegap.experiments.running.pool import held, stop_status
-from placegap.experiments.show.live_line import live_line
-from placegap.experiments.show.output_files import check_outputs
-from placegap.experiments.show.rendering import spinner, warn
-from placegap.experiments.show.search_log import both, check_plot, search_log
+from placegap.experiments.show.rendering import check_outputs, spinner, warn
+from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import Granularity, with_granularity
 from placegap.instances.problem.semantics import LoadSemantics

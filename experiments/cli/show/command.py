@@ -17,10 +17,10 @@ from placegap.experiments.cli.options import (
     UnitOption,
     parse_dims,
     parse_pairs,
+    warn_open,
     with_tracing,
 )
-from placegap.experiments.cli.reading import warn_open
-from placegap.experiments.cli.show.model_summary import (
+from placegap.experiments.cli.show import (
     document_summary,
     plan_summary,
     print_summary,
@@ -32,7 +32,7 @@ from placegap.instances.torch_models.options import TraceOptions
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Proof
     from placegap.experiments.running.sources import Source
-    from placegap.experiments.show.plan.anatomy import Anatomy
+    from placegap.experiments.show.anatomy import Anatomy
     from placegap.instances.io.plan_file import PlanFile
 
 BROKEN_RULES = 1
@@ -88,9 +88,9 @@ def show_command(
     A plan is judged by the referee: what each device does, why the plan takes so long, its dearest
     transfers, and the single moves that gain most. The exit status is 1 if it breaks a rule.
     """
-    from placegap.experiments.cli.show.plans import instance_of, judged, read_plan
+    from placegap.experiments.cli.show import instance_of, judged, read_plan
     from placegap.experiments.running.sources import Source
-    from placegap.experiments.show.output_files import check_outputs
+    from placegap.experiments.show.rendering import check_outputs
     from placegap.experiments.show.search_log import check_plot
 
     check_outputs(gantt, html)
@@ -123,14 +123,14 @@ def show_command(
     (found,) = judged(instance, [(file, plan)], source, proof, num_moves=5)
     _draw(found, gantt, html)
     if as_json:
-        from placegap.experiments.show.plan.anatomy import anatomy_object
+        from placegap.experiments.show.anatomy import anatomy_object
 
         print(
             json.dumps({**plan_summary(plan), **anatomy_object(found)}, ensure_ascii=False),
             flush=True,
         )
     else:
-        from placegap.experiments.show.plan.words import print_anatomy
+        from placegap.experiments.show.words import print_anatomy
 
         print_anatomy(output(), found)
     if not found.verdict.feasible:
@@ -192,12 +192,12 @@ def _show_names(plan: PlanFile, file: str, picture: Path | None, as_json: bool) 
 def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
     if gantt is not None:
         from placegap.experiments.show.drawing import write_figure
-        from placegap.experiments.show.plan.chart import draw_plan
+        from placegap.experiments.show.gantt import draw_plan
 
         with spinner(f"drawing {gantt}"):
             write_figure(draw_plan(found), gantt)
     if html is not None:
-        from placegap.experiments.show.plan.page import plan_page
+        from placegap.experiments.show.page import plan_page
         from placegap.instances.io.document import write_text
 
         with spinner(f"writing {html}"):

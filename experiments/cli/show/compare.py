@@ -16,7 +16,7 @@ from placegap.experiments.cli.options import (
     parse_dims,
     with_tracing,
 )
-from placegap.experiments.cli.show.command import BROKEN_RULES, ModelOption
+from placegap.experiments.cli.show import BROKEN_RULES, ModelOption
 from placegap.experiments.show.rendering import output
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
@@ -39,9 +39,9 @@ def compare_command(
 
     Both must state the same semantics. The exit status is 1 if one of them breaks a rule.
     """
-    from placegap.experiments.cli.show.plans import instance_of, judged, read_plan
+    from placegap.experiments.cli.show import instance_of, judged, read_plan
     from placegap.experiments.running.sources import Source
-    from placegap.experiments.show.plan.comparison import comparison_object, print_comparison
+    from placegap.experiments.show.words import comparison_object, print_comparison
     from placegap.instances.io.document import read_json
 
     source = None

@@ -12,7 +12,7 @@ from placegap.instances.reading.errors import InputError
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Proof
     from placegap.experiments.running.sources import Source
-    from placegap.experiments.show.plan.anatomy import Anatomy
+    from placegap.experiments.show.anatomy import Anatomy
     from placegap.instances.io.plan_file import PlanFile, StatedPlan
     from placegap.instances.problem.instance import Instance
 
@@ -56,7 +56,7 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
     InputError
         If the model that is named has another content.
     """
-    from placegap.experiments.cli.reading import read_instance
+    from placegap.experiments.cli.options import read_instance
     from placegap.experiments.running.sources import Source, is_shipped_cluster, load_source
     from placegap.instances.corpus.corpus import corpus_names
 
@@ -89,7 +89,7 @@ def judged(
 
     What one file says no plan is below counts for the others, too.
     """
-    from placegap.experiments.show.plan.anatomy import Anatomy, take_apart
+    from placegap.experiments.show.anatomy import Anatomy, take_apart
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
     from placegap.solvers.solving.known_bounds import (

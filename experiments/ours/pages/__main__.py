@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from placegap.experiments.ours.pages.found import DOCS, figures
-from placegap.experiments.ours.pages.plots import (
+from placegap.experiments.research.page_plots import (
     plot_ccr,
     plot_memory,
     plot_profile,
     plot_time,
 )
-from placegap.experiments.ours.pages.tables import tables
-from placegap.experiments.ours.record import HERE, read_results
+from placegap.experiments.research.pages import DOCS, figures, tables
+from placegap.experiments.research.record import HERE, read_results
 from placegap.experiments.studies.report import write_file
 
 

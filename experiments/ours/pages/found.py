@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from placegap.experiments.ours.pages.measures import (
+from placegap.experiments.research.measures import (
     blind_rows,
     bounds_by_size,
     by_share,
@@ -17,8 +17,8 @@ from placegap.experiments.ours.pages.measures import (
     share_within,
     with_looser_bounds,
 )
-from placegap.experiments.ours.pages.tables import FORMS, own_bound_ns, percent
-from placegap.experiments.ours.record import HERE, read_results
+from placegap.experiments.research.pages import FORMS, own_bound_ns, percent
+from placegap.experiments.research.record import HERE, read_results
 from placegap.experiments.show.figures import format_s
 from placegap.experiments.studies.log import Record
 

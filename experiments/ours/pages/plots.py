@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from placegap.experiments.ours.pages.measures import (
+from placegap.experiments.research.measures import (
     by_share,
     gaps_of,
     share_within,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from placegap.experiments.ours.pages.measures import (
+from placegap.experiments.research.measures import (
     blind_rows,
     bounds_by_size,
     by_share,
@@ -16,7 +16,7 @@ from placegap.experiments.ours.pages.measures import (
     share_within,
     with_looser_bounds,
 )
-from placegap.experiments.ours.record import read_results
+from placegap.experiments.research.record import read_results
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.report import markdown_grid

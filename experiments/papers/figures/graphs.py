@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from placegap.experiments.papers.figures.estimates import deviation_figure
 from placegap.experiments.running.sources import Source, load_source
+from placegap.experiments.studies.graph_figures import deviation_figure
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.transforms.split_rule import SplitRule, choose_cuts

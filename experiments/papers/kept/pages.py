@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from placegap.experiments.papers.comparison import ComparedTable, compare
-from placegap.experiments.papers.kept.recorded import Recorded, read_recorded
-from placegap.experiments.papers.paper_table import markdown
-from placegap.experiments.papers.published import load_published
-from placegap.experiments.papers.rankings import Inversion, rank
+from placegap.experiments.research.papers import Recorded, read_recorded
 from placegap.experiments.studies.config import load_study
+from placegap.experiments.studies.paper_comparison import ComparedTable, compare
+from placegap.experiments.studies.paper_table import Inversion, markdown, rank
+from placegap.experiments.studies.published import load_published
 
 PAPERS = {
     "tarnawski": "Tarnawski et al.",

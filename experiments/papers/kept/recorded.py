@@ -14,12 +14,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from placegap.experiments.papers.comparison import compare, live_figure
-from placegap.experiments.papers.published import PublishedTable
 from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.studies.gaps import NOT_RUN, GapCell
 from placegap.experiments.studies.log import canonical_json
+from placegap.experiments.studies.paper_comparison import compare, live_figure
 from placegap.experiments.studies.plan import Cell
+from placegap.experiments.studies.published import PublishedTable
 from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.result import relative_gap

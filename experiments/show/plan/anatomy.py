@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from placegap.experiments.show.plan.critical_path import PathPart, critical_path
-from placegap.experiments.show.plan.crossings import Crossing, bytes_moved, crossings
-from placegap.experiments.show.plan.single_moves import Tried, single_moves
-from placegap.experiments.show.plan.timeline import Timeline, busy_ns, timeline
+from placegap.experiments.show.critical_path import PathPart, critical_path
+from placegap.experiments.show.single_moves import Tried, single_moves
+from placegap.experiments.show.timeline import (
+    Crossing,
+    Timeline,
+    busy_ns,
+    bytes_moved,
+    crossings,
+    timeline,
+)
 from placegap.instances.io.export_trace import Levels, memory_levels
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Evaluation, Plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from placegap.experiments.show.plan.timeline import Timeline
+from placegap.experiments.show.timeline import Timeline
 
 
 class Block(NamedTuple):
@@ -39,7 +39,7 @@ def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> lis
 
     Examples
     --------
-    >>> from placegap.experiments.show.plan.timeline import Bar
+    >>> from placegap.experiments.show.timeline import Bar
     >>> bars = (Bar(0, False, 0, 4, "a", "h.0"), Bar(0, False, 4, 5, "b", "h.0"),
     ...         Bar(0, False, 5, 9, "c", "h.1"))
     >>> [(b.name, b.start_ns, b.end_ns) for b in blocks(Timeline(("g",), bars, (), 9, ""), 0)]

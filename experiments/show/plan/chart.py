@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from placegap.experiments.show.anatomy import Anatomy
 from placegap.experiments.show.drawing import COLOURS, new_figure
 from placegap.experiments.show.figures import common_unit, format_gap, format_ns
-from placegap.experiments.show.plan.anatomy import Anatomy
-from placegap.experiments.show.plan.blocks import Block, blocks
+from placegap.experiments.show.timeline import Block, blocks
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import shorten
 
@@ -50,7 +50,7 @@ def draw_plan(found: Anatomy, width: float = WIDTH) -> Figure:
 
     Examples
     --------
-    >>> from placegap.experiments.show.plan.anatomy import take_apart
+    >>> from placegap.experiments.show.anatomy import take_apart
     >>> from placegap.instances import Makespan, Plan, example
     >>> figure = draw_plan(take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan(), num_moves=0))
     >>> [tick.get_text() for tick in figure.axes[0].get_yticklabels()]

@@ -10,11 +10,11 @@ import numpy as np
 from rich.console import Console
 from scipy.optimize import linear_sum_assignment
 
+from placegap.experiments.show.anatomy import Anatomy
 from placegap.experiments.show.figures import format_gap, format_ns
-from placegap.experiments.show.plan.anatomy import Anatomy
-from placegap.experiments.show.plan.timeline import labels_of
-from placegap.experiments.show.plan.words import bound_sentence
 from placegap.experiments.show.rendering import plain_table, print_line
+from placegap.experiments.show.timeline import labels_of
+from placegap.experiments.show.words import bound_sentence
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.plan import Plan
@@ -134,7 +134,7 @@ def time_parts(found: Anatomy) -> dict[str, int]:
 
     Examples
     --------
-    >>> from placegap.experiments.show.plan.anatomy import take_apart
+    >>> from placegap.experiments.show.anatomy import take_apart
     >>> from placegap.instances import Makespan, example
     >>> time_parts(take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
     {'ops_ns': 23, 'transfers_ns': 30, 'waits': 0}

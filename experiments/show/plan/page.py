@@ -16,12 +16,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from placegap.experiments.show.anatomy import Anatomy
 from placegap.experiments.show.figures import format_gap, format_ns
-from placegap.experiments.show.plan.anatomy import Anatomy
-from placegap.experiments.show.plan.blocks import Block, blocks
-from placegap.experiments.show.plan.scopes import by_scope, scopes_of
-from placegap.experiments.show.plan.timeline import Timeline, labels_of
-from placegap.experiments.show.plan.words import (
+from placegap.experiments.show.timeline import (
+    Block,
+    Timeline,
+    blocks,
+    by_scope,
+    labels_of,
+    scopes_of,
+)
+from placegap.experiments.show.words import (
     CROSSING_HEAD,
     DEVICE_HEAD,
     MOVE_HEAD,
@@ -60,7 +65,7 @@ def plan_page(found: Anatomy) -> str:
 
     Examples
     --------
-    >>> from placegap.experiments.show.plan.anatomy import take_apart
+    >>> from placegap.experiments.show.anatomy import take_apart
     >>> from placegap.instances import Makespan, Plan, example
     >>> page = plan_page(take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
     >>> page.count("<canvas"), "http://" in page

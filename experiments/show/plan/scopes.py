@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from placegap.experiments.show.plan.timeline import Timeline, short_label
+from placegap.experiments.show.timeline import Timeline, short_label
 
 MOST_SCOPES = 200
 """More are too many to be told apart."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.experiments.show.plan.crossings import Crossing
+from placegap.experiments.show.timeline import Crossing
 from placegap.instances.problem.instance import Graph, Instance
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.modules import layer_of
@@ -113,7 +113,7 @@ def timeline(
 
     Examples
     --------
-    >>> from placegap.experiments.show.plan.crossings import crossings
+    >>> from placegap.experiments.show.timeline import crossings
     >>> from placegap.instances import evaluate, example
     >>> plan, rules = Plan.on([0, 0, 1, 0]), Makespan()
     >>> verdict = evaluate(example(), plan, rules)

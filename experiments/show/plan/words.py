@@ -7,9 +7,9 @@ from itertools import groupby
 
 from rich.console import Console
 
+from placegap.experiments.show.anatomy import MOST_CROSSINGS, Anatomy
+from placegap.experiments.show.critical_path import PathPart
 from placegap.experiments.show.figures import format_gap, format_ns
-from placegap.experiments.show.plan.anatomy import MOST_CROSSINGS, Anatomy
-from placegap.experiments.show.plan.critical_path import PathPart
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
@@ -110,7 +110,7 @@ def path_sentences(found: Anatomy) -> list[str]:
 
     Examples
     --------
-    >>> from placegap.experiments.show.plan.anatomy import take_apart
+    >>> from placegap.experiments.show.anatomy import take_apart
     >>> from placegap.instances import Makespan, Plan, example
     >>> for line in path_sentences(take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan())):
     ...     print(line)

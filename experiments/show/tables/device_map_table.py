@@ -1,6 +1,6 @@
 """Device maps of accelerate and of ours, as docs/exports.md has them.
 
-``python -m placegap.experiments.show.tables.device_map_table [MODEL ...]`` prints one table: the
+``python -m placegap.experiments.research.tables.device_maps [MODEL ...]`` prints one table: the
 heaviest load of a pipeline whose stages are accelerate's balanced map, our best chain of whole
 layers, and the best chain of single ops. Models are traced: it needs the extra ``torch``.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
-from placegap.experiments.show.tables.balanced_map import balanced_map
-from placegap.experiments.show.tables.named_rows import print_named_rows
+from placegap.experiments.research.tables.device_maps import balanced_map
+from placegap.experiments.research.tables.named_rows import print_named_rows
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import with_granularity

@@ -1,6 +1,6 @@
 """The networks of the corpus and what is known of them, as docs/corpus.md has it.
 
-``python -m placegap.experiments.show.tables.network_table [NAME ...]`` prints two tables from the
+``python -m placegap.experiments.research.tables.networks [NAME ...]`` prints two tables from the
 files that ship: what each network is like on its cluster, and its best known values.
 """
 

@@ -1,6 +1,6 @@
 """Iteration times of pipelines, as docs/pipeline-iteration.md has them.
 
-``python -m placegap.experiments.show.tables.pipeline_table [MODEL ...]`` prints one table: language
+``python -m placegap.experiments.research.tables.pipelines [MODEL ...]`` prints one table: language
 models as chains of layers (`instances.corpus.layer_chains`) in p stages with m microbatches, by an
 even split, by max_load's optimum, by the proposal for PyTorch, and by stage-cuts with its proof.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
-from placegap.experiments.show.tables.named_rows import print_named_rows
+from placegap.experiments.research.tables.named_rows import print_named_rows
 from placegap.instances.corpus.layer_chains import SHAPES, layer_chain, pipeline_of
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.solvers import Result, solve

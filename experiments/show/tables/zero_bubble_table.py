@@ -1,6 +1,6 @@
 """1f1b beside zero_bubble, as docs/pipeline-iteration.md has them.
 
-``python -m placegap.experiments.show.tables.zero_bubble_table [MODEL ...]`` prints one table: the
+``python -m placegap.experiments.research.tables.zero_bubble [MODEL ...]`` prints one table: the
 language models of `instances.corpus.layer_chains` with gradients of weights apart, in p stages with
 m microbatches; the least iteration times of both schedules, proven by stage-cuts, and what
 zero_bubble takes on the chain that is best for 1f1b.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 
-from placegap.experiments.show.tables.named_rows import print_named_rows
+from placegap.experiments.research.tables.named_rows import print_named_rows
 from placegap.instances.corpus.layer_chains import SHAPES, layer_chain, pipeline_of
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate

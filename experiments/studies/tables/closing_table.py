@@ -1,6 +1,6 @@
 """How far plans and bounds are apart in each table of a finished study, and who vouches for it.
 
-``python -m placegap.experiments.studies.tables.closing_table STUDY.yaml [--out FOLDER]
+``python -m placegap.experiments.research.certificates STUDY.yaml [--out FOLDER]
 [--certify SECONDS]`` reads the study's log, and runs nothing. A gap is (value - bound) / value;
 bound / value is a geometric mean. *proof* counts the bounds that our own code computes; the others
 are a solver's word. With ``--certify``, each bound is certified for so many seconds, and the last
@@ -18,18 +18,18 @@ from pathlib import Path
 
 from rich.table import Table
 
-from placegap.experiments.running.pool import handled, stop_status
-from placegap.experiments.show.figures import format_gap
-from placegap.experiments.show.rendering import output, warn
-from placegap.experiments.studies.gaps import GapCell
-from placegap.experiments.studies.run import logged_cells, results_folder
-from placegap.experiments.studies.tables.certified_shares import (
+from placegap.experiments.research.certificates import (
     Key,
     Share,
     certified_shares,
     key_of,
     known_shares,
 )
+from placegap.experiments.running.pool import handled, stop_status
+from placegap.experiments.show.figures import format_gap
+from placegap.experiments.show.rendering import output, warn
+from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.run import logged_cells, results_folder
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.result import PROOF
 

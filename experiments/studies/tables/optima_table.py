@@ -1,6 +1,6 @@
 """What is known of the corpus, as tables: a graph per row, a cluster per column.
 
-``python -m placegap.experiments.studies.tables.optima_table [BEST_KNOWN_FILE]`` prints the tables
+``python -m placegap.experiments.research.tables.optima [BEST_KNOWN_FILE]`` prints the tables
 of docs/optima.md in Markdown: the best values in ms, optimal unless a gap stands behind them.
 Networks, each on a cluster of its own, have another table: `experiments.show.tables.network_table`.
 """

@@ -15,6 +15,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.latency.call_rows import Row
 from placegap.solvers.latency.ideals.labels import (
     CallCosts,
     Labels,
@@ -25,8 +26,7 @@ from placegap.solvers.latency.ideals.labels import (
 from placegap.solvers.latency.ideals.lattice import ChainLattice, build_lattice
 from placegap.solvers.latency.ideals.tails import front_tails, tails
 from placegap.solvers.latency.masks import masks, members
-from placegap.solvers.latency.rows.bound import Row
-from placegap.solvers.latency.rows.spine import Spine
+from placegap.solvers.latency.spine import Spine
 
 MOST_NUMBERS = 2**26
 """Numbers of 8 bytes in all labels, and in the table of what is left."""

@@ -19,16 +19,16 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.solvers.core.clock import Clock
+from placegap.solvers.latency.call_rows import group_memory, places
 from placegap.solvers.latency.masks import masks, members
-from placegap.solvers.latency.rows.groups import group_memory, places
-from placegap.solvers.latency.rows.options import (
+from placegap.solvers.latency.sections import (
     Options,
     RowSection,
     build_section,
     incidence,
     options,
 )
-from placegap.solvers.latency.rows.spine import Spine, SpineNet
+from placegap.solvers.latency.spine import Spine, SpineNet
 
 MOST_TABLES, MOST_GROUPS = 64, 8
 """Tables of ways to run one section, and groups of calls that pay different arriving tensors."""
@@ -128,7 +128,7 @@ def best_row(
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
     >>> spine = build_spine(build_nodes(example(), 1))
     >>> row = best_row(spine, 0, 2)
     >>> row.cost_ns, row.call.tolist()

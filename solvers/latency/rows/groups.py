@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.solvers.latency.rows.spine import Spine
+from placegap.solvers.latency.spine import Spine
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ def group_memory(spine: Spine) -> GroupMemory:
     Examples
     --------
     >>> from placegap.instances import example
-    >>> from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
     >>> group_memory(build_spine(build_nodes(example(), 1))).more_bytes.shape
     (0, 0)
     """

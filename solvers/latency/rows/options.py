@@ -22,7 +22,7 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.latency.masks import beyond, has, ideals, masks, meets
-from placegap.solvers.latency.rows.spine import Spine, most_ideals
+from placegap.solvers.latency.spine import Spine, most_ideals
 
 
 class RowSection(NamedTuple):
@@ -172,7 +172,7 @@ def options(
     Nothing in the calls; op 3 in the first; op 2 in the second, too: 10 + 1 + 10, 1 + 10 + 20:
 
     >>> from placegap.instances import example
-    >>> from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
     >>> section = build_section(build_spine(build_nodes(example(), 1)), 1)
     >>> found = options(section, 0, True, True, NEVER)
     >>> found.cost_ns.tolist(), found.inside[:, 0].tolist(), found.ideal[:, 0].tolist()

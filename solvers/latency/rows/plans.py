@@ -6,9 +6,9 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.solvers.latency.call_rows import Row
 from placegap.solvers.latency.calls import CallProblem
-from placegap.solvers.latency.rows.bound import Row
-from placegap.solvers.latency.rows.spine import Spine
+from placegap.solvers.latency.spine import Spine
 
 
 def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:
@@ -22,8 +22,8 @@ def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:
     --------
     >>> from placegap.instances import example
     >>> from placegap.solvers.latency.calls import build_call_problem
-    >>> from placegap.solvers.latency.rows.bound import best_row
-    >>> from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+    >>> from placegap.solvers.latency.call_rows import best_row
+    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
     >>> spine = build_spine(build_nodes(example(), 1))
     >>> row_places(build_call_problem(example(), 1), spine, best_row(spine, 0, 2)).tolist()
     [0, 0, 0, 0]

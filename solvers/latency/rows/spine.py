@@ -25,7 +25,7 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.masks import count_ideals, masks
-from placegap.solvers.latency.rows.absorbing import absorbed
+from placegap.solvers.latency.spine import absorbed
 
 MOST_IDEALS = 20_000
 """Sections with more ideals are narrowed to some of their paths: pairs of ideals are compared."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from placegap.experiments.research.learned.evaluations import (
+    Evaluations,
+    missing,
+    seeded,
+    usual_evaluations,
+)
+from placegap.experiments.research.learned.hrl import op_features
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.learned.evaluations import Evaluations, usual_evaluations
-from placegap.solvers.learned.hrl.features import op_features
-from placegap.solvers.learned.torch_runs import missing, seeded
 
 
 class HrlParams(Params):
@@ -66,7 +70,7 @@ def run(task: Task[Makespan], params: HrlParams) -> Outcome:
 
 def learn(task: Task[Makespan], params: HrlParams, tried: Evaluations) -> str:
     """Train within the budget of `tried`; why it ended early, or an empty text."""
-    from placegap.solvers.learned.hrl.training import Hrl
+    from placegap.experiments.research.learned.hrl import Hrl
 
     clock = task.limits.clock()
     with seeded(task.limits.seed):

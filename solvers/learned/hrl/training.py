@@ -8,12 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from placegap.experiments.research.learned.evaluations import Evaluations
+from placegap.experiments.research.learned.hrl import (
+    Grouper,
+    GroupPlacer,
+    OpFeatures,
+    Sample,
+    group_features,
+)
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.learned.evaluations import Evaluations
-from placegap.solvers.learned.hrl.features import OpFeatures, group_features
-from placegap.solvers.learned.hrl.network import Grouper, GroupPlacer, Sample
 
 LARGEST_NORM, BASELINE_DECAY, NO_FIT = 1.0, 0.9, -10.0
 """Clipping of gradients; decay of the average reward; reward of what does not fit, in units of the

@@ -7,15 +7,19 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from placegap.experiments.research.learned.evaluations import (
+    Evaluations,
+    missing,
+    seeded,
+    usual_evaluations,
+)
+from placegap.experiments.research.learned.placeto_nodes import PlacetoNodes, nodes_of
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.learned.evaluations import Evaluations, usual_evaluations
-from placegap.solvers.learned.placeto.nodes import PlacetoNodes, nodes_of
-from placegap.solvers.learned.torch_runs import missing, seeded
 
 MOST_NODES = 1_000
 """The network is dense: its matrices have so many rows and columns at most."""
@@ -88,8 +92,13 @@ def learn(task: Task[Makespan], params: PlacetoParams, tried: Evaluations) -> st
     A policy that was given first places each node once; the last episode takes the likeliest
     device of each node.
     """
-    from placegap.solvers.learned.placeto.policy_file import load_policy, new_policy
-    from placegap.solvers.learned.placeto.training import Placeto, Tuning, train
+    from placegap.experiments.research.learned.placeto import (
+        Placeto,
+        Tuning,
+        load_policy,
+        new_policy,
+        train,
+    )
 
     clock = task.limits.clock()
     nodes = nodes_of(task.instance, params.nodes)

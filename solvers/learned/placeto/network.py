@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from placegap.solvers.learned.placeto.nodes import PlacetoNodes
+from placegap.experiments.research.learned.placeto_nodes import PlacetoNodes
 
 GATHERED, FIRST_LOGITS = 0.3, 0.1
 """Initial weights of what is summed over several nodes, and of logits, are so much smaller."""
@@ -64,7 +64,7 @@ class PlacetoPolicy(nn.Module):  # type: ignore[misc]
     --------
     >>> import numpy as np
     >>> from placegap.instances import example
-    >>> from placegap.solvers.learned.placeto.nodes import nodes_of
+    >>> from placegap.experiments.research.learned.placeto_nodes import nodes_of
     >>> nodes = nodes_of(example(), 4)
     >>> policy = PlacetoPolicy(nodes.num_features, 2, rounds=2)
     >>> states = torch.zeros(3, 4, nodes.num_features)

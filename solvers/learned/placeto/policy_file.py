@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from placegap.experiments.research.learned.placeto import PlacetoPolicy
+from placegap.experiments.research.learned.placeto_nodes import STATIC_FEATURES
 from placegap.instances.io.document import read_json
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
-from placegap.solvers.learned.placeto.network import PlacetoPolicy
-from placegap.solvers.learned.placeto.nodes import STATIC_FEATURES
 
 FOLDER = Path(__file__).with_name("policies")
 SUFFIX = ".json.gz"

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from placegap.experiments.research.learned.evaluations import Evaluations, Trial, cost
+from placegap.experiments.research.learned.placeto import GraphTensors, PlacetoPolicy, graph_tensors
+from placegap.experiments.research.learned.placeto_nodes import PlacetoNodes, features
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.learned.evaluations import Evaluations, Trial, cost
-from placegap.solvers.learned.placeto.network import GraphTensors, PlacetoPolicy, graph_tensors
-from placegap.solvers.learned.placeto.nodes import PlacetoNodes, features
 
 BASELINE_UPDATES = 10
 """The baseline of a step is its mean return over so many updates."""

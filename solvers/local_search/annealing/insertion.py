@@ -14,8 +14,8 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.local_search.annealing.schedule import ScheduleArrays, Work
-from placegap.solvers.local_search.disjunctive import NONE
+from placegap.solvers.local_search.disjunctive_graph import NONE
+from placegap.solvers.local_search.quick_schedule import ScheduleArrays, Work
 
 
 class Booked(NamedTuple):

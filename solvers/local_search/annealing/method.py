@@ -11,7 +11,7 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.local_search.annealing.moves import RUNS, Annealing
+from placegap.solvers.local_search.annealing import RUNS, Annealing
 
 STARTS = ("heft", "peft", "etf", "single-device", "m-topo", "order-place")
 

@@ -22,7 +22,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.sections import Interval, intervals
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.local_search.annealing.schedule import (
+from placegap.solvers.local_search.quick_schedule import (
     ScheduleArrays,
     Work,
     bottom_levels,

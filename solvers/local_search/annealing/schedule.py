@@ -18,7 +18,7 @@ from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import plan_from_times
-from placegap.solvers.local_search.disjunctive import NONE, channel_table
+from placegap.solvers.local_search.disjunctive_graph import NONE, channel_table
 
 
 class ScheduleArrays(NamedTuple):

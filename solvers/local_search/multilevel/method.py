@@ -24,8 +24,8 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import placers, starts
-from placegap.solvers.local_search.contended_list import contended_lists
-from placegap.solvers.local_search.improve import best_at_peak, fits_at_peak, improve
+from placegap.solvers.local_search.disjunctive_search import best_at_peak, fits_at_peak, improve
+from placegap.solvers.local_search.rolling_horizon import contended_lists
 
 NAME = "multilevel"
 

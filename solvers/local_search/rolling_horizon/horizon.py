@@ -12,8 +12,8 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.kernels import draw, kernel
-from placegap.solvers.local_search.choices import neighbour
-from placegap.solvers.local_search.disjunctive import NONE, Machines
+from placegap.solvers.local_search.disjunctive_graph import NONE, Machines
+from placegap.solvers.local_search.walk import neighbour
 
 INDEX, OLD, NEW = 0, 1, 2
 """Columns of the log of writes."""

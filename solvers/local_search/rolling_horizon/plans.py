@@ -23,13 +23,14 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
-from placegap.solvers.local_search.contended_list import by_levels, levels
-from placegap.solvers.local_search.disjunctive import NONE, Machines, machines_of
-from placegap.solvers.local_search.rolling_horizon.horizon import (
+from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
+from placegap.solvers.local_search.rolling_horizon import (
     Groups,
     Horizon,
     anneal_horizon,
+    by_levels,
     extend,
+    levels,
     settle,
 )
 

@@ -21,14 +21,15 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.local_search.annealing.insertion import nothing_booked
-from placegap.solvers.local_search.annealing.schedule import (
+from placegap.solvers.local_search.peak_memory import peak_arrays, peak_excess
+from placegap.solvers.local_search.quick_schedule import (
     bottom_levels,
     kernel_data,
     new_work,
+    nothing_booked,
     plan_of,
 )
-from placegap.solvers.local_search.run_moves.moves import (
+from placegap.solvers.local_search.run_moves import (
     HOT,
     PRICE,
     anneal,
@@ -36,7 +37,6 @@ from placegap.solvers.local_search.run_moves.moves import (
     new_state,
     time_of,
 )
-from placegap.solvers.local_search.run_moves.peak import peak_arrays, peak_excess
 
 NAME = "run-moves"
 

@@ -19,15 +19,16 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.problem.semantics import Makespan, memory_rule
-from placegap.solvers.local_search.annealing.insertion import Booked, insert_all
-from placegap.solvers.local_search.annealing.schedule import (
+from placegap.solvers.local_search.nested_parts import alike, nested_parts
+from placegap.solvers.local_search.peak_memory import PeakArrays, peak_excess
+from placegap.solvers.local_search.quick_schedule import (
+    Booked,
     ScheduleArrays,
     Work,
     bottom_levels,
+    insert_all,
     schedule,
 )
-from placegap.solvers.local_search.run_moves.parts import alike, nested_parts
-from placegap.solvers.local_search.run_moves.peak import PeakArrays, peak_excess
 
 HOT, COLD = 4e-3, 2e-5
 """Temperatures at the beginning and at the end, in makespans of the start."""

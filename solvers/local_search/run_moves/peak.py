@@ -14,7 +14,13 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.local_search.disjunctive import DURATION, START, Machines, Orders, carrier
+from placegap.solvers.local_search.disjunctive_graph import (
+    DURATION,
+    START,
+    Machines,
+    Orders,
+    carrier,
+)
 
 
 class PeakArrays(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.noncontiguous.columns.generation import ColumnGeneration
+from placegap.solvers.noncontiguous.column_generation import ColumnGeneration
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
 PRICINGS = 25

@@ -20,16 +20,15 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.columns.covering_lp import Cover, CoveringLP
-from placegap.solvers.noncontiguous.columns.knapsack import (
+from placegap.solvers.noncontiguous.column_generation import Cover, CoveringLP, step_to_level
+from placegap.solvers.noncontiguous.knapsack import (
     TOTAL_PRICE,
     Grid,
     Prices,
     best_sets,
     most_price,
 )
-from placegap.solvers.noncontiguous.columns.price_levels import step_to_level
-from placegap.solvers.noncontiguous.columns.pricing import Pricer, build_pricer, choices
+from placegap.solvers.noncontiguous.pricing import Pricer, build_pricer, choices
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
 STEP = 0.5
@@ -293,7 +292,7 @@ def cover_all(pricer: Pricer, value_ns: int, num_cells: int) -> ColumnGeneration
 
     >>> from placegap.instances import Cluster, Device, Graph, Instance, Op
     >>> from placegap.solvers.core.clock import Clock
-    >>> from placegap.solvers.noncontiguous.columns.pricing import build_pricer
+    >>> from placegap.solvers.noncontiguous.pricing import build_pricer
     >>> from placegap.solvers.noncontiguous.problem import build_split_problem
     >>> ops = tuple(Op(name=name, time_ns={"gpu": 4}) for name in "abc")
     >>> devices = tuple(Device(name=name, kind="gpu") for name in ("g0", "g1"))

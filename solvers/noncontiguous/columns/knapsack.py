@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.noncontiguous.columns.frontier import Frontier
+from placegap.solvers.noncontiguous.knapsack import Frontier
 
 Prices = NDArray[np.int32]
 
@@ -164,7 +164,7 @@ def most_price(grid: Grid, price: Prices) -> Prices:
     The second op of the diamond takes 20 ns, and two tensors of 1 ns if it is alone.
 
     >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.columns.pricing import build_pricer
+    >>> from placegap.solvers.noncontiguous.pricing import build_pricer
     >>> from placegap.solvers.noncontiguous.problem import build_split_problem
     >>> (grid,) = build_pricer(build_split_problem(example())).grids(1, 100)
     >>> held = most_price(grid, np.array([0, 1, 0, 0], np.int32))

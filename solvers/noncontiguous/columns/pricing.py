@@ -24,9 +24,13 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import Nets
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.columns.elimination_order import elimination_orders
-from placegap.solvers.noncontiguous.columns.frontier import Frontier, build_frontier
-from placegap.solvers.noncontiguous.columns.knapsack import Grid, build_grid
+from placegap.solvers.noncontiguous.knapsack import (
+    Frontier,
+    Grid,
+    build_frontier,
+    build_grid,
+    elimination_orders,
+)
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
 MOST_MOVES = 200_000

@@ -16,7 +16,7 @@ from placegap.instances.referee.loads import server_numbers
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE, group_needs, placement
+from placegap.solvers.placers.list_problem import NOWHERE, group_needs, placement
 
 
 def m_topo(task: Task, params: Params | None = None) -> Outcome:

@@ -7,7 +7,7 @@ import random
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.baselines.round_robin import OBJECTIVES, applies, deal
+from placegap.solvers.placers.baselines import OBJECTIVES, applies, deal
 
 
 def random_placement(task: Task, params: Params | None = None) -> Outcome:

@@ -11,7 +11,7 @@ from placegap.instances.problem.semantics import Objective, plan_class
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.list_problem import (
     NOWHERE,
     admission_of,
     nowhere,

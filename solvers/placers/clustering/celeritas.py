@@ -13,26 +13,28 @@ from placegap.instances.problem.weighted_dag import cpd_topo
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.clustering.order_place import (
+from placegap.solvers.placers.celeritas import (
     FusionParams,
+    Sent,
     committed_plan,
     fused_clusters,
+    nothing_sent,
+    receive,
 )
-from placegap.solvers.placers.clustering.transfer_tasks import Sent, nothing_sent, receive
-from placegap.solvers.placers.clustering.whole_clusters import (
-    Clusters,
-    is_committed,
-    settle_apart,
-    settle_whole,
-    takes_whole,
-)
-from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, idle_devices, occupy
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.insertion import Gaps, first_fit, idle_devices, occupy
+from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,
     Problem,
     admission_of,
     problem_of,
+)
+from placegap.solvers.placers.whole_clusters import (
+    Clusters,
+    is_committed,
+    settle_apart,
+    settle_whole,
+    takes_whole,
 )
 
 

@@ -11,7 +11,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel, sizes_of
 from placegap.instances.problem.mean_costs import Flow
 from placegap.instances.problem.weighted_dag import predecessors
-from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE
+from placegap.solvers.placers.list_problem import NOWHERE
 
 
 @kernel

@@ -7,8 +7,7 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.clustering.clustering import dominant_sequence_clusters
-from placegap.solvers.placers.clustering.guided_load_balancing import balance
+from placegap.solvers.placers.cluster_balancing import balance, dominant_sequence_clusters
 
 
 def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:

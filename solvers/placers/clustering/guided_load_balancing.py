@@ -10,21 +10,21 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.clustering.order_place import committed_plan
-from placegap.solvers.placers.clustering.whole_clusters import (
+from placegap.solvers.placers.celeritas import committed_plan
+from placegap.solvers.placers.list_problem import (
+    NOWHERE,
+    Admission,
+    Problem,
+    admission_of,
+    problem_of,
+)
+from placegap.solvers.placers.whole_clusters import (
     Clusters,
     clusters_of,
     is_committed,
     settle_apart,
     settle_whole,
     takes_whole,
-)
-from placegap.solvers.placers.list_scheduling.kernel_views import (
-    NOWHERE,
-    Admission,
-    Problem,
-    admission_of,
-    problem_of,
 )
 
 

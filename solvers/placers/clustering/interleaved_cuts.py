@@ -23,7 +23,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.pipelines.memory_cuts import sent_across
+from placegap.solvers.placers.order_cuts import sent_across
 
 ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """How often the devices take turns."""

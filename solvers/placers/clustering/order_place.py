@@ -18,7 +18,14 @@ from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, 
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.clustering.whole_clusters import (
+from placegap.solvers.placers.list_problem import (
+    NOWHERE,
+    Admission,
+    admission_of,
+    nowhere,
+    placement,
+)
+from placegap.solvers.placers.whole_clusters import (
     Clusters,
     clusters_of,
     is_committed,
@@ -26,13 +33,6 @@ from placegap.solvers.placers.clustering.whole_clusters import (
     settle_apart,
     settle_whole,
     takes_whole,
-)
-from placegap.solvers.placers.list_scheduling.kernel_views import (
-    NOWHERE,
-    Admission,
-    admission_of,
-    nowhere,
-    placement,
 )
 
 Order = Literal["cpd", "dfs"]

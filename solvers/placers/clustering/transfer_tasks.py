@@ -13,9 +13,9 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.placers.clustering.whole_clusters import Clusters
-from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, occupy
-from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE, Admission, Problem
+from placegap.solvers.placers.insertion import Gaps, first_fit, occupy
+from placegap.solvers.placers.list_problem import NOWHERE, Admission, Problem
+from placegap.solvers.placers.whole_clusters import Clusters
 
 
 class Sent(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE, Admission, admits, settle
+from placegap.solvers.placers.list_problem import NOWHERE, Admission, admits, settle
 
 
 class Clusters(NamedTuple):

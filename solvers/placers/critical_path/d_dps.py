@@ -6,9 +6,9 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.critical_path.dynamic_path import schedule_dynamic_path
-from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.dynamic_critical_path import schedule_dynamic_path
+from placegap.solvers.placers.insertion import idle_devices
+from placegap.solvers.placers.list_problem import (
     admission_of,
     levels,
     mean_costs,

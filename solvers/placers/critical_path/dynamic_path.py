@@ -21,8 +21,8 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel, sizes_of
-from placegap.solvers.placers.list_scheduling.idle_gaps import Gaps, first_fit, occupy
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.insertion import Gaps, first_fit, occupy
+from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,
     KernelTimes,

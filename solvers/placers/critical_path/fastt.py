@@ -18,9 +18,8 @@ from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.critical_path.fastt_dpos import dpos, mean_time_ns
-from placegap.solvers.placers.critical_path.fd_dps import SplitParams
-from placegap.solvers.placers.critical_path.split_outcome import outcome_of_split
+from placegap.solvers.placers.dynamic_critical_path import SplitParams, outcome_of_split
+from placegap.solvers.placers.fastt import dpos, mean_time_ns
 
 
 class FastTParams(SplitParams):

@@ -14,10 +14,9 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.list_scheduling.cpop import critical_path
-from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices
-from placegap.solvers.placers.list_scheduling.insertion import schedule_by_insertion
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.heft_peft_cpop import critical_path
+from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
+from placegap.solvers.placers.list_problem import (
     admission_of,
     group_needs,
     levels,

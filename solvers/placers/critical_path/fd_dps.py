@@ -22,8 +22,7 @@ from placegap.instances.transforms.split_rule import (
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.critical_path.d_dps import d_dps
-from placegap.solvers.placers.critical_path.split_outcome import outcome_of_split
+from placegap.solvers.placers.dynamic_critical_path import d_dps, outcome_of_split
 
 
 def _words(value: Any) -> Any:

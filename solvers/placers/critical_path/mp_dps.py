@@ -18,16 +18,15 @@ from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_pow
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices
-from placegap.solvers.placers.list_scheduling.insertion import schedule_by_insertion
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.heft_peft_cpop import optimistic_costs
+from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
+from placegap.solvers.placers.list_problem import (
     admission_of,
     mean_costs,
     order_by,
     outcome_of,
     problem_of,
 )
-from placegap.solvers.placers.list_scheduling.peft import optimistic_costs
 
 
 class MpDpsParams(Params):

@@ -19,7 +19,7 @@ from placegap.instances.problem.kernels import copy_to, kernel, sizes_of
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,
     KernelTimes,

@@ -18,7 +18,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import copy_to, kernel, sizes_of
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,
     Inputs,

@@ -13,7 +13,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel, sizes_of
-from placegap.solvers.placers.list_scheduling.earliest_start import (
+from placegap.solvers.placers.earliest_start import (
     NOT_LATER,
     arrival_ns,
     book_transfers,
@@ -21,7 +21,7 @@ from placegap.solvers.placers.list_scheduling.earliest_start import (
     first_unplaced,
     look_again,
 )
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,
     KernelTimes,

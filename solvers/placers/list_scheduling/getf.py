@@ -19,8 +19,8 @@ from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long, why_too_many_rows
-from placegap.solvers.placers.list_scheduling.earliest_start import earliest_start_first
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.earliest_start import earliest_start_first
+from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,
     admission_of,

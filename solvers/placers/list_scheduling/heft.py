@@ -10,9 +10,8 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.list_scheduling.idle_gaps import idle_devices
-from placegap.solvers.placers.list_scheduling.insertion import schedule_by_insertion
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
+from placegap.solvers.placers.list_problem import (
     admission_of,
     levels,
     mean_costs,

@@ -19,13 +19,13 @@ from placegap.solvers.core.method import Cost, Limits, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long
-from placegap.solvers.placers.list_scheduling.dynamic_memory import (
+from placegap.solvers.placers.baechi import (
     MemoryParams,
     place_dynamic,
     why_not_dynamic,
 )
-from placegap.solvers.placers.list_scheduling.favourite_child import favourite_child_first
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.earliest_start import favourite_child_first
+from placegap.solvers.placers.list_problem import (
     NOWHERE,
     admission_of,
     order_by,

@@ -13,7 +13,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.solvers.core.method import Cost, Method, Params, Task, why_not_installed
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.partitioners.partition import (
+from placegap.solvers.placers.partitioners import (
     Parting,
     place_parts,
     why_not_parts,

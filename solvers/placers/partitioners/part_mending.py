@@ -9,7 +9,7 @@ from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import Nets
-from placegap.solvers.placers.pipelines.loads_under_moves import (
+from placegap.solvers.placers.movable_units import (
     State,
     arcs_of,
     load,

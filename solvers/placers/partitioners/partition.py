@@ -22,12 +22,12 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics, plan_class
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.partitioners.part_mending import mend
-from placegap.solvers.placers.pipelines.movable_units import (
+from placegap.solvers.placers.movable_units import (
     fits_nowhere,
     free_units,
     why_not_one_level,
 )
+from placegap.solvers.placers.partitioners import mend
 
 TOTAL = 2**28
 """Weights are scaled to about this sum: partitioners count in 32 bits."""

@@ -15,7 +15,7 @@ from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.worker_process import end_with_parent
-from placegap.solvers.placers.partitioners.partition import Parting, place_parts, why_not_parts
+from placegap.solvers.placers.partitioners import Parting, place_parts, why_not_parts
 
 PROGRAMS = "scotch_gpart", "gpart"
 """Its names: Debian's first, where ``gpart`` is another program."""

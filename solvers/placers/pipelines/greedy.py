@@ -12,8 +12,8 @@ from placegap.instances.problem.semantics import OBJECTIVES, plan_class
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.list_scheduling.kernel_views import NOWHERE
-from placegap.solvers.placers.pipelines.movable_units import fits_nowhere, why_not_one_level
+from placegap.solvers.placers.list_problem import NOWHERE
+from placegap.solvers.placers.movable_units import fits_nowhere, why_not_one_level
 
 
 def greedy(task: Task, params: Params | None = None) -> Outcome:

@@ -12,7 +12,7 @@ from placegap.instances.problem.semantics import MaxLoad, PipelineIteration
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import find_method, register, why_not
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.pipelines.even_split import NO_PASSAGE
+from placegap.solvers.placers.pipeline_stages import NO_PASSAGE
 
 STEADY = MaxLoad(plans="chain")
 """What decides once a pipeline is full."""

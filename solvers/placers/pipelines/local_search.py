@@ -15,8 +15,13 @@ from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.pipelines.greedy import greedy
-from placegap.solvers.placers.pipelines.loads_under_moves import (
+from placegap.solvers.placers.greedy_and_moves import (
+    Draw,
+    greedy,
+    random_assignment,
+    random_chain,
+)
+from placegap.solvers.placers.movable_units import (
     State,
     arcs_of,
     best_move,
@@ -24,13 +29,9 @@ from placegap.solvers.placers.pipelines.loads_under_moves import (
     move,
     nets_of,
     start,
+    units_of,
+    why_not_one_level,
 )
-from placegap.solvers.placers.pipelines.local_search_starts import (
-    Draw,
-    random_assignment,
-    random_chain,
-)
-from placegap.solvers.placers.pipelines.movable_units import units_of, why_not_one_level
 
 MOVES_BETWEEN_LOOKS = 64
 """Moves between two looks at the clock."""

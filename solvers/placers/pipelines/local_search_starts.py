@@ -9,7 +9,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.orders import order_of_keys
-from placegap.solvers.placers.pipelines.loads_under_moves import Arcs
+from placegap.solvers.placers.movable_units import Arcs
 
 TRIES = 20
 """Draws of one start before it is given up."""

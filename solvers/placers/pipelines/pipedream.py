@@ -27,8 +27,8 @@ from placegap.solvers.chains.problem import (
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.pipelines.layer_chain import Layers, chain_of
-from placegap.solvers.placers.pipelines.movable_units import why_not_one_level
+from placegap.solvers.placers.movable_units import why_not_one_level
+from placegap.solvers.placers.pipedream import Layers, chain_of
 
 Formula = Literal["2019", "2018", "placegap"]
 

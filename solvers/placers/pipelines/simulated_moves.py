@@ -18,7 +18,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.pipelines.even_split import (
+from placegap.solvers.placers.pipeline_stages import (
     NO_PASSAGE,
     chain_plan,
     devices_used,

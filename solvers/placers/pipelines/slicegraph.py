@@ -16,8 +16,8 @@ from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.pipelines.movable_units import why_not_one_level
-from placegap.solvers.placers.pipelines.slicing import NO_SLICES
+from placegap.solvers.placers.movable_units import why_not_one_level
+from placegap.solvers.placers.slicing import NO_SLICES
 
 NOT_SLICED = 2**62
 """Fitness of an order without slices, or whose slices are more than twice as bad as the best."""

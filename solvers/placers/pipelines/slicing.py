@@ -15,7 +15,7 @@ from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.pipelines.movable_units import why_not_one_level
+from placegap.solvers.placers.movable_units import why_not_one_level
 
 
 class SlicingParams(Params):

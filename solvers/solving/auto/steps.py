@@ -29,7 +29,7 @@ from placegap.solvers.solving.default_methods import proving_method
 
 SMALL_CHOICES = 1_500
 """Makespans with so many groups of ops, and edges between groups, are likely to be proven by
-`decomposition` (`python -m placegap.experiments.bench.default`)."""
+`decomposition` (`python -m placegap.experiments.research.bench.default`)."""
 
 BOUNDS = "bounds"
 """Stands for the portfolio of bounds where a step names its method."""

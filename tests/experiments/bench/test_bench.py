@@ -17,12 +17,12 @@ from placegap.experiments.bench import placers as bench_placers
 from placegap.experiments.bench import process as bench_process
 from placegap.experiments.bench import saga as bench_saga
 from placegap.experiments.bench import splits as bench_splits
-from placegap.experiments.bench.placers import DEVICES, PlacerRow, growth
-from placegap.experiments.bench.process import Measured, measure_apart
+from placegap.experiments.research.bench.measuring import Measured, measure_apart
+from placegap.experiments.research.bench.placers import DEVICES, PlacerRow, growth
 from placegap.instances import example
 from placegap.instances.corpus.corpus import read_best_known
 from placegap.solvers import METHODS, solve
-from placegap.solvers.placers.list_scheduling.heft import upward_ranks
+from placegap.solvers.placers.heft_peft_cpop import upward_ranks
 
 
 @pytest.fixture(autouse=True)

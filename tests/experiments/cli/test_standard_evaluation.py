@@ -12,7 +12,7 @@ from PIL import Image
 
 from placegap.experiments.cli import main
 from placegap.experiments.cli import standard_evaluation as cli_standard
-from placegap.experiments.show.deviation_plot import plot_deviations
+from placegap.experiments.show.drawing import plot_deviations
 from placegap.instances import Document, Makespan, evaluate, example, load_plan, save_document
 from placegap.instances.io.document import load_document
 from placegap.instances.io.measurements import Deviations

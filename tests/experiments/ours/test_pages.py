@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from placegap.experiments.ours.pages.__main__ import pages, pictures
-from placegap.experiments.ours.pages.found import DOCS, doc_rows, figures
-from placegap.experiments.ours.pages.measures import (
+from placegap.experiments.research.measures import (
     Loss,
     OrderCount,
     blind_rows,
@@ -19,8 +17,8 @@ from placegap.experiments.ours.pages.measures import (
     orders_by_error,
     orders_under_ports,
 )
-from placegap.experiments.ours.pages.tables import STUDIES
-from placegap.experiments.ours.record import HERE, RESULTS, read_results, rows_of
+from placegap.experiments.research.pages import DOCS, STUDIES, doc_rows, figures, pages, pictures
+from placegap.experiments.research.record import HERE, RESULTS, read_results, rows_of
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.gaps import gap_cells
 from placegap.experiments.studies.plan import plan_study

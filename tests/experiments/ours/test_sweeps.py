@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from placegap.experiments.ours import congestion, scaling, sensitivity
-from placegap.experiments.ours.record import main, read_results, record_lines
 from placegap.experiments.ours.sweep import run_sweep, sweep_command
 from placegap.experiments.ours.wrong_costs import with_wrong_costs
+from placegap.experiments.research.record import main, read_results, record_lines
 from placegap.instances import Edge, Graph, Instance, Op, example
 
 

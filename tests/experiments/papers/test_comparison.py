@@ -7,11 +7,10 @@ import math
 import pytest
 from doubles.gap_runs import ANY, CHAIN, cells_of, plan
 
-from placegap.experiments.papers.comparison import ComparedTable, compare
-from placegap.experiments.papers.paper_table import markdown, notes, table_text
-from placegap.experiments.papers.published import PublishedTable
-from placegap.experiments.papers.rankings import UNREAD, rank
 from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.paper_comparison import ComparedTable, compare
+from placegap.experiments.studies.paper_table import UNREAD, markdown, notes, rank, table_text
+from placegap.experiments.studies.published import PublishedTable
 from placegap.instances import InputError, MaxLoad
 
 S = 10**9

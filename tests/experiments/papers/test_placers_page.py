@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from placegap.experiments.ours.pages.found import DOCS, doc_rows
-from placegap.experiments.papers.figures.graphs import ccr
+from placegap.experiments.research.pages import DOCS, doc_rows
 from placegap.experiments.running.sources import Source, load_source
+from placegap.experiments.studies.graph_figures import ccr
 from placegap.instances import Cluster, Device, Instance, Link, Makespan
 from placegap.instances.corpus.generate import generate
 from placegap.instances.transforms.table import coarsen

@@ -10,9 +10,15 @@ from pathlib import Path
 import pytest
 from draws.tiny import SHARED
 
-from placegap.experiments.papers.figures.estimates import WITHIN
-from placegap.experiments.papers.figures.graphs import DEVIATION, FIGURES, OP_FIGURES, SPLITS
-from placegap.experiments.papers.published import (
+from placegap.experiments.studies.config import Study, load_study
+from placegap.experiments.studies.graph_figures import (
+    DEVIATION,
+    FIGURES,
+    OP_FIGURES,
+    SPLITS,
+    WITHIN,
+)
+from placegap.experiments.studies.published import (
     Paper,
     PublishedColumn,
     PublishedTable,
@@ -20,7 +26,6 @@ from placegap.experiments.papers.published import (
     load_published,
     parse_cell,
 )
-from placegap.experiments.studies.config import Study, load_study
 from placegap.instances import InputError
 from placegap.instances.transforms.table import TRANSFORMS
 

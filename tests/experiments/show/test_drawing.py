@@ -22,8 +22,8 @@ os.environ["MPLBACKEND"] = "svg"
 import matplotlib
 before = dict(matplotlib.rcParams)
 from doubles.gap_runs import CHAIN, cells_of, plan
-from placegap.experiments.studies.plots import plot_gaps
-from placegap.experiments.show.deviation_plot import plot_deviations
+from placegap.experiments.studies.report import plot_gaps
+from placegap.experiments.show.drawing import plot_deviations
 from placegap.instances.io.measurements import Deviations
 import numpy as np
 plot_gaps(cells_of({{("t", "net", "dp"): plan(9, 9)}}, {{"t": CHAIN}}))

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from placegap.experiments.show import live_line as module
-from placegap.experiments.show.live_line import live_line, news_text
+from placegap.experiments.show.search_log import live_line, news_text
 from placegap.solvers.core.progress import News
 
 Capture = pytest.CaptureFixture[str]
@@ -84,7 +84,7 @@ def test_quiet_prints_nothing_into_a_file(capsys: Capture) -> None:
 def test_on_a_terminal_one_line_changes_and_is_cleared(columns: int) -> None:
     code = (
         "import time\n"
-        "from placegap.experiments.show.live_line import live_line\n"
+        "from placegap.experiments.show.search_log import live_line\n"
         "from placegap.solvers.core.progress import News\n"
         "with live_line('placing a model with a rather long name, makespan') as listen:\n"
         "    for value in (3_000_000, 2_000_000):\n"
@@ -123,7 +123,7 @@ def test_a_closed_stderr_leaves_stdout_clean() -> None:
     code = (
         "import sys\n"
         "sys.stderr = None\n"  # as Python starts with 2>&-
-        "from placegap.experiments.show.live_line import live_line\n"
+        "from placegap.experiments.show.search_log import live_line\n"
         "from placegap.experiments.show.rendering import spinner, warn\n"
         "from placegap.solvers.core.progress import News\n"
         "with spinner('reading'), live_line('placing') as listen:\n"

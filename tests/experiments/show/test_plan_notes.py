@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.show.plan_notes import plan_notes
+from placegap.experiments.show.place_report import plan_notes
 from placegap.instances import (
     Cluster,
     Device,

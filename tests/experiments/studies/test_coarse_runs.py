@@ -10,7 +10,7 @@ from placegap.experiments.running.pool import Ending
 from placegap.experiments.studies.config import Study
 from placegap.experiments.studies.gaps import disagreements, gap_cells
 from placegap.experiments.studies.plan import plan_study
-from placegap.experiments.studies.task import describe_ending, run_task
+from placegap.experiments.studies.run import describe_ending, run_task
 from placegap.instances import Document, InputError, example, save_document
 
 

@@ -7,8 +7,7 @@ import io
 from doubles.gap_runs import CHAIN, Results, cells_of, plan
 from rich.console import Console
 
-from placegap.experiments.studies.gap_layout import lay_out
-from placegap.experiments.studies.gap_tables import gap_tables
+from placegap.experiments.studies.gap_tables import gap_tables, lay_out
 
 RESULTS: Results = {
     ("chains", "net", "dp"): plan(2_000_000, 2_000_000),

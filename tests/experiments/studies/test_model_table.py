@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from doubles.gap_runs import CHAIN, STUDY, Results, cells_of, plan
 
-from placegap.experiments.studies.gap_layout import lay_out
-from placegap.experiments.studies.model_table import MODEL_HEAD, model_rows
+from placegap.experiments.studies.gap_tables import MODEL_HEAD, lay_out, model_rows
 from placegap.experiments.studies.report import markdown, runs_csv
 
 RESULTS: Results = {

@@ -32,8 +32,7 @@ from placegap.experiments.studies.progress import (
     Progress,
     progress_shown,
 )
-from placegap.experiments.studies.run import run_study
-from placegap.experiments.studies.task import run_task
+from placegap.experiments.studies.run import run_study, run_task
 from placegap.instances import Makespan
 
 HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")

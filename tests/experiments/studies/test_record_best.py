@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from placegap.experiments.research.record_best import main, what_it_proves
 from placegap.experiments.studies.log import RunLog
-from placegap.experiments.studies.record_best import main, what_it_proves
 from placegap.instances.corpus.corpus import load_corpus, read_best_known, record_best
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.instance import BestKnown

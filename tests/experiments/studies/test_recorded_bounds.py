@@ -10,7 +10,7 @@ from doubles.gap_runs import CHAIN, STUDY, cells_of, plan
 from doubles.pool_jobs import run_here
 
 from placegap.experiments.studies import run as study_run
-from placegap.experiments.studies.gap_layout import lay_out
+from placegap.experiments.studies.gap_tables import lay_out
 from placegap.experiments.studies.gaps import GapCell, disagreements, gap_cells
 from placegap.experiments.studies.report import markdown, runs_csv
 from placegap.experiments.studies.run import run_study

@@ -11,9 +11,8 @@ import pytest
 from doubles.gap_runs import ANY, CHAIN, STUDY, Results, cells_of, plan
 from PIL import Image
 
-from placegap.experiments.studies.gap_layout import lay_out
-from placegap.experiments.studies.plots import plot_gaps
-from placegap.experiments.studies.report import markdown, runs_csv, write_report
+from placegap.experiments.studies.gap_tables import lay_out
+from placegap.experiments.studies.report import markdown, plot_gaps, runs_csv, write_report
 from placegap.instances import InputError, Makespan
 
 RESULTS: Results = {

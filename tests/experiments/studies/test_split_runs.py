@@ -11,14 +11,14 @@ from doubles.pool_jobs import run_here
 from draws.splittable import splittable_diamond
 
 from placegap.experiments.cli import main
+from placegap.experiments.research.record_best import what_it_proves
 from placegap.experiments.running import placing
 from placegap.experiments.running.pool import Ending
 from placegap.experiments.studies.config import Study
-from placegap.experiments.studies.gap_layout import lay_out
+from placegap.experiments.studies.gap_tables import lay_out
 from placegap.experiments.studies.gaps import disagreements, gap_cells
 from placegap.experiments.studies.plan import plan_study
-from placegap.experiments.studies.record_best import what_it_proves
-from placegap.experiments.studies.task import describe_ending, describe_result, run_task
+from placegap.experiments.studies.run import describe_ending, describe_result, run_task
 from placegap.instances import Document, Makespan, save_document
 from placegap.solvers import solve
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from placegap.experiments.running.pool import Ending
 from placegap.experiments.running.sources import Source
 from placegap.experiments.studies.plan import Run
-from placegap.experiments.studies.task import describe_ending, unfit
+from placegap.experiments.studies.run import describe_ending, unfit
 from placegap.instances import Makespan
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.solving.solve import versions_of

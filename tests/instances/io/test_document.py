@@ -95,7 +95,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_rest(tmp_path: Path) -> None:
 
 PROGRAM = """
 import sys
-from placegap.experiments.bench.process import peak_bytes
+from placegap.experiments.research.bench.measuring import peak_bytes
 from placegap.instances.io.document import load_document
 instance = load_document(sys.argv[1]).instance()
 print(instance.num_ops, len(instance.graph.edges), peak_bytes() / 2**30)

@@ -6,7 +6,7 @@ from draws.pipelines import layer_row, shared_weight_row
 
 from placegap.instances import PipelineIteration, example
 from placegap.solvers import solve
-from placegap.solvers.brute_force.iteration import best_chain, count_chains
+from placegap.solvers.brute_force.stage_chains import best_chain, count_chains
 
 
 def test_enumerates_stages_and_devices() -> None:

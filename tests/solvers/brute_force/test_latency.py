@@ -18,7 +18,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.solvers.brute_force.latency import (
+from placegap.solvers.brute_force.placements import (
     MOST_ASSIGNMENTS,
     MOST_OPS,
     best_calls,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from references.brute_force import scattered_instance
 
-from placegap.experiments.bench.placers import on_gpus, without_limits
+from placegap.experiments.research.bench.placers import on_gpus, without_limits
 from placegap.instances import MaxLoad
 from placegap.instances.corpus.generate import generate
 from placegap.solvers.chains import slices as slicer

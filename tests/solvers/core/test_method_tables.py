@@ -94,7 +94,7 @@ def test_a_method_is_one_file(folder: Path) -> None:
     references = (ROOT / "docs" / "references.md").read_text()
     cited = tables.with_references(references, [method], BIBLIOGRAPHY)
     (line,) = [line for line in cited.splitlines() if line.startswith("| `topcuoglu2002` |")]
-    assert line.endswith("`solvers/placers/list_scheduling/cpop.py`, `my_placer.py` |")
+    assert line.endswith("`solvers/placers/heft_peft_cpop.py`, `my_placer.py` |")
 
 
 def test_a_new_paper_gets_a_row_and_an_unknown_one_is_an_error(folder: Path) -> None:

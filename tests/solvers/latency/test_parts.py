@@ -24,11 +24,10 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.referee.simulate import PlanError
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 from placegap.solvers.latency.annealing import anneal_calls
+from placegap.solvers.latency.call_rows import Row, best_row, passing_ns, row_places
 from placegap.solvers.latency.calls import build_call_problem
 from placegap.solvers.latency.rows import spine as latency_spine
-from placegap.solvers.latency.rows.bound import Row, best_row, passing_ns
-from placegap.solvers.latency.rows.plans import row_places
-from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+from placegap.solvers.latency.spine import build_nodes, build_spine
 
 BESIDE = (None, 0, 1)
 

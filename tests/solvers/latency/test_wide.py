@@ -23,11 +23,10 @@ from placegap.instances.problem.integers import NEVER
 from placegap.solvers import solve
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.latency import method as latency
+from placegap.solvers.latency.call_rows import best_row
 from placegap.solvers.latency.ideals.chains import build_chains
 from placegap.solvers.latency.rows import spine as latency_spine
-from placegap.solvers.latency.rows.absorbing import absorbed
-from placegap.solvers.latency.rows.bound import best_row
-from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+from placegap.solvers.latency.spine import absorbed, build_nodes, build_spine
 
 ONCE, TWICE, THRICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2, 3))
 BESIDE = (None, 0, 1, 2)

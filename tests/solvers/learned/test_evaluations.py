@@ -7,8 +7,8 @@ import random
 import numpy as np
 from references.placers import pressed_instance
 
+from placegap.experiments.research.learned.evaluations import Evaluations
 from placegap.instances import Makespan, evaluate, example
-from placegap.solvers.learned.evaluations import Evaluations
 
 
 def random_placements(count: int, *, seed: int, num_ops: int, num_devices: int) -> np.ndarray:

@@ -97,7 +97,7 @@ def test_without_torch_one_line_names_the_extra(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = "placegap.solvers.core.method.find_spec"
-    assert METHODS[method].missing.__module__ == "placegap.solvers.learned.torch_runs"
+    assert METHODS[method].missing.__module__ == "placegap.experiments.research.learned.evaluations"
     monkeypatch.setattr(module, lambda name: None)
     with pytest.raises(InputError, match=r"needs torch: pip install 'placegap\[torch\]'"):
         run(method, 10)

@@ -23,10 +23,9 @@ from placegap.solvers.core.method import Start, Task
 from placegap.solvers.local_search import choices
 from placegap.solvers.local_search import improve as rounds
 from placegap.solvers.local_search import search as local_search
-from placegap.solvers.local_search.disjunctive import AFTER, START, TAIL, fill
-from placegap.solvers.local_search.improve import adapted, best_at_peak, improve
-from placegap.solvers.local_search.run_moves.peak import schedule_fits
-from placegap.solvers.local_search.search import Search
+from placegap.solvers.local_search.disjunctive_graph import AFTER, START, TAIL, fill
+from placegap.solvers.local_search.disjunctive_search import Search, adapted, best_at_peak, improve
+from placegap.solvers.local_search.peak_memory import schedule_fits
 
 CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
 TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")

@@ -10,7 +10,7 @@ from placegap.instances import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous import multilevel
-from placegap.solvers.noncontiguous.multilevel import contract, match, search_levels
+from placegap.solvers.noncontiguous.annealing import contract, match, search_levels
 from placegap.solvers.noncontiguous.problem import build_split_problem
 
 DRAWS = max_load_draws()[5:100:5]

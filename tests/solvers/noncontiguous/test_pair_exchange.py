@@ -12,8 +12,7 @@ from placegap.instances import Instance
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.pair_exchange import PairSplit, split_pair
-from placegap.solvers.noncontiguous.pair_search import exchange_pairs, shake
+from placegap.solvers.noncontiguous.pair_splits import PairSplit, exchange_pairs, shake, split_pair
 from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_problem
 
 LIMIT_NS = 300

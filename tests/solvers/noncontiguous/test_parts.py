@@ -13,14 +13,12 @@ from placegap.instances import Cluster, Device, Graph, Instance, Op
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
+from placegap.solvers.noncontiguous.column_generation import choose_pricer, cover_all, dive
 from placegap.solvers.noncontiguous.columns import generation as column_generation
 from placegap.solvers.noncontiguous.columns import pricing as pricer_module
-from placegap.solvers.noncontiguous.columns.dives import dive
-from placegap.solvers.noncontiguous.columns.generation import choose_pricer, cover_all
-from placegap.solvers.noncontiguous.columns.knapsack import TOTAL_PRICE, best_sets, most_price
-from placegap.solvers.noncontiguous.columns.pricing import build_pricer, choices
-from placegap.solvers.noncontiguous.merging import merge_blocks
-from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_problem
+from placegap.solvers.noncontiguous.knapsack import TOTAL_PRICE, best_sets, most_price
+from placegap.solvers.noncontiguous.pricing import build_pricer, choices
+from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_problem, merge_blocks
 
 DRAWS = max_load_draws()[5:100:5]
 

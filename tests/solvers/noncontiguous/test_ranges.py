@@ -14,10 +14,10 @@ from placegap.instances import Instance, MaxLoad, Semantics
 from placegap.instances.problem.array_types import Ints
 from placegap.solvers import Result, solve
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.columns.generation import cover_all, to_integers
-from placegap.solvers.noncontiguous.columns.knapsack import TOTAL_PRICE
-from placegap.solvers.noncontiguous.columns.pricing import build_pricer
-from placegap.solvers.noncontiguous.pair_search import exchange_pairs
+from placegap.solvers.noncontiguous.column_generation import cover_all, to_integers
+from placegap.solvers.noncontiguous.knapsack import TOTAL_PRICE
+from placegap.solvers.noncontiguous.pair_splits import exchange_pairs
+from placegap.solvers.noncontiguous.pricing import build_pricer
 from placegap.solvers.noncontiguous.problem import build_split_problem
 
 SEMANTICS = tuple(MaxLoad(load=load) for load in ("add", "overlap"))

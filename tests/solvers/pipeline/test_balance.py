@@ -22,7 +22,7 @@ from placegap.instances import (
     evaluate,
 )
 from placegap.solvers import solve
-from placegap.solvers.brute_force.iteration import MOST_PLANS, chains, count_chains
+from placegap.solvers.brute_force.stage_chains import MOST_PLANS, chains, count_chains
 
 
 def balance(

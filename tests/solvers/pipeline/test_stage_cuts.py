@@ -34,7 +34,7 @@ from placegap.instances import (
 )
 from placegap.instances.problem.nets import stage_blocks
 from placegap.solvers import METHODS, Task, solve
-from placegap.solvers.brute_force.iteration import MOST_PLANS, best_chain, count_chains
+from placegap.solvers.brute_force.stage_chains import MOST_PLANS, best_chain, count_chains
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.pipeline import stage_cuts as method
 from placegap.solvers.pipeline.cuts import build_cuts

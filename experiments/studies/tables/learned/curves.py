@@ -7,8 +7,8 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
+from placegap.experiments.research.learned.table import LearnedRun
 from placegap.experiments.show.drawing import new_figure, styles, write_figure
-from placegap.experiments.studies.tables.learned.runs import LearnedRun
 from placegap.instances.io.document import write_text
 
 COLUMNS = ("graph", "cluster", "search", "seed", "evaluated", "mean_ns", "best_ns")

@@ -1,6 +1,6 @@
 """Learned placers beside random search and annealing, at equal numbers of evaluated placements.
 
-``python -m placegap.experiments.studies.tables.learned.learned_table [--results FOLDER] [--seeds N]
+``python -m placegap.experiments.research.learned.table [--results FOLDER] [--seeds N]
 [--evaluations N]`` prints three tables in Markdown, and writes the log of runs
 (``runs.jsonl``), the training curves (``curves.csv``) and their plot (``curves.png``). What is in
 the log is not run again. With the usual numbers it takes about 6 minutes of one core. It needs
@@ -16,14 +16,11 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
-from placegap.experiments.studies.log import RunLog, run_key
-from placegap.experiments.studies.report import markdown_grid
-from placegap.experiments.studies.tables.learned.curves import write_csv, write_plot
-from placegap.experiments.studies.tables.learned.rivals import SEARCHES
-from placegap.experiments.studies.tables.learned.runs import (
+from placegap.experiments.research.learned.table import (
     CASES,
     POLICY,
     POLICY_NODES,
+    SEARCHES,
     Case,
     Identity,
     LearnedRun,
@@ -31,7 +28,11 @@ from placegap.experiments.studies.tables.learned.runs import (
     run_case,
     run_unseen,
     unseen_graphs,
+    write_csv,
+    write_plot,
 )
+from placegap.experiments.studies.log import RunLog, run_key
+from placegap.experiments.studies.report import markdown_grid
 from placegap.instances.problem.instance import Instance
 from placegap.instances.reading.errors import InputError, MissingExtra
 

@@ -8,19 +8,19 @@ from statistics import fmean
 
 import numpy as np
 
+from placegap.experiments.research.learned.evaluations import CurvePoint, Evaluations
+from placegap.experiments.research.learned.hrl import HrlParams
+from placegap.experiments.research.learned.hrl import learn as learn_hrl
+from placegap.experiments.research.learned.placeto import PlacetoParams, start_of
+from placegap.experiments.research.learned.placeto import learn as learn_placeto
+from placegap.experiments.research.learned.placeto_nodes import nodes_of
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Task
-from placegap.solvers.learned.evaluations import CurvePoint, Evaluations
-from placegap.solvers.learned.hrl.method import HrlParams
-from placegap.solvers.learned.hrl.method import learn as learn_hrl
-from placegap.solvers.learned.placeto.method import PlacetoParams, start_of
-from placegap.solvers.learned.placeto.method import learn as learn_placeto
-from placegap.solvers.learned.placeto.nodes import nodes_of
-from placegap.solvers.local_search.annealing.moves import Annealing
+from placegap.solvers.local_search.annealing import Annealing
 
 NODES = 64
 """Random search and Placeto place the same merged nodes."""

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from pydantic import BaseModel
 
-from placegap.experiments.studies.tables.learned.rivals import run_search
+from placegap.experiments.research.learned.table import run_search
 from placegap.instances.corpus.corpus import best_known, load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.cluster_file import load_cluster

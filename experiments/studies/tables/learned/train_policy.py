@@ -1,6 +1,6 @@
 """Train the policy of Placeto that ships: on small graphs of one family, in turn.
 
-``python -m placegap.experiments.studies.tables.learned.train_policy [UPDATES [FILE]]`` takes about
+``python -m placegap.experiments.research.learned.train_policy [UPDATES [FILE]]`` takes about
 five minutes of one core for the usual number of updates, and gives the same file again.
 """
 
@@ -10,7 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from placegap.experiments.studies.tables.learned.runs import (
+from placegap.experiments.research.learned.evaluations import Evaluations, seeded
+from placegap.experiments.research.learned.placeto import start_of
+from placegap.experiments.research.learned.placeto_nodes import nodes_of
+from placegap.experiments.research.learned.table import (
     CLUSTER,
     POLICY,
     POLICY_NODES,
@@ -19,23 +22,21 @@ from placegap.experiments.studies.tables.learned.runs import (
 )
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.learned.evaluations import Evaluations
-from placegap.solvers.learned.placeto.method import start_of
-from placegap.solvers.learned.placeto.nodes import nodes_of
-from placegap.solvers.learned.torch_runs import seeded
 
 UPDATES, WORKERS, ROUNDS, RATE, ENTROPY = 640, 8, 4, 0.003, 0.003
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train and write the policy; prints the mean time of every graph's episodes on the way."""
-    from placegap.solvers.learned.placeto.policy_file import (
+    from placegap.experiments.research.learned.placeto import (
         FOLDER,
         SUFFIX,
+        Placeto,
+        Tuning,
         new_policy,
         save_policy,
+        train,
     )
-    from placegap.solvers.learned.placeto.training import Placeto, Tuning, train
 
     words = sys.argv[1:] if arguments is None else arguments
     updates = int(words[0]) if words else UPDATES

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from doubles.hidden_extras import without_extras
 
-import placegap.experiments.cli.measured.run as run_module
+import placegap.experiments.cli.measured as run_module
 from placegap.experiments.cli import main
 from placegap.experiments.running.sources import Source, find_model, load_source
 from placegap.instances import Instance, PipelineIteration, Plan, example
@@ -68,7 +68,7 @@ def written(
     model: str, tracing: TraceOptions, begins: list[str], rules: PipelineIteration, folder: Path
 ) -> list[str]:
     """Write a plan with these cuts, a cluster and times of 1 ms for every op; what runs it."""
-    from placegap.experiments.bench.tracing.measured import plan_with_cuts
+    from placegap.experiments.research.bench.pipelines import plan_with_cuts
 
     graph = find_model(model, tracing=tracing).graph
     count = (len(begins) + 1) // rules.stages_per_device

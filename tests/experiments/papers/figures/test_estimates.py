@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.papers.figures.estimates import deviation_figure
 from placegap.experiments.running.sources import Source
+from placegap.experiments.studies.graph_figures import deviation_figure
 
 NET = Source("celeritas:holography", "celeritas-4xV100-pcie")
 

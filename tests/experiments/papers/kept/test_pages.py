@@ -7,20 +7,22 @@ from pathlib import Path
 import pytest
 from doubles.gap_runs import ANY, CHAIN, cells_of, plan
 
-from placegap.experiments.papers.comparison import compare
-from placegap.experiments.papers.kept.pages import (
+from placegap.experiments.research.papers import (
     PAPERS,
+    Recorded,
     all_studies,
     compared_tables,
     inversions,
+    lines_of,
     page,
+    read_recorded,
     results_file,
     studies_of,
 )
-from placegap.experiments.papers.kept.recorded import Recorded, lines_of, read_recorded
-from placegap.experiments.papers.paper_table import markdown
-from placegap.experiments.papers.published import PublishedTable
 from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.paper_comparison import compare
+from placegap.experiments.studies.paper_table import markdown
+from placegap.experiments.studies.published import PublishedTable
 from placegap.instances import InputError
 
 ROOT = Path(__file__).resolve().parents[4]

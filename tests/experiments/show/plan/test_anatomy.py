@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.show.plan.anatomy import Anatomy, take_apart
-from placegap.experiments.show.plan.blocks import blocks
-from placegap.experiments.show.plan.comparison import moved_ops, renamed_devices, time_parts
-from placegap.experiments.show.plan.single_moves import single_moves
-from placegap.experiments.show.plan.timeline import NO_OP, Bar, Timeline
-from placegap.experiments.show.plan.words import path_sentences
+from placegap.experiments.show.anatomy import Anatomy, take_apart
+from placegap.experiments.show.single_moves import single_moves
+from placegap.experiments.show.timeline import NO_OP, Bar, Timeline, blocks
+from placegap.experiments.show.words import moved_ops, path_sentences, renamed_devices, time_parts
 from placegap.instances import (
     Graph,
     Instance,

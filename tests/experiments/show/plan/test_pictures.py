@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-import placegap.experiments.show.plan.page as page_module
-from placegap.experiments.show.plan.anatomy import Anatomy, take_apart
-from placegap.experiments.show.plan.chart import draw_plan
-from placegap.experiments.show.plan.page import page_data, plan_page
+import placegap.experiments.show.page as page_module
+from placegap.experiments.show.anatomy import Anatomy, take_apart
+from placegap.experiments.show.gantt import draw_plan
+from placegap.experiments.show.page import page_data, plan_page
 from placegap.instances import (
     Cluster,
     Device,

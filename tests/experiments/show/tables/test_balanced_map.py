@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from placegap.experiments.show.tables.balanced_map import balanced_map
-from placegap.experiments.show.tables.device_map_table import V100, balanced_value_ns
+from placegap.experiments.research.tables.device_maps import V100, balanced_map, balanced_value_ns
 from placegap.instances import load_cluster
 from placegap.instances.torch_models.model import build_model, read_traced_model
 from placegap.instances.torch_models.options import TraceOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.show.tables.network_table import (
+from placegap.experiments.research.tables.networks import (
     known_semantics,
     main,
     network_figures,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.show.tables.pipeline_table import HEADS, main, rows
+from placegap.experiments.research.tables.pipelines import HEADS, main, rows
 from placegap.instances import InputError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.experiments.show.tables.zero_bubble_table import HEADS, rows
+from placegap.experiments.research.tables.zero_bubble import HEADS, rows
 
 
 def test_rows_are_proven_and_the_best_chain_is_no_worse_than_that_of_1f1b() -> None:

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from doubles.gap_runs import CHAIN, Results, cells_of, plan
 
-from placegap.experiments.studies.gaps import GapCell
-from placegap.experiments.studies.tables import certified_shares as module
-from placegap.experiments.studies.tables import closing_table
-from placegap.experiments.studies.tables.certified_shares import (
+from placegap.experiments.research.certificates import (
     FILE_NAME,
     Key,
     Share,
+    certified_column,
     certified_shares,
     known_shares,
 )
-from placegap.experiments.studies.tables.closing_table import certified_column
+from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.tables import certified_shares as module
+from placegap.experiments.studies.tables import closing_table
 from placegap.instances import InputError, Instance, Semantics, example
 from placegap.instances.io.certificate_file import Certificate, IdealsProof
 

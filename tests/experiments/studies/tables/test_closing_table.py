@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from doubles.gap_runs import CHAIN, Results, cells_of, plan
 
-from placegap.experiments.studies.tables.closing_table import closing_row, main
+from placegap.experiments.research.certificates import closing_row, main
 from placegap.solvers.core.result import PROOF
 
 RESULTS: Results = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from placegap.experiments.studies.tables.optima_table import main
+from placegap.experiments.research.tables.optima import main
 from placegap.instances.corpus.corpus import NETWORK_FAMILY, corpus_names, read_best_known
 
 DOCS = Path(__file__).parents[4] / "docs"

@@ -14,12 +14,12 @@ from placegap.instances import Cluster, Device, Edge, Graph, Instance, LatencySu
 from placegap.instances.problem.integers import NEVER
 from placegap.solvers import solve
 from placegap.solvers.core.clock import Clock
+from placegap.solvers.latency.call_rows import row_places
 from placegap.solvers.latency.calls import build_call_problem
 from placegap.solvers.latency.ideals.chains import IdealChains, build_chains
 from placegap.solvers.latency.ideals.lattice import build_lattice
 from placegap.solvers.latency.masks import masks, members
-from placegap.solvers.latency.rows.plans import row_places
-from placegap.solvers.latency.rows.spine import build_nodes, build_spine
+from placegap.solvers.latency.spine import build_nodes, build_spine
 
 ONCE, TWICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2))
 

@@ -6,27 +6,25 @@ import numpy as np
 import pytest
 from draws.tiny import tiny_instance
 
+from placegap.experiments.research.learned.evaluations import Evaluations, seeded
+from placegap.experiments.research.learned.hrl import op_features
 from placegap.instances import Makespan, example
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.learned.evaluations import Evaluations
-from placegap.solvers.learned.hrl.features import op_features
-from placegap.solvers.learned.torch_runs import seeded
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 pytestmark = pytest.mark.torch
 
 
 def learner(instance, budget: int = 100, groups: int = 3):  # type: ignore[no-untyped-def]
-    from placegap.solvers.learned.hrl.training import Hrl
+    from placegap.experiments.research.learned.hrl import Hrl
 
     tried = Evaluations(instance, Makespan(), budget)
     return Hrl(op_features(instance), tried, groups, width=8, rate=0.003)
 
 
 def test_the_gradient_goes_to_both_policies() -> None:
-    from placegap.solvers.learned.hrl.network import Sample
-    from placegap.solvers.learned.hrl.training import Draws, hierarchical_loss
+    from placegap.experiments.research.learned.hrl import Draws, Sample, hierarchical_loss
 
     grouping = torch.tensor(-1.0, requires_grad=True)
     placements = torch.tensor([-2.0, -3.0, -4.0, -5.0], requires_grad=True)
@@ -38,7 +36,7 @@ def test_the_gradient_goes_to_both_policies() -> None:
 
 
 def test_the_log_probability_of_a_grouping_is_that_of_its_softmaxes() -> None:
-    from placegap.solvers.learned.hrl.network import bounded
+    from placegap.experiments.research.learned.hrl import bounded
 
     with seeded(0):
         player = learner(example())

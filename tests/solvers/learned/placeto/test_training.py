@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from placegap.experiments.studies.tables.learned.runs import (
+from placegap.experiments.research.learned.evaluations import Evaluations, Trial, cost, seeded
+from placegap.experiments.research.learned.placeto import start_of
+from placegap.experiments.research.learned.placeto_nodes import nodes_of
+from placegap.experiments.research.learned.table import (
     POLICY,
     POLICY_NODES,
     TRAINING_SEEDS,
@@ -18,18 +21,13 @@ from placegap.instances import Makespan, example
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import solve
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.learned.evaluations import Evaluations, Trial, cost
-from placegap.solvers.learned.placeto.method import start_of
-from placegap.solvers.learned.placeto.nodes import nodes_of
-from placegap.solvers.learned.torch_runs import seeded
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 pytestmark = pytest.mark.torch
 
 
 def learner(budget: int = 100):  # type: ignore[no-untyped-def]  # torch may be missing
-    from placegap.solvers.learned.placeto.policy_file import new_policy
-    from placegap.solvers.learned.placeto.training import Placeto
+    from placegap.experiments.research.learned.placeto import Placeto, new_policy
 
     nodes = nodes_of(example(), 4)
     tried = Evaluations(example(), Makespan(), budget)
@@ -60,7 +58,7 @@ def test_a_step_is_worth_its_cost_before_minus_the_least_cost_after() -> None:
 
 
 def test_the_gradient_of_the_loss_is_that_of_reinforce() -> None:
-    from placegap.solvers.learned.placeto.training import policy_loss
+    from placegap.experiments.research.learned.placeto import policy_loss
 
     with seeded(1):
         player = learner()
@@ -85,7 +83,7 @@ def test_memory_beyond_a_device_costs_two_per_sixteenth_of_it_and_is_capped() ->
 
 
 def test_the_shipped_policy_is_small_and_places_graphs_that_it_never_saw() -> None:
-    from placegap.solvers.learned.placeto.policy_file import FOLDER, SUFFIX
+    from placegap.experiments.research.learned.placeto import FOLDER, SUFFIX
 
     assert (FOLDER / (POLICY + SUFFIX)).stat().st_size < 200_000
     assert not {*TRAINING_SEEDS} & {*UNSEEN_SEEDS}

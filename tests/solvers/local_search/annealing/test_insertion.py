@@ -7,8 +7,13 @@ import pytest
 from draws.tiny import drawn_devices, tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, evaluate
-from placegap.solvers.local_search.annealing.insertion import insert_all, nothing_booked
-from placegap.solvers.local_search.annealing.schedule import kernel_data, new_work, plan_of
+from placegap.solvers.local_search.quick_schedule import (
+    insert_all,
+    kernel_data,
+    new_work,
+    nothing_booked,
+    plan_of,
+)
 
 
 def with_idle_ops(instance: Instance, rng: np.random.Generator) -> Instance:

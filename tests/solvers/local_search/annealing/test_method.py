@@ -8,9 +8,9 @@ from draws.tiny import drawn_devices, tiny_instance
 
 from placegap.instances import Makespan, evaluate, example
 from placegap.solvers import solve
+from placegap.solvers.local_search.annealing import Annealing
 from placegap.solvers.local_search.annealing import moves as makespan_annealing
-from placegap.solvers.local_search.annealing.moves import Annealing
-from placegap.solvers.local_search.annealing.schedule import (
+from placegap.solvers.local_search.quick_schedule import (
     kernel_data,
     new_work,
     plan_of,

@@ -14,7 +14,7 @@ from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.pesto_merge import merge_heavy_edges
 from placegap.solvers import solve
-from placegap.solvers.local_search.multilevel.method import coarse_plan
+from placegap.solvers.local_search.multilevel import coarse_plan
 
 CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
 TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")

@@ -15,7 +15,7 @@ from placegap.solvers import solve
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
 from placegap.solvers.local_search.rolling_horizon import plans as built
-from placegap.solvers.local_search.rolling_horizon.plans import rolling_plan, rolling_plans
+from placegap.solvers.local_search.rolling_horizon import rolling_plan, rolling_plans
 
 CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
 TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")

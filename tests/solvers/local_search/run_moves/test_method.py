@@ -22,7 +22,7 @@ from placegap.instances import (
     evaluate,
 )
 from placegap.solvers import Limits, Task, solve
-from placegap.solvers.local_search.run_moves.method import RunMovesParams, run_moves
+from placegap.solvers.local_search.run_moves import RunMovesParams, run_moves
 
 PORT = Makespan()
 

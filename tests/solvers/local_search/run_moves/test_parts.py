@@ -8,7 +8,7 @@ from draws.tiny import tiny_instance
 from placegap.instances import Edge, Graph, Instance, Op, example
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.problem.modules import group_order, place_of_ops
-from placegap.solvers.local_search.run_moves.parts import SHARE, alike, nested_parts
+from placegap.solvers.local_search.nested_parts import SHARE, alike, nested_parts
 
 
 def layered(layers: int) -> Instance:

@@ -10,14 +10,14 @@ from references.placers import pressed_instance, with_room
 
 from placegap.instances import Makespan, evaluate
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.solvers.local_search.annealing.schedule import (
+from placegap.solvers.local_search.peak_memory import peak_arrays, peak_excess
+from placegap.solvers.local_search.quick_schedule import (
     bottom_levels,
     kernel_data,
     new_work,
     plan_of,
     schedule,
 )
-from placegap.solvers.local_search.run_moves.peak import peak_arrays, peak_excess
 
 
 @pytest.mark.parametrize("transfers", ["per_edge", "per_tensor"])

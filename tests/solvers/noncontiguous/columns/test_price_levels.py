@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from placegap.solvers.noncontiguous.columns.price_levels import step_to_level
+from placegap.solvers.noncontiguous.column_generation import step_to_level
 
 
 @pytest.mark.parametrize("seed", range(5))

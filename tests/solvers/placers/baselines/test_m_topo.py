@@ -10,7 +10,7 @@ import pytest
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op, Semantics
 from placegap.instances.problem.plan import Plan
 from placegap.solvers import Task
-from placegap.solvers.placers.baselines.m_topo import m_topo
+from placegap.solvers.placers.baechi import m_topo
 
 ANY = MaxLoad()
 CHAIN = MaxLoad(plans="chain")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from placegap.instances import Cluster, Device, Graph, Instance, MaxLoad, Op, evaluate
 from placegap.solvers import Task
-from placegap.solvers.placers.baselines.single_device import single_device
+from placegap.solvers.placers.baselines import single_device
 
 MAX_LOAD = MaxLoad(plans="chain")
 

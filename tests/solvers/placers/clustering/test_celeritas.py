@@ -9,10 +9,10 @@ from references.placers import table_instance
 
 from placegap.instances import Edge, Instance, Makespan, evaluate
 from placegap.solvers import Task
-from placegap.solvers.placers.clustering.celeritas import celeritas
-from placegap.solvers.placers.clustering.order_place import (
+from placegap.solvers.placers.celeritas import (
     FusionParams,
     OrderPlaceParams,
+    celeritas,
     order_place,
 )
 

@@ -9,11 +9,11 @@ from references.placers import Facts, table_instance
 
 from placegap.instances import Instance
 from placegap.instances.problem.mean_costs import flow_of
-from placegap.solvers.placers.clustering.clustering import (
+from placegap.solvers.placers.cluster_balancing import (
+    balance,
     dominant_sequence_clusters,
     linear_clusters,
 )
-from placegap.solvers.placers.clustering.guided_load_balancing import balance
 
 
 def slow_linear_clusters(instance: Instance) -> list[int]:

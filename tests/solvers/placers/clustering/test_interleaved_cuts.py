@@ -18,7 +18,7 @@ from placegap.instances import (
     load_corpus,
 )
 from placegap.solvers import Task
-from placegap.solvers.placers.clustering.interleaved_cuts import interleaved_cuts
+from placegap.solvers.placers.order_cuts import interleaved_cuts
 
 PORT = Makespan()
 

@@ -14,7 +14,7 @@ from placegap.instances.problem.semantics import parse_semantics
 from placegap.instances.problem.weighted_dag import cpd_topo
 from placegap.instances.recheck.recheck import recheck
 from placegap.solvers import Task, solve
-from placegap.solvers.placers.clustering.celeritas import CeleritasParams, celeritas
+from placegap.solvers.placers.celeritas import CeleritasParams, celeritas
 
 HALF_DUPLEX = Makespan(channels="half_duplex", transfers="per_tensor")
 TASKS = CeleritasParams(reach=1, transfer_tasks=True)

@@ -11,7 +11,7 @@ from references.placers import Facts, plan_of, pressed_instance, table_instance
 
 from placegap.instances import Instance, Makespan, Plan, evaluate, example
 from placegap.solvers import Task
-from placegap.solvers.placers.critical_path.d_dps import d_dps
+from placegap.solvers.placers.dynamic_critical_path import d_dps
 
 Draw = Callable[..., Instance]
 FREE = Makespan(channels="free")

@@ -19,8 +19,7 @@ from placegap.instances.transforms.op_splitting import Cut
 from placegap.solvers import Task, solve
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits
-from placegap.solvers.placers.critical_path.fastt import FastTParams, improvements, place
-from placegap.solvers.placers.critical_path.fastt_dpos import dpos, path_devices
+from placegap.solvers.placers.fastt import FastTParams, dpos, improvements, path_devices, place
 
 FREE = Makespan(channels="free")
 PORT = Makespan(channels="port")

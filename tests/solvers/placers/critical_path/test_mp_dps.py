@@ -14,8 +14,7 @@ from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.merge import Merge
 from placegap.instances.transforms.power_merge import merge_by_power
 from placegap.solvers import Task, solve
-from placegap.solvers.placers.critical_path.mp_dps import by_path_costs, mp_dps
-from placegap.solvers.placers.list_scheduling.peft import peft
+from placegap.solvers.placers.heft_peft_cpop import by_path_costs, mp_dps, peft
 
 FREE = Makespan(channels="free")
 

@@ -7,9 +7,13 @@ from references.placers import table_instance
 
 from placegap.instances import Makespan, Op, evaluate
 from placegap.solvers import Task
-from placegap.solvers.placers.list_scheduling.cpop import cpop, critical_path, downward_ranks
-from placegap.solvers.placers.list_scheduling.heft import upward_ranks
-from placegap.solvers.placers.list_scheduling.kernel_views import mean_costs, problem_of
+from placegap.solvers.placers.heft_peft_cpop import (
+    cpop,
+    critical_path,
+    downward_ranks,
+    upward_ranks,
+)
+from placegap.solvers.placers.list_problem import mean_costs, problem_of
 
 FREE = Makespan(channels="free")
 

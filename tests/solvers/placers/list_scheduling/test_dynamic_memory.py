@@ -9,16 +9,16 @@ from references.placers import pressed_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, evaluate
 from placegap.solvers import METHODS, Task, solve
-from placegap.solvers.placers.list_scheduling.dynamic_memory import (
+from placegap.solvers.placers.baechi import (
     Footprint,
     MemoryParams,
     earliest_start_dynamic,
     footprint_of,
+    m_etf,
 )
-from placegap.solvers.placers.list_scheduling.favourite_child import favourite_child_first
-from placegap.solvers.placers.list_scheduling.kernel_views import admission_of, problem_of
-from placegap.solvers.placers.list_scheduling.m_etf import m_etf
-from placegap.solvers.placers.list_scheduling.m_sct import SctParams, m_sct
+from placegap.solvers.placers.earliest_start import favourite_child_first
+from placegap.solvers.placers.list_problem import admission_of, problem_of
+from placegap.solvers.placers.m_sct import SctParams, m_sct
 
 SEMANTICS = Makespan(channels="half_duplex", transfers="per_tensor")
 DYNAMIC = MemoryParams(memory="dynamic")

@@ -11,7 +11,7 @@ from references.placers import plan_of, pressed_instance, table_instance
 
 from placegap.instances import Instance, Makespan, evaluate
 from placegap.solvers import Task
-from placegap.solvers.placers.list_scheduling.etf import etf
+from placegap.solvers.placers.earliest_start import etf
 
 Draw = Callable[..., Instance]
 FREE = Makespan(channels="free")

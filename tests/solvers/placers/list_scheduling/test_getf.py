@@ -9,8 +9,8 @@ from references.placers import table_instance
 from placegap.instances import Instance, Makespan
 from placegap.solvers import Task
 from placegap.solvers.core.back_ends.outcome import MipOutcome
-from placegap.solvers.placers.list_scheduling.etf import etf
-from placegap.solvers.placers.list_scheduling.getf import GetfParams, getf
+from placegap.solvers.placers.earliest_start import etf
+from placegap.solvers.placers.getf import GetfParams, getf
 
 FREE = Makespan(channels="free")
 
@@ -74,9 +74,7 @@ def test_too_little_memory_is_proven_by_the_lp() -> None:
 def test_without_time_for_the_lp_it_is_etf(monkeypatch: pytest.MonkeyPatch) -> None:
     """The chain whose LP would choose p2: without it, earliest starts decide."""
     over = MipOutcome("time_limit")
-    monkeypatch.setattr(
-        "placegap.solvers.placers.list_scheduling.getf.solve_model", lambda *_, **__: over
-    )
+    monkeypatch.setattr("placegap.solvers.placers.getf.solve_model", lambda *_, **__: over)
     instance = table_instance(((100, 10), (100, 10)), "1-2 5")
     outcome = getf(Task(instance, FREE))
     assert outcome.plan == etf(Task(instance, FREE)).plan

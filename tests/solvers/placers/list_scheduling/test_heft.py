@@ -11,7 +11,7 @@ from references.placers import plan_of, pressed_instance, table_instance
 
 from placegap.instances import Cluster, Device, Graph, Instance, Makespan, Op, evaluate, simulate
 from placegap.solvers import Task
-from placegap.solvers.placers.list_scheduling.heft import heft, upward_ranks
+from placegap.solvers.placers.heft_peft_cpop import heft, upward_ranks
 
 Draw = Callable[..., Instance]
 FREE = Makespan(channels="free")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from placegap.solvers.placers.list_scheduling.idle_gaps import (
+from placegap.solvers.placers.insertion import (
     FOREVER,
     NONE,
     Gaps,

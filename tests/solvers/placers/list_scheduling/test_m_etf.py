@@ -12,9 +12,9 @@ from references.placers import m_etf as slow_m_etf
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
 from placegap.solvers import Task
-from placegap.solvers.placers.list_scheduling.earliest_start import earliest_start_first
-from placegap.solvers.placers.list_scheduling.kernel_views import admission_of, problem_of
-from placegap.solvers.placers.list_scheduling.m_etf import m_etf
+from placegap.solvers.placers.baechi import m_etf
+from placegap.solvers.placers.earliest_start import earliest_start_first
+from placegap.solvers.placers.list_problem import admission_of, problem_of
 
 Draw = Callable[..., Instance]
 SEMANTICS = Makespan(channels="half_duplex", transfers="per_tensor")

@@ -11,15 +11,15 @@ from references.placers import busy_instance, pressed_instance, table_instance
 
 from placegap.instances import Instance, Makespan, evaluate
 from placegap.solvers import Limits, Task
-from placegap.solvers.placers.list_scheduling.favourite_child import favourite_child_first
-from placegap.solvers.placers.list_scheduling.kernel_views import (
+from placegap.solvers.placers.baechi import m_etf
+from placegap.solvers.placers.earliest_start import favourite_child_first
+from placegap.solvers.placers.list_problem import (
     KernelTimes,
     admission_of,
     outcome_of,
     problem_of,
 )
-from placegap.solvers.placers.list_scheduling.m_etf import m_etf
-from placegap.solvers.placers.list_scheduling.m_sct import SctParams, favourites, m_sct
+from placegap.solvers.placers.m_sct import SctParams, favourites, m_sct
 
 Draw = Callable[..., Instance]
 SEMANTICS = Makespan(channels="half_duplex", transfers="per_tensor")

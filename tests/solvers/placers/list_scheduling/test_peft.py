@@ -13,8 +13,8 @@ from references.placers import plan_of, pressed_instance, table_instance
 from placegap.instances import Instance, Makespan, evaluate
 from placegap.solvers import METHODS, Task
 from placegap.solvers.core.method import Params
-from placegap.solvers.placers.list_scheduling.kernel_views import mean_costs, problem_of
-from placegap.solvers.placers.list_scheduling.peft import optimistic_costs, peft
+from placegap.solvers.placers.heft_peft_cpop import optimistic_costs, peft
+from placegap.solvers.placers.list_problem import mean_costs, problem_of
 
 Draw = Callable[..., Instance]
 FREE = Makespan(channels="free")

@@ -19,11 +19,10 @@ from placegap.instances.problem.nets import build_nets
 from placegap.solvers import METHODS, Task, solve
 from placegap.solvers.core import method as core_method
 from placegap.solvers.core.registry import why_not
+from placegap.solvers.placers.movable_units import free_units
+from placegap.solvers.placers.partitioners import mend, partition, scotch
 from placegap.solvers.placers.partitioners import metis as _metis  # noqa: F401 - it registers itself
 from placegap.solvers.placers.partitioners import mt_kahypar as _mt_kahypar  # noqa: F401
-from placegap.solvers.placers.partitioners import partition, scotch
-from placegap.solvers.placers.partitioners.part_mending import mend
-from placegap.solvers.placers.pipelines.movable_units import free_units
 
 ANY = MaxLoad()
 CHAIN = MaxLoad(plans="chain")

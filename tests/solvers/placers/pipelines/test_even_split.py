@@ -10,7 +10,7 @@ from draws.pipelines import iteration_semantics, layer_row, model_row, pipeline_
 
 from placegap.instances import InputError, MaxLoad, PipelineIteration, evaluate
 from placegap.solvers import solve
-from placegap.solvers.placers.pipelines.simulated_moves import lightest_cuts
+from placegap.solvers.placers.pipeline_stages import lightest_cuts
 
 METHODS = ("even-split", "heaviest-stage", "simulated-moves")
 

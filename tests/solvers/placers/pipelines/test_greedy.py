@@ -23,7 +23,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.reader import read_model
 from placegap.solvers import Task, solve
-from placegap.solvers.placers.pipelines.greedy import greedy
+from placegap.solvers.placers.greedy_and_moves import greedy
 
 ANY = MaxLoad()
 CHAIN = MaxLoad(plans="chain")

@@ -15,17 +15,18 @@ from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import combine, device_loads
 from placegap.solvers import Task, solve
-from placegap.solvers.placers.pipelines.loads_under_moves import (
+from placegap.solvers.placers.greedy_and_moves import LocalSearchParams, local_search
+from placegap.solvers.placers.movable_units import (
     arcs_of,
     best_move,
+    free_units,
     keeps_chain,
     loads,
     move,
     nets_of,
     start,
+    units_of,
 )
-from placegap.solvers.placers.pipelines.local_search import LocalSearchParams, local_search
-from placegap.solvers.placers.pipelines.movable_units import free_units, units_of
 
 ANY = MaxLoad()
 CHAIN = MaxLoad(plans="chain")

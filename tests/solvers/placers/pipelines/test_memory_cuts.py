@@ -20,7 +20,7 @@ from placegap.instances import (
     load_corpus,
 )
 from placegap.solvers import Task
-from placegap.solvers.placers.pipelines.memory_cuts import memory_cuts
+from placegap.solvers.placers.order_cuts import memory_cuts
 
 
 def path_instance(rng: random.Random, num_ops: int) -> Instance:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from placegap.experiments.research.learned.table import CASES, SEARCHES, run_search
 from placegap.experiments.studies.tables.learned import learned_table
-from placegap.experiments.studies.tables.learned.rivals import SEARCHES, run_search
-from placegap.experiments.studies.tables.learned.runs import CASES
 from placegap.instances import example
 
 
