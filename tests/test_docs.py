@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from references.own_methods import methods_restored
 from references.page_commands import (
     LEFT_OUT,
     Command,
@@ -39,11 +40,6 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 README = ROOT / "README.md"
-NAMES: dict[str, dict[str, object]] = {
-    "CONTRIBUTING.md": {"register": repr, "Method": dict, "run": repr, "Params": dict}
-}
-"""What code of a page takes from the file that it would stand in."""
-
 NO_PYTHON = {"docs/dask.md": "needs dask_jobqueue and Slurm"}
 """Pages whose code is compiled alone, and why."""
 
@@ -73,7 +69,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr("placegap.experiments.running.placing.run_pool", run_as_worker)
     monkeypatch.setattr("placegap.experiments.studies.run.run_pool", run_as_worker)
-    yield tmp_path
+    with methods_restored(tmp_path):
+        yield tmp_path
     sys.modules.pop("my_models", None)
     if others is not None:
         sys.modules["my_models"] = others
@@ -90,7 +87,7 @@ def run_as_worker(*given: Any, **options: Any) -> Iterator[Ending[Any]]:
 
 @pytest.mark.parametrize("page", [page for page in WITH_CODE if python_blocks(page)])
 def test_the_python_of_a_page_runs_and_prints_what_it_shows(page: str, folder: Path) -> None:
-    names: dict[str, object] = dict(NAMES.get(page, {}))
+    names: dict[str, object] = {"__name__": "__main__"}
     for code, shown in python_blocks(page):
         if page in NO_PYTHON:
             compile(code, page, "exec")

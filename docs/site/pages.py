@@ -91,8 +91,8 @@ def entry(method: AnyMethod) -> list[str]:
         "",
         f"{method.summary.rstrip('.')}.",
         "",
-        f"*{method.claim}*, for {', '.join(f'`{name}`' for name in method.objectives)};"
-        f" after {method.paper}.",
+        f"*{method.claim}*, for {', '.join(f'`{name}`' for name in method.objectives)}"
+        f"{f'; {method.citation}' if method.paper else ''}.",
         "",
         *table,
     ]

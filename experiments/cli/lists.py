@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
-from placegap.experiments.cli.options import JsonOption
-from placegap.experiments.show.rendering import output, plain_table, spinner
+from placegap.experiments.cli.options import JsonOption, ModuleOption
+from placegap.experiments.show.rendering import output, plain_table, spinner, warn
+from placegap.instances.reading.errors import InputError
 
 METHOD_HEAD = ("method", "claim", "objectives", "paper", "what it does", "parameters")
 TABLES = {
@@ -15,26 +17,9 @@ TABLES = {
 }
 
 
-def methods_command(as_json: JsonOption = False) -> None:
+def methods_command(module: ModuleOption = None, as_json: JsonOption = False) -> None:
     """List the methods: what each claims, for which objectives, its paper and its parameters."""
-    with spinner("loading the methods"):
-        from placegap.solvers import METHODS
-
-    rows: list[dict[str, Any]] = [
-        {
-            "method": method.name,
-            "claim": method.claim,
-            "objectives": list(method.objectives),
-            "paper": method.paper,
-            "summary": method.summary,
-            "missing": method.missing(),
-            "params": {
-                name: field.get_default(call_default_factory=True)
-                for name, field in method.params.model_fields.items()
-            },
-        }
-        for method in METHODS.values()
-    ]
+    rows = list(_methods())
     if as_json:
         print(json.dumps({"methods": rows}, default=str), flush=True)
         return
@@ -45,9 +30,35 @@ def methods_command(as_json: JsonOption = False) -> None:
             console.print(plain_table(title, METHOD_HEAD, texts))
 
 
+def _methods() -> Iterator[dict[str, Any]]:
+    """What there is to say of each method; a line on stderr for one that cannot be loaded."""
+    with spinner("loading the methods"):
+        from placegap.solvers.core.registry import METHODS
+
+    for name in METHODS:
+        try:
+            method, origin = METHODS[name], METHODS.origin(name)
+        except InputError as error:
+            warn(str(error))
+            continue
+        yield {
+            "method": name,
+            "claim": method.claim,
+            "objectives": list(method.objectives),
+            "paper": method.citation,
+            "summary": method.summary,
+            "from": origin,
+            "missing": method.missing(),
+            "params": {
+                key: field.get_default(call_default_factory=True)
+                for key, field in method.params.model_fields.items()
+            },
+        }
+
+
 def _method_texts(row: dict[str, Any]) -> tuple[str, ...]:
     return (
-        row["method"],
+        row["method"] + (f"\nfrom {row['from']}" if row["from"] != "placegap" else ""),
         row["claim"],
         "\n".join(row["objectives"]),
         row["paper"],

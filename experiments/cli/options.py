@@ -68,6 +68,27 @@ TimesOption = Annotated[
 ParamOption = Annotated[
     list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="Repeatable.")
 ]
+
+
+def _use_modules(modules: list[str] | None) -> list[str] | None:
+    """Load the methods of ``--module`` before the command reads anything."""
+    if modules:
+        from placegap.solvers.core.registry import use_module
+
+        for module in modules:
+            use_module(module)
+    return modules
+
+
+ModuleOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--module",
+        metavar="MODULE",
+        help="A Python module, or its file, that registers methods of your own; repeatable.",
+        callback=_use_modules,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 RULES: Mapping[str, object] = {

@@ -287,8 +287,8 @@ def _first_attempt(
         choose_semantics,
         rules_of_start,
     )
-    from placegap.solvers.solving.default_methods import default_method
     from placegap.solvers.solving.known_bounds import with_bounds_of
+    from placegap.solvers.solving.solve import default_method
 
     is_own = is_traced(asked.model) or instance is not fine  # a worker would trace it once more
     shares = FIRST_SHARE if asked.second_opinion or instance is not fine else 1.0
@@ -367,7 +367,7 @@ def _placed(
 def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> None:
     """``--write``: the MIP of a method in a file, unsolved, and a line that says so."""
     from placegap.solvers.models.export import write_model
-    from placegap.solvers.solving.default_methods import proving_method
+    from placegap.solvers.solving.steps import proving_method
 
     assert asked.write is not None
     seen, semantics = coarsened(instance, first)

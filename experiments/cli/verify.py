@@ -225,8 +225,7 @@ def _print(
     bound: KnownBound | None,
     best_ns: int | None,
 ) -> None:
-    from placegap.solvers.core.result import relative_gap
-    from placegap.solvers.core.trust import describe_basis
+    from placegap.solvers.core.result import describe_basis, relative_gap
 
     console, first, second = output(), verdict.first, verdict.second
     console.print(f"{instance.name}: {semantics.label}", markup=False)

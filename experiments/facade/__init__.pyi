@@ -1,5 +1,5 @@
 from . import experiments, formulations, instances, solvers
-from .solvers.core.control import StopSearch
+from .solvers.core.progress import StopSearch
 from .solving import Solution, solve
 from .version import __version__
 

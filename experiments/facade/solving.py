@@ -30,7 +30,7 @@ from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MemoryRule, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.control import Control
+from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status
 from placegap.solvers.solving.known_bounds import bound_to_store
 from placegap.solvers.solving.solve import LimitOptions, SolveOptions, default_method

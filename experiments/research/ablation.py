@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 from placegap.experiments.studies.gaps import GapCell
 from placegap.experiments.studies.run import logged_cells, run_study
+from placegap.instances.problem.semantics import Objective
 from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import find_method, register
@@ -139,10 +140,10 @@ def left_out(part: Without) -> Iterator[None]:
     starts = import_module("placegap.solvers.core.starts")
     steps = import_module("placegap.solvers.solving.steps")
     able, missing = steps.able, {*part.placers} - {*ALWAYS}
-    kept = {
-        objective: tuple(placer for placer in placers if placer.name not in missing)
-        for objective, placers in starts.PLACERS.items()
-    }
+    costs = starts.start_costs
+
+    def kept(objective: Objective) -> dict[str, Any]:
+        return {name: cost for name, cost in costs(objective).items() if name not in missing}
 
     def others(task: Task, *asked: Any, workers: int = 1) -> Iterator[Any]:
         yield from able(
@@ -150,7 +151,7 @@ def left_out(part: Without) -> Iterator[None]:
         )
 
     with ExitStack() as stack:
-        stack.enter_context(patch.dict(starts.PLACERS, kept))
+        stack.enter_context(patch.object(starts, "start_costs", kept))
         stack.enter_context(patch.object(steps, "able", others))
         for path, instead in part.functions.items():
             module, _, name = path.partition(":")
@@ -181,7 +182,7 @@ for _name, _part in PARTS.items() if __name__ != "__main__" else ():
     )
 
 
-class Moved(NamedTuple):
+class RowChange(NamedTuple):
     """What leaving out a part does to a row: shares of the whole `auto`, positive is worse."""
 
     value: float
@@ -189,7 +190,7 @@ class Moved(NamedTuple):
     time: float
 
 
-def moved(whole: GapCell, without: GapCell) -> Moved | None:
+def moved(whole: GapCell, without: GapCell) -> RowChange | None:
     """How much worse a row is without a part; None where a run has failed."""
     if not (whole.value_ns and without.value_ns and whole.time_s and without.time_s):
         return None
@@ -199,7 +200,7 @@ def moved(whole: GapCell, without: GapCell) -> Moved | None:
     # a proof of less than a second is as long as the machine likes
     is_long = max(whole.time_s, without.time_s) > 1.0
     time = without.time_s / whole.time_s - 1 if are_proven and is_long else 0.0
-    return Moved(value, bound, time)
+    return RowChange(value, bound, time)
 
 
 def table(cells: Sequence[GapCell]) -> str:

@@ -36,7 +36,7 @@ from placegap.experiments.studies.report import write_file
 from placegap.experiments.studies.run import logged_cells, results_folder
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.bounds.certificates import certify
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF
 
 FILE_NAME = "certified.csv"
 

@@ -22,8 +22,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics, parse_semantics, plan_class
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import refuse_other
-from placegap.solvers.core.result import Result, fault_words
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Result, fault_words
 from placegap.solvers.solving.known_bounds import KnownBound, proven_by
 
 SHARE, MOST_S = 0.25, 60.0

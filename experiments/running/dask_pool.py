@@ -27,8 +27,8 @@ from placegap.experiments.running.placing import one_line
 from placegap.experiments.running.pool import Ending, PoolError, TaskProcess, Unfit, allowed
 from placegap.experiments.running.provenance import made_by
 from placegap.instances.reading.errors import InputError, MissingExtra
-from placegap.solvers.core.extras import why_not_installed
-from placegap.solvers.core.interrupts import STOP_SIGNALS
+from placegap.solvers.core.clock import STOP_SIGNALS
+from placegap.solvers.core.method import why_not_installed
 
 if TYPE_CHECKING:
     from distributed import Client

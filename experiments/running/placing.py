@@ -39,19 +39,20 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers import Result, solve
-from placegap.solvers.core.clock import compiled_s, while_compiling
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import compiled_s, stop_asked, while_compiling
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import (
+    PROOF,
+    SOLVERS,
     Outcome,
     SolverDisagreement,
     carry_bound,
     finish,
     with_reason,
+    word_of,
 )
-from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
 from placegap.solvers.solving.coarsened import solve_coarse
 from placegap.solvers.solving.known_bounds import with_known_bound, with_stored_bound
 from placegap.solvers.solving.second_opinion import (

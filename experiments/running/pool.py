@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
-from placegap.solvers.core.interrupts import (
+from placegap.solvers.core.clock import (
     STOP,
     STOP_SIGNALS,
     end_orderly,

@@ -296,7 +296,7 @@ def certificate_line(certificate: Certificate) -> str:
     >>> certificate_line(certify(example(), Makespan()))
     '34 ns (chain), the whole bound'
     """
-    from placegap.solvers.core.trust import describe_basis
+    from placegap.solvers.core.result import describe_basis
 
     mine, printed = certificate.bound_ns, certificate.printed_bound_ns
     line = f"{format_ns(mine)} ({certificate.proof.kind})"
@@ -308,7 +308,7 @@ def certificate_line(certificate: Certificate) -> str:
 
 def print_result(console: Console, instance: Instance, result: Result) -> None:
     """What each device does, and the value, the bound and the gap."""
-    from placegap.solvers.core.trust import describe_basis
+    from placegap.solvers.core.result import describe_basis
 
     console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
     if result.evaluation is not None and result.plan is not None:

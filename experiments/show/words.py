@@ -102,7 +102,7 @@ def move_sentence(found: Anatomy) -> str:
 
 def bound_sentence(found: Anatomy) -> str:
     """The bound, and what it rests on."""
-    from placegap.solvers.core.trust import describe_basis
+    from placegap.solvers.core.result import describe_basis
 
     if found.bound is None:
         return "none"

@@ -23,8 +23,7 @@ from placegap.experiments.studies.gaps import (
     MethodSummary,
     summarize,
 )
-from placegap.solvers.core.result import fault_words, relative_gap
-from placegap.solvers.core.trust import describe_basis
+from placegap.solvers.core.result import describe_basis, fault_words, relative_gap
 from placegap.solvers.solving.known_bounds import RECORDED
 
 MODEL_HEAD = (

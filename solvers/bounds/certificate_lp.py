@@ -34,8 +34,7 @@ from placegap.instances.io.certificate_file import Branch, Leaf, WorkWindow
 from placegap.instances.problem.array_types import Floats
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers.core.back_ends.outcome import THREADS
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import Clock, stop_asked
 
 BITS = 40
 """Of the integers that multipliers become: a dual of 1 is 2**BITS."""

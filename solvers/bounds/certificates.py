@@ -44,8 +44,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.solvers.bounds.certificate_lp import MOST_ROUTES, SectionLp, grow_tree, num_routes
 from placegap.solvers.bounds.spread_bound import spread_weights
-from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import Clock, LimitReached, stop_asked
 
 S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6
 """Seconds that `Terms` takes for each op and edge, and for each edge and pair of devices."""

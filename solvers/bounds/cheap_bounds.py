@@ -20,7 +20,7 @@ from placegap.instances.problem.semantics import MaxLoad, PipelineIteration, Sem
 from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF
 
 PATH, WORK, LONGEST, ONE = "critical path", "work", "longest op", "one microbatch"
 """Origins of bounds: the longest path of least times; all work spread over the devices; the longest

@@ -49,8 +49,8 @@ from placegap.solvers.bounds.frontier_labels import (
     few_labels,
     value_columns,
 )
-from placegap.solvers.core.interrupts import never, stop_asked
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.clock import never, stop_asked
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 
@@ -448,6 +448,7 @@ register(
         objectives=("makespan",),
         paper="placegap",
         summary="the least path that memory leaves along the order of the groups",
+        starts={"makespan": Cost(10.0, 400.0, most_parts=5_000)},
         run=run,
         params=Params,
         packages=("numba",),

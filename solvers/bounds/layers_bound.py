@@ -46,7 +46,7 @@ from placegap.solvers.bounds.layer_options import LayerTable, layer_table
 from placegap.solvers.bounds.nested_layers import NestedLayers, layer_chains, nested_layers
 from placegap.solvers.bounds.room_prices import RoomPrices, climb_prices
 from placegap.solvers.bounds.work_windows import WorkWindows
-from placegap.solvers.core.interrupts import never
+from placegap.solvers.core.clock import never
 
 MOST_OPS = 20_000
 

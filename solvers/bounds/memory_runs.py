@@ -47,7 +47,7 @@ from placegap.solvers.bounds.least_runs import LinkWays, RunTerms, least_runs, p
 from placegap.solvers.bounds.room_prices import FREE, RoomPrices, climb_prices
 from placegap.solvers.bounds.section_gaps import IntervalArcs
 from placegap.solvers.bounds.work_windows import WorkWindows, chain_arcs
-from placegap.solvers.core.interrupts import never
+from placegap.solvers.core.clock import never
 
 MODES = 4
 """Ways to count what lies between two stops on one device."""

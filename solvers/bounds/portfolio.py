@@ -14,8 +14,7 @@ from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.layers_bound import layers_bound
 from placegap.solvers.bounds.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Limits, Task
 
 WINDOWS, LAYERS, MEMORY, FRONTIER = (

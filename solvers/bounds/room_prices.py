@@ -16,7 +16,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, ceil_div
-from placegap.solvers.core.interrupts import never
+from placegap.solvers.core.clock import never
 
 PRICE_BITS, MOST_BITS = 20, 60
 """A price is an integer of about so many bits over a power of two; with bytes it has at most so

@@ -31,8 +31,7 @@ from placegap.solvers.brute_force.stage_chains import (
 )
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome
 
 MOST_OPS = {
     "makespan": 8,
@@ -114,8 +113,9 @@ register(
         name="brute-force",
         claim="exact",
         objectives=OBJECTIVES,
-        paper="enumeration",
-        summary="all placements, op orders and transfer orders of a few ops: the tests' oracle",
+        scope="all, a few ops",
+        paper="",
+        summary="enumerates placements, op orders and transfer orders: the tests' oracle",
         run=run,
         params=Params,
         applies=applies,

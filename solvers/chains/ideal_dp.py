@@ -25,8 +25,7 @@ from placegap.solvers.chains.peaks import settle
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome
 
 
 class IdealDPParams(ExactParams):
@@ -119,11 +118,13 @@ def _outcome(steps: Steps, message: str) -> Outcome:
 register(
     Method(
         name="ideal-dp",
-        usual_rules=lambda params: {"plans": "chain"},
         claim="exact",
         objectives=("max_load",),
-        paper="Tarnawski et al., NeurIPS 2020",
-        summary="Optimal chain of ideals for max-load, on any devices, replicated, over servers.",
+        scope="max_load, chain plans; any devices, replicas, 2 levels",
+        paper="Tarnawski et al. 2020",
+        cites=("tarnawski2020, section 5.1",),
+        summary="dynamic program over ideals",
+        usual_rules=lambda params: {"plans": "chain"},
         run=run,
         params=IdealDPParams,
         applies=applies,

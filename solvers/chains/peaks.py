@@ -30,8 +30,7 @@ from placegap.solvers.chains.layers import LayerSearch
 from placegap.solvers.chains.transitions import for_ideals, stage_peak
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome
 
 MOST_IDEALS = 20_000
 """With more ideals than this that may matter the question stays open."""

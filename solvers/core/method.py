@@ -1,9 +1,10 @@
-"""What a method is: its parameters, its limits, the task it is given, its line of the registry."""
+"""What a method is: its parameters, its limits, the task it is given, and what it registers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -11,7 +12,12 @@ from typing_extensions import TypeVar
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import MemoryRule, Objective, Semantics
+from placegap.instances.problem.semantics import (
+    OBJECTIVES,
+    MemoryRule,
+    Objective,
+    Semantics,
+)
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.result import Outcome
 
@@ -151,13 +157,49 @@ class Formulation:
     extract: Callable[[pyo.ConcreteModel], Plan]
 
 
+class Cost(NamedTuple):
+    """What a placer is likely to cost, with the referee's verdict on its plan.
+
+    Measured on one core of a 2.5 GHz server; only the order and the size matter.
+
+    Attributes
+    ----------
+    ms, us_per_part : float
+        For a graph, and for each of its parts (ops and edges).
+    most_parts : int
+        Larger graphs are not tried first.
+    grows : bool
+        Whether the time of larger ones grows faster than linearly.
+    always : bool
+        Whether it is asked however little time there is.
+    """
+
+    ms: float
+    us_per_part: float
+    most_parts: int = 10**9
+    grows: bool = True
+    always: bool = False
+
+
+class Home(NamedTuple):
+    """What is known of a method before it is loaded (`method_homes`).
+
+    `module` is its module within `placegap.solvers`, and `starts` are those of its registration.
+    """
+
+    module: str
+    starts: Mapping[Objective, Cost] = {}
+
+
 P = TypeVar("P", bound=Params)
 T = TypeVar("T", bound=Semantics)
 
 
 @dataclass(frozen=True)
 class Method(Generic[P, T]):
-    """One line of the registry; `P` are the method's own parameters, `T` the semantics it does.
+    """All that there is to know of a method; `P` are its own parameters, `T` the semantics it does.
+
+    What lists methods reads it here: the registry, README and pages, the first plans of `auto`.
 
     Attributes
     ----------
@@ -165,9 +207,9 @@ class Method(Generic[P, T]):
     claim : {"exact", "heuristic", "bound"}
     objectives : tuple of str
     paper : str
-        Whose method it is.
+        Whose method it is, in words: ``"Hwang et al. 1989"``; empty where nobody published it.
     summary : str
-        One line for tables.
+        One line for tables: what it does.
     run : callable (Task, Params) -> Outcome
     params : type
         The method's parameters.
@@ -186,6 +228,16 @@ class Method(Generic[P, T]):
         a run on the floor whose plan does not fit, and with the best one that does (`peak_memory`).
     usual_rules : callable (parameters) -> mapping
         Rules of the semantics that the method is for, where nobody asks for others.
+    cites : tuple of str
+        Keys of docs/references.bib, each perhaps with a place: ``"topcuoglu2002, section 4.1"``.
+    scope : str
+        Which problems, where the objectives alone say too little: ``"max_load, chain plans"``.
+    starts : mapping of objectives to Cost
+        Makes it one of the placers whose plans exact methods and `auto` start from. What is said of
+        ``max_load`` holds for all loads.
+    solver : str
+        The solver that its proofs rest on, if that is one alone: two methods on one solver are no
+        second opinion of each other.
     """
 
     name: str
@@ -202,7 +254,36 @@ class Method(Generic[P, T]):
     memory_rules: tuple[MemoryRule, ...] = ("sum",)
     settle: Callable[[Task[T], Outcome, Plan | None], Outcome | None] | None = None
     usual_rules: Callable[[Mapping[str, object]], Mapping[str, str]] = lambda params: {}
+    cites: tuple[str, ...] = ()
+    scope: str = ""
+    starts: Mapping[Objective, Cost] = field(default_factory=dict)
+    solver: str = ""
+
+    @property
+    def does(self) -> str:
+        """For which problems it is, in words."""
+        words = "all" if self.objectives == OBJECTIVES else ", ".join(self.objectives)
+        return self.scope or words
+
+    @property
+    def citation(self) -> str:
+        """Whose method it is, and where the papers say it, in words; a dash for nobody's."""
+        places = (cited.partition(", ")[2] for cited in self.cites)
+        return ", ".join(filter(None, [self.paper, *places])) or "-"
 
 
 AnyMethod = Method[Any, Any]
 """A method of the registry, whose parameters are known only at run time."""
+
+
+def why_not_installed(package: str, extra: str) -> str | None:
+    """How to get a package that is missing, or None.
+
+    Examples
+    --------
+    >>> why_not_installed("no_such_package", "torch")
+    "needs no_such_package: pip install 'placegap[torch]'"
+    """
+    if find_spec(package) is None:
+        return f"needs {package}: pip install 'placegap[{extra}]'"
+    return None

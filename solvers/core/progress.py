@@ -1,8 +1,10 @@
-"""What a method has found so far, for those who listen while it runs.
+"""What a method has found so far: what a search keeps of it, and those who listen while it runs.
 
-Methods, and what many of them share (`start`, `exact`, the solvers' callbacks), `tell` of better
-plans and bounds, and say of which instance under which rules. So what is solved on the way, such as
-sections, coarser graphs or plainer rules, never passes for the task that was given.
+A search keeps its own best value and best bound (`Best`). Methods, and what many of them share
+(starts, the rule for exact methods, the solvers' callbacks), `tell` of better ones, and say of
+which instance under which rules. So what is solved on the way, such as sections, coarser graphs or
+plainer rules, never passes for the task that was given. For each listener, a `Ledger` keeps the
+best that was told, and a `Control` asks callbacks whether to go on.
 
 A value that a MIP solver reports is its own, to its tolerances: the referee judges the plan when
 the solver has ended. Nothing here decides anything.
@@ -10,6 +12,7 @@ the solver has ended. Nothing here decides anything.
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
+from placegap.solvers.core.result import PROOF, relative_gap
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class News:
     """The best plan's value and the best bound so far, and who found that plan.
 
     `plan` is that plan, where whoever tells has one; `bound_by` is who proves the bound, and
-    `rests_on` on whose word (`trust`), where that is known; `doing` is what takes long now, if that
+    `rests_on` on whose word, where that is known; `doing` is what takes long now, if that
     is no search. News that differ in nothing else are the same.
     """
 
@@ -46,6 +50,74 @@ Told = Callable[[int | None, int | None], None]
 """What a search calls with a value, a bound, or both (`teller`)."""
 
 
+def unheard(value_ns: int | None, bound_ns: int | None) -> None:
+    """Tell nobody."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Best:
+    """The best value and the best bound so far; a search adds how it keeps its plan.
+
+    Attributes
+    ----------
+    gap : float
+        Relative gap that suffices.
+    value_ns : int or None
+        None without a plan.
+    bound_ns : int
+    origin, rests_on : str
+        What proves the bound, and on whose word.
+    on_news : callable (value, bound)
+        Called with what is better.
+    faults : list of str
+        What a phase or a solver said that a known plan contradicts, or how it failed.
+    details : dict
+
+    Examples
+    --------
+    >>> best = Best(gap=0.1)
+    >>> best.improve(100), best.improve(120), best.value_ns
+    (True, False, 100)
+    >>> best.prove(90, "work")
+    >>> best.is_close, best.origin
+    (True, 'work')
+    """
+
+    gap: float
+    value_ns: int | None = None
+    bound_ns: int = 0
+    origin: str = ""
+    rests_on: str = PROOF
+    on_news: Told = unheard
+    faults: list[str] = field(default_factory=list)
+    details: dict[str, int | float | str] = field(default_factory=dict)
+
+    def improve(self, value_ns: int) -> bool:
+        """Whether the value of a feasible plan is better; if so it is the best now."""
+        if self.value_ns is not None and value_ns >= self.value_ns:
+            return False
+        self.value_ns = value_ns
+        self.on_news(value_ns, None)
+        return True
+
+    def prove(self, bound_ns: int, origin: str, rests_on: str = PROOF) -> None:
+        """Take over a bound if it is better; one above the plan's value is a fault."""
+        if self.value_ns is not None and bound_ns > self.value_ns:
+            self.faults.append(
+                f"{origin} says that nothing below {bound_ns} ns is reached, but a plan of"
+                f" {self.value_ns} ns is known"
+            )
+        elif bound_ns > self.bound_ns:
+            self.bound_ns, self.origin, self.rests_on = bound_ns, origin, rests_on
+            self.on_news(None, bound_ns)
+
+    @property
+    def is_close(self) -> bool:
+        """Whether the gap is small enough."""
+        found = relative_gap(self.value_ns, self.bound_ns)
+        return found is not None and found <= self.gap
+
+
 @dataclass(eq=False)
 class Ledger:
     """The best that was heard, and the listener that is told of each improvement.
@@ -62,22 +134,19 @@ class Ledger:
 
     listener: Listener
     best: News = NOTHING
+    _kept: Best = field(default_factory=lambda: Best(gap=0.0, rests_on=""))
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def enter(self, news: News) -> None:
         """Take over what is better; solvers call from threads of their own."""
         with self._lock:
-            value, bound, by = self.best.value_ns, self.best.bound_ns, self.best.by
-            plan, bound_by = self.best.plan, self.best.bound_by
-            rests_on = self.best.rests_on
-            if news.value_ns is not None and (value is None or news.value_ns < value):
-                value, by, plan = news.value_ns, news.by, news.plan
-            # a bound above a plan's value is a fault, which the result will name
-            most = news.bound_ns if value is None else value
-            if news.bound_ns is not None and (bound or 0) < news.bound_ns <= (most or 0):
-                bound, bound_by = news.bound_ns, news.bound_by or news.by
-                rests_on = news.rests_on
-            found = News(value, bound, by, plan, bound_by, rests_on)
+            kept, by, plan = self._kept, self.best.by, self.best.plan
+            if news.value_ns is not None and kept.improve(news.value_ns):
+                by, plan = news.by, news.plan
+            if news.bound_ns is not None:  # one above the value is a fault, which the result names
+                kept.prove(news.bound_ns, news.bound_by or news.by, news.rests_on)
+            bound_ns = kept.bound_ns or None
+            found = News(kept.value_ns, bound_ns, by, plan, kept.origin, kept.rests_on)
             if found != self.best:
                 self.best = found
                 self.listener(found)
@@ -154,10 +223,6 @@ def each_plan_once(listener: Listener) -> Listener:
     return hear
 
 
-def unheard(value_ns: int | None, bound_ns: int | None) -> None:
-    """Tell nobody."""
-
-
 def teller(instance: Instance, semantics: Semantics, by: str) -> Told:
     """`tell` for one instance, semantics and method."""
 
@@ -165,3 +230,95 @@ def teller(instance: Instance, semantics: Semantics, by: str) -> Told:
         tell(instance, semantics, by, value_ns=value_ns, bound_ns=bound_ns)
 
     return told
+
+
+OnPlan = Callable[[int, Plan | None], object]
+"""Called with the value of a better plan, and the plan where the method hands it over already."""
+
+OnBound = Callable[[int, str], object]
+"""Called with a better bound and who proves it."""
+
+
+class StopSearch(Exception):
+    """Raised by a callback: the search ends, and returns the plan so far."""
+
+
+@dataclass(eq=False)
+class Control:
+    """A listener that passes news to callbacks, and ends the search where one of them says so.
+
+    The search ends as by Ctrl-C: solvers call from threads of their own, but what ends is the main
+    thread, from which `solve` has to be called for that.
+
+    Attributes
+    ----------
+    on_plan, on_bound : callable, optional
+        One that returns False, or raises `StopSearch`, ends the search.
+    listener : callable, optional
+        Hears all news.
+    best : News
+        The newest.
+    plan : Plan or None
+        The last plan that was handed over.
+    is_stopped : bool
+        Whether a callback has ended the search.
+
+    Examples
+    --------
+    >>> control = Control(on_bound=lambda bound_ns, by: print(bound_ns, by))
+    >>> control.hear(News(None, 33, "", bound_by="critical path"))
+    33 critical path
+    """
+
+    on_plan: OnPlan | None = None
+    on_bound: OnBound | None = None
+    listener: Listener | None = None
+    best: News = NOTHING
+    plan: Plan | None = None
+    is_stopped: bool = False
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def hear(self, news: News) -> None:
+        """Pass news on; after the end nothing is heard any more."""
+        with self._lock:
+            if self.is_stopped:
+                return
+            before, self.best = self.best, news
+            self.plan = news.plan or self.plan
+            try:
+                if self.listener is not None:
+                    self.listener(news)
+                goes_on = self._ask(before, news)
+            except StopSearch:
+                goes_on = False
+            if not goes_on:
+                self.is_stopped = True
+                _thread.interrupt_main()
+
+    def _ask(self, before: News, news: News) -> bool:
+        """Tell the callbacks what is new; whether none of them has enough."""
+        answers: list[object] = []
+        if self.on_plan is not None and news.value_ns not in (None, before.value_ns):
+            answers.append(self.on_plan(news.value_ns or 0, news.plan))
+        if self.on_bound is not None and news.bound_ns not in (None, before.bound_ns):
+            answers.append(self.on_bound(news.bound_ns or 0, news.bound_by or news.by))
+        return not any(answer is False for answer in answers)
+
+
+@contextmanager
+def stopped_quietly(control: Control) -> Iterator[None]:
+    """Take the interrupt of a control for the end of the search, and no other one.
+
+    Examples
+    --------
+    >>> control = Control(on_plan=lambda value_ns, plan: False)
+    >>> with stopped_quietly(control):
+    ...     control.hear(News(40, None, "heft"))
+    >>> control.is_stopped
+    True
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not control.is_stopped:
+            raise

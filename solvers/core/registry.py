@@ -1,23 +1,46 @@
-"""The registry: every method by its name, what its parameters are, and where it applies."""
+"""The registry: every method by its name, those of the package and those of other people.
+
+A method of the package is loaded when it is first asked for (`method_homes`), because together they
+take seconds. Other people's come in three ways, and none of them changes the package:
+
+- A distribution lists them as entry points of the group ``placegap.methods``: the name of the
+  method, and the module that registers it. It is loaded when a name is asked for that nobody has.
+- ``--module`` or the variable ``PLACEGAP_MODULES`` names modules, or their files. Processes that
+  are started later inherit the variable, and so know the same methods.
+- A script imports a module that registers one. The processes of `WorkerProcess` hear of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
+from functools import cached_property
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 
 from pydantic import ValidationError
 
-from placegap.instances.problem.semantics import memory_rule
+from placegap.instances.problem.semantics import Objective, memory_rule
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
-from placegap.solvers.core.method import AnyMethod, Method, P, Params, T, Task
+from placegap.solvers.core.method import AnyMethod, Cost, Method, P, Params, T, Task
 from placegap.solvers.core.method_homes import HOMES
+
+GROUP = "placegap.methods"
+"""The group of entry points by which a distribution lists methods."""
+
+MODULES = "PLACEGAP_MODULES"
+"""The environment's variable that names modules with methods, as PATH names folders."""
+
+OURS = "placegap"
 
 
 class Registry(MutableMapping[str, AnyMethod]):
-    """Methods by name; that of `method_homes.HOMES` is loaded when it is first asked for.
-
-    Names are known without loading anything.
+    """Methods by name; names are known without loading what the package itself brings.
 
     Examples
     --------
@@ -27,10 +50,18 @@ class Registry(MutableMapping[str, AnyMethod]):
 
     def __init__(self) -> None:
         self._loaded: dict[str, AnyMethod] = {}
+        self._origins: dict[str, str] = {}
+        self._read: dict[str, tuple[str, ...]] = {}
+        self._heard: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> AnyMethod:
         if name not in self._loaded:
-            import_module(f"placegap.solvers.{HOMES[name]}")
+            if name in HOMES:
+                import_module(f"placegap.solvers.{HOMES[name].module}")
+            else:
+                self._load_modules()
+                if name not in self._loaded and name in self._entries:
+                    self._load_entry(name)
         return self._loaded[name]
 
     def __setitem__(self, name: str, method: AnyMethod) -> None:
@@ -40,19 +71,113 @@ class Registry(MutableMapping[str, AnyMethod]):
         del self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*HOMES, *self._loaded]))
+        self._load_modules()
+        return iter(dict.fromkeys([*HOMES, *self._loaded, *self._entries]))
 
     def __len__(self) -> int:
-        return len({**HOMES, **self._loaded})
+        return len(list(iter(self)))
 
     def __contains__(self, name: object) -> bool:
-        return name in HOMES or name in self._loaded
+        return name in HOMES or name in self._loaded or name in list(iter(self))
 
     def add(self, method: AnyMethod) -> None:
-        """Add a method; its name must be new."""
-        if method.name in self._loaded:
-            raise ValueError(f"method {method.name!r} is registered twice")
+        """Add a method; its name must be new.
+
+        Raises
+        ------
+        InputError
+            If there is one of that name.
+        """
+        is_ours = _module_of(method).startswith(f"{OURS}.")
+        if method.name in self._loaded or (method.name in HOMES and not is_ours):
+            raise InputError(f"the name {method.name!r} is taken: there is such a method already")
         self._loaded[method.name] = method
+
+    def origin(self, name: str) -> str:
+        """Who brings a method: the name and version of a distribution, or a module."""
+        if name in HOMES:
+            return OURS
+        return self._origins.get(name) or _module_of(self[name])
+
+    def start_costs(self) -> Iterator[tuple[str, Mapping[Objective, Cost]]]:
+        """What methods cost as starts, by objective, in the order of asking.
+
+        Those that are only installed do not count: what `auto` finds must not depend on that.
+        """
+        yield from ((name, home.starts) for name, home in HOMES.items() if home.starts)
+        self._load_modules()
+        for name, method in self._loaded.items():
+            if name not in HOMES and method.starts:
+                yield name, method.starts
+
+    def load_module(self, module: str) -> tuple[str, ...]:
+        """Load a module, by its name or its file, and return the names that it registers.
+
+        Raises
+        ------
+        InputError
+            If it cannot be loaded, or registers nothing.
+        """
+        if module not in self._read:
+            before = set(self._loaded)
+            try:
+                loaded = _module_at(module)
+            except InputError as error:
+                raise InputError(f"module {module}: {error}") from None
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}"
+                raise InputError(f"module {module} cannot be loaded: {said}") from error
+            names = [
+                name
+                for name, method in self._loaded.items()
+                if name not in before or _module_of(method) == loaded.__name__
+            ]
+            if not names:
+                raise InputError(f"module {module} registers no method (placegap.solvers.register)")
+            self._read[module] = tuple(names)
+            self._origins |= dict.fromkeys(names, module)
+        return self._read[module]
+
+    def outside(self) -> tuple[str, ...]:
+        """Modules whose methods another process has to load for itself."""
+        loaded = (_module_of(m) for name, m in self._loaded.items() if name not in HOMES)
+        return tuple(sorted({*self._heard, *loaded} - {"__main__", ""}))
+
+    def hear_of(self, modules: Iterable[str]) -> None:
+        """Take over what the process that started this one knows (`outside`)."""
+        self._heard = tuple(modules)
+
+    def _load_modules(self) -> None:
+        for module in filter(None, os.environ.get(MODULES, "").split(os.pathsep)):
+            self.load_module(module)
+        heard, self._heard = self._heard, ()
+        for module in heard:
+            try:
+                self.load_module(module)
+            except InputError:  # it may need what only the other process has
+                continue
+
+    @cached_property
+    def _entries(self) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in HOMES}
+
+    def _load_entry(self, name: str) -> None:
+        """Load a method of another distribution, whose version then stands in its results."""
+        entry = self._entries[name]
+        assert entry.dist is not None
+        lists = f"{entry.dist.name} lists the method {name!r} as {entry.value}"
+        try:
+            brought = entry.load()
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise InputError(f"{lists}, which cannot be loaded: {said}") from error
+        if isinstance(brought, Method) and brought.name not in self._loaded:
+            self.add(brought)
+        if name not in self._loaded:
+            raise InputError(f"{lists}, which registers no method of that name")
+        packages = dict.fromkeys((*self._loaded[name].packages, entry.dist.name))
+        self._loaded[name] = replace(self._loaded[name], packages=tuple(packages))
+        self._origins[name] = f"{entry.dist.name} {entry.dist.version}"
 
 
 METHODS = Registry()
@@ -62,6 +187,68 @@ def register(method: Method[P, T]) -> Method[P, T]:
     """Add a method; its name must be new."""
     METHODS.add(method)
     return method
+
+
+def use_module(module: str) -> tuple[str, ...]:
+    """Load a module that registers methods, here and in all processes that are started later.
+
+    Parameters
+    ----------
+    module : str
+        Its name, or the path of its file; both are looked for in the current folder, too.
+
+    Returns
+    -------
+    tuple of str
+        The names of its methods.
+
+    Raises
+    ------
+    InputError
+        If it cannot be loaded, or registers nothing, or a name that is taken.
+    """
+    if _is_path(module):
+        module = str(Path(module).resolve())  # other processes may have another folder
+    names = METHODS.load_module(module)
+    known = list(filter(None, os.environ.get(MODULES, "").split(os.pathsep)))
+    os.environ[MODULES] = os.pathsep.join(dict.fromkeys([*known, module]))
+    return names
+
+
+def _is_path(module: str) -> bool:
+    return module.endswith(".py") or os.sep in module
+
+
+def _module_at(module: str) -> ModuleType:
+    """The module of a name or of a file; its folder may hold others that it imports."""
+    path = Path(module)
+    folder = str(path.parent.resolve()) if _is_path(module) else os.getcwd()
+    if folder not in sys.path:
+        sys.path.append(folder)
+    if not _is_path(module):
+        return import_module(module)
+    if not path.is_file():
+        raise InputError("there is no such file")
+    known = sys.modules.get(path.stem)
+    if known is not None or path.stem in sys.stdlib_module_names:
+        if known is not None and Path(getattr(known, "__file__", None) or "") == path.resolve():
+            return known
+        raise InputError(f"Python has another module {path.stem!r}; give the file another name")
+    spec = spec_from_file_location(path.stem, path.resolve())
+    if spec is None or spec.loader is None:
+        raise InputError("it is no file of Python code (.py)")
+    loaded = module_from_spec(spec)
+    sys.modules[path.stem] = loaded  # what it defines is pickled by this name
+    try:
+        spec.loader.exec_module(loaded)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
+    return loaded
+
+
+def _module_of(method: AnyMethod) -> str:
+    return str(getattr(method.run, "__module__", ""))
 
 
 def find_method(name: str) -> AnyMethod:

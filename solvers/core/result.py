@@ -1,17 +1,64 @@
-"""One result for every method, and the one function that may make it."""
+"""One result for every method, the one function that may make it, and what its bound rests on."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import cache
+from importlib.metadata import version
+from typing import Literal, Required, TypedDict, Unpack
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics, plan_class
 from placegap.instances.transforms.op_splitting import OpSplit
-from placegap.solvers.core.trust import describe_basis
+
+PROOF = "proof"
+"""Our own argument, in integers: a dynamic program, a path, a sum, LP duals recomputed."""
+
+SOLVERS = {"ortools": "CP-SAT", "highspy": "HiGHS", "pyscipopt": "SCIP"}
+"""Distributions and the solvers they bring."""
+
+
+@cache
+def installed_version(distribution: str) -> str:
+    """The version of a distribution; its metadata, which take a millisecond, are read once.
+
+    Examples
+    --------
+    >>> installed_version("highspy").split(".")[0]
+    '1'
+    """
+    return version(distribution)
+
+
+def word_of(distribution: str) -> str:
+    """The solver of a distribution and its version, as results name what they rest on.
+
+    Examples
+    --------
+    >>> word_of("ortools").split()[0]
+    'CP-SAT'
+    """
+    return f"{SOLVERS[distribution]} {installed_version(distribution)}"
+
+
+def describe_basis(origin: str, rests_on: str) -> str:
+    """Who proved a bound and what it rests on, as results print it.
+
+    Examples
+    --------
+    >>> describe_basis("ideal-dp", PROOF)
+    'ideal-dp, proof of ours'
+    >>> describe_basis("cp-sat", "CP-SAT 9.15.6755")
+    'cp-sat, the word of CP-SAT 9.15.6755'
+    >>> describe_basis("column generation", "")
+    'column generation'
+    """
+    words = {PROOF: "proof of ours", "": ""}.get(rests_on, f"the word of {rests_on}")
+    return ", ".join(filter(None, [origin, words]))
+
 
 Status = Literal["optimal", "gap_met", "feasible", "infeasible", "bound", "no_plan"]
 """``optimal``: value == bound. ``gap_met``: the requested gap is reached. ``feasible``: a plan
@@ -98,8 +145,8 @@ class Outcome:
     bound_class : PlanClass or None
         Class the bound holds for, where it is wider than the semantics' class.
     rests_on : str
-        What the bound, or the proof that no plan exists, rests on: `trust.PROOF`, an argument whose
-        numbers our code computes in integers, or a solver's word, as `trust.word_of` names it.
+        What the bound, or the proof that no plan exists, rests on: `PROOF`, an argument whose
+        numbers our code computes in integers, or a solver's word, as `word_of` names it.
     faults : tuple of str
         What a solver said that a known plan contradicts, each with its name and version; nothing
         of it is in plan and bound. And internal errors that cost a part of the search.
@@ -251,19 +298,36 @@ def contradiction(one: Result, other: Result) -> str:
     return ""
 
 
+class RunFacts(TypedDict, total=False):
+    """How a method was run.
+
+    Attributes
+    ----------
+    solve_s, setup_s : float
+        What it took without building a model, and what went into compiling kernels.
+    requested_gap : float
+        What suffices; the status says whether it is reached.
+    bound_only : bool
+        Whether the method makes no plans.
+    options : mapping
+        Its parameters and limits.
+    """
+
+    solve_s: Required[float]
+    setup_s: float
+    seed: int
+    requested_gap: float
+    bound_only: bool
+    options: Mapping[str, str | int | float | bool | None]
+    versions: Mapping[str, str]
+
+
 def finish(
     instance: Instance,
     semantics: Semantics,
     method: str,
     outcome: Outcome,
-    *,
-    solve_s: float,
-    setup_s: float = 0.0,
-    seed: int = 0,
-    requested_gap: float = 0.0,
-    bound_only: bool = False,
-    options: Mapping[str, str | int | float | bool | None] | None = None,
-    versions: Mapping[str, str] | None = None,
+    **run: Unpack[RunFacts],
 ) -> Result:
     """Judge an outcome by the referee and make it a result.
 
@@ -296,11 +360,12 @@ def finish(
     if value is None and outcome.proven_infeasible:
         status = "infeasible"
     elif value is None:
-        status = "bound" if bound_only and outcome.bound_ns is not None else "no_plan"
+        status = "bound" if run.get("bound_only") and outcome.bound_ns is not None else "no_plan"
     elif value == outcome.bound_ns:
         status = "optimal"
     else:
-        status = "gap_met" if gap is not None and gap <= requested_gap else "feasible"
+        is_close = gap is not None and gap <= run.get("requested_gap", 0.0)
+        status = "gap_met" if is_close else "feasible"
     return Result(
         method=method,
         instance=instance.name,
@@ -316,11 +381,11 @@ def finish(
         faults=outcome.faults,
         gap=gap,
         build_s=outcome.build_s,
-        solve_s=solve_s,
-        setup_s=setup_s,
-        seed=seed,
-        options=options or {},
-        versions=versions or {},
+        solve_s=run["solve_s"],
+        setup_s=run.get("setup_s", 0.0),
+        seed=run.get("seed", 0),
+        options=run.get("options", {}),
+        versions=run.get("versions", {}),
         message=message,
         details=outcome.details,
         evaluation=verdict,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
@@ -16,11 +15,11 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.interrupts import stop_asked
-from placegap.solvers.core.method import Start, Task
+from placegap.solvers.core.clock import Clock, stop_asked
+from placegap.solvers.core.method import Cost, Start, Task
+from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import find_method, why_not
+from placegap.solvers.core.registry import METHODS, find_method, why_not
 from placegap.solvers.core.result import fault_of
 
 LONGEST_S, SHARE = 10.0, 0.2
@@ -36,96 +35,34 @@ AT_LEAST_MS, MS_PER_PART = 3.0, 0.2
 LARGE_PARTS, LARGE_FACTOR = 1_500_000, 2.0
 """Larger graphs (ops + edges) are beyond the caches: `heft` takes 2.5 times as long for each."""
 
-
-class Placer(NamedTuple):
-    """A method of the registry, and about what it costs with the referee's verdict on its plan.
-
-    Measured on one core of a 2.5 GHz server; only the order and the size matter. Where `most_parts`
-    is given, larger graphs (ops + edges) are not tried first, and the time mostly `grows` faster
-    than linearly.
-    """
-
-    name: str
-    ms: float
-    us_per_part: float
-    most_parts: int = 10**9
-    grows: bool = True
-
-    def cost_ms(self, parts: int) -> float:
-        """Milliseconds that a graph of so many ops and edges is likely to cost."""
-        growth = max(1.0, parts / self.most_parts) if self.grows else 1.0
-        if parts > LARGE_PARTS:
-            growth *= LARGE_FACTOR
-        return self.ms + 1e-3 * self.us_per_part * parts * growth
-
-
-ALWAYS = ("single-device", "m-topo", "heft")
+ALWAYS = tuple(
+    name for name, home in HOMES.items() if any(cost.always for cost in home.starts.values())
+)
 """Asked however little time there is, those that do the objective."""
 
-MAKESPAN = (
-    Placer("single-device", 0.3, 1.0),
-    Placer("m-topo", 0.4, 1.4),
-    Placer("heft", 0.4, 4.3),
-    Placer("memory-cuts", 0.6, 4.0),
-    Placer("interleaved-cuts", 5.0, 10.0),
-    Placer("dsc-glb", 0.3, 2.0),
-    Placer("celeritas", 0.6, 3.3),
-    Placer("etf", 0.4, 4.0),
-    Placer("peft", 0.4, 3.2),
-    Placer("round-robin", 0.3, 5.3),
-    Placer("m-etf", 0.4, 4.1),
-    Placer("lc-glb", 0.3, 2.4),
-    Placer("d-dps", 0.6, 3.0),
-    Placer("cpop", 0.4, 2.6),
-    Placer("order-place", 0.6, 3.2),
-    Placer("greedy", 0.5, 3.6),
-    Placer("random", 0.5, 2.8),
-    Placer("getf", 2.0, 60.0, 1_000),
-    Placer("metis", 1.7, 3.0),
-    Placer("scotch", 20.0, 10.0),
-    Placer("mp-dps", 2.5, 40.0),
-    Placer("frontier-paths", 10.0, 400.0, 5_000),
-    Placer("layer-paths", 20.0, 800.0, 8_000),
-    Placer("m-sct", 6.0, 90.0, 600, grows=False),
-    Placer("mt-kahypar", 7.0, 35.0, 100_000),
-)
-LOAD = (
-    Placer("single-device", 0.3, 0.5),
-    Placer("m-topo", 0.3, 0.5),
-    Placer("greedy", 0.4, 0.7),
-    Placer("round-robin", 0.4, 0.7),
-    Placer("random", 0.4, 0.7),
-    Placer("data-parallel", 0.3, 0.5),
-    Placer("local-search", 1.5, 10.0),
-    Placer("slicing", 1.5, 14.0, 100_000),
-    Placer("pipedream", 2.0, 3.0),
-    Placer("metis", 1.7, 3.0),
-    Placer("scotch", 20.0, 10.0),
-    Placer("mt-kahypar", 7.0, 35.0, 100_000),
-    Placer("slicegraph", 15.0, 150.0, 8_000),
-)
-PIPELINE = (
-    Placer("single-device", 0.3, 0.5),
-    Placer("m-topo", 0.3, 0.5),
-    Placer("even-split", 5.0, 5.0),
-    Placer("greedy", 0.4, 2.0),
-    Placer("round-robin", 0.4, 2.0),
-    Placer("random", 0.4, 2.0),
-    Placer("simulated-moves", 20.0, 80.0, 4_000),
-    Placer("heaviest-stage", 1_000.0, 100.0),
-)
-PLACERS: dict[Objective, tuple[Placer, ...]] = {
-    "makespan": MAKESPAN,
-    "max_load": LOAD,
-    "max_load_fwd_bwd": LOAD,
-    "latency_subgraphs": LOAD,
-    "pipeline_iteration": PIPELINE,
-}
-"""By objective: all placers of the registry that are fast at some size, the usual ones first.
 
-Left out is what splits ops (its plans are of another instance), what needs a file or a MIP, and
-annealing, which takes whatever time it is given.
-"""
+def start_costs(objective: Objective) -> dict[str, Cost]:
+    """The placers of an objective, the usual ones first, and what each costs: its `starts`.
+
+    Left out is what splits ops (its plans are of another instance), what needs a file or a MIP, and
+    annealing, which takes whatever time it is given.
+
+    Examples
+    --------
+    >>> start_costs("makespan")["heft"]
+    Cost(ms=0.4, us_per_part=4.3, most_parts=1000000000, grows=True, always=True)
+    """
+    loads = ("max_load_fwd_bwd", "latency_subgraphs")
+    known: Objective = "max_load" if objective in loads else objective
+    return {name: costs[known] for name, costs in METHODS.start_costs() if known in costs}
+
+
+def likely_s(cost: Cost, parts: int) -> float:
+    """Seconds that a graph of so many ops and edges is likely to cost."""
+    growth = max(1.0, parts / cost.most_parts) if cost.grows else 1.0
+    if parts > LARGE_PARTS:
+        growth *= LARGE_FACTOR
+    return 1e-3 * (cost.ms + 1e-3 * cost.us_per_part * parts * growth)
 
 
 def placers(task: Task) -> tuple[str, ...]:
@@ -139,17 +76,15 @@ def placers(task: Task) -> tuple[str, ...]:
     True
     """
     parts = task.instance.num_ops + len(task.instance.graph.edges)
-    left_ms = AT_LEAST_MS + MS_PER_PART * parts
+    left_s = min(LONGEST_S, 1e-3 * (AT_LEAST_MS + MS_PER_PART * parts))
     if task.limits.time_limit_s is not None:
-        left_ms = min(left_ms, 1e3 * SHARE * task.limits.time_limit_s)
-    left_ms = min(left_ms, 1e3 * LONGEST_S)
+        left_s = min(left_s, SHARE * task.limits.time_limit_s)
     chosen = []
-    for placer in PLACERS[task.semantics.objective]:
-        cost_ms = placer.cost_ms(parts)
-        fits = cost_ms <= left_ms and parts <= placer.most_parts
-        if fits or placer.name in ALWAYS:
-            chosen.append(placer.name)
-            left_ms -= cost_ms
+    for name, cost in start_costs(task.semantics.objective).items():
+        cost_s = likely_s(cost, parts)
+        if name in ALWAYS or (cost_s <= left_s and parts <= cost.most_parts):
+            chosen.append(name)
+            left_s -= cost_s
     return tuple(chosen)
 
 
@@ -164,9 +99,9 @@ def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
     True
     """
     parts = task.instance.num_ops + len(task.instance.graph.edges)
-    all_of_them = PLACERS[task.semantics.objective]
-    costs = [(placer.name, 1e-3 * placer.cost_ms(parts)) for placer in all_of_them]
-    return tuple(sorted(costs, key=lambda cost: cost[1]))
+    costs = start_costs(task.semantics.objective)
+    likely = [(name, likely_s(cost, parts)) for name, cost in costs.items()]
+    return tuple(sorted(likely, key=lambda each: each[1]))
 
 
 def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) -> Iterator[Start]:
@@ -191,7 +126,7 @@ def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) 
     if not any(start.plan is task.incumbent for start in task.starts):
         yield from _judged(task, task.incumbent, "the start")
     for name in methods:
-        if clock.left_s == 0.0 and name not in ALWAYS:
+        if clock.is_over() and name not in ALWAYS:
             break
         limits = replace(task.limits, time_limit_s=share_s)
         narrower = task_for(replace(task, limits=limits), name)

@@ -20,7 +20,8 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-from placegap.solvers.core.interrupts import STOP_SIGNALS
+from placegap.solvers.core.clock import STOP_SIGNALS
+from placegap.solvers.core.registry import METHODS
 
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -77,7 +78,7 @@ class WorkerProcess:
             # where it has died, reading from the pipe tells so
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self.pipe.send(sys.path)
-                self.pipe.send((os.getpid(), alone))
+                self.pipe.send((os.getpid(), alone, METHODS.outside()))
                 self.pipe.send((serve, args))
         except BaseException:
             self.kill()
@@ -108,7 +109,8 @@ def _flags() -> list[str]:
 def begin(pipe: Connection) -> None:
     """Life of the process, once it can import this module."""
     global _may_start_processes
-    parent, _may_start_processes = pipe.recv()
+    parent, _may_start_processes, modules = pipe.recv()
+    METHODS.hear_of(modules)
     _die_with_parent(pipe, parent)
     if "fork" in multiprocessing.get_all_start_methods():
         # a lock that a library makes when it is loaded then has no name, which a kill would leak

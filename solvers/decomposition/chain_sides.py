@@ -22,7 +22,7 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.side_cuts import FREE, HERE, MOST_NODES, Branches, SideArcs, TwoSides
 from placegap.solvers.bounds.work_windows import chain_arcs, work_windows
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -258,7 +258,7 @@ register(
         claim="heuristic",
         objectives=("makespan",),
         paper="placegap",
-        summary="a chain on one device or elsewhere and the work beside it, by least cuts",
+        summary="which ops leave the device of a chain together, by least cuts; then local search",
         run=run,
         params=ChainSidesParams,
         packages=("ortools", "numba"),

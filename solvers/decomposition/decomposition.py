@@ -43,12 +43,11 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.cp_sat import SOLVER, Answer, Settings, run_cp_sat
 from placegap.solvers.core.back_ends.outcome import say_rest
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome, fault_of
+from placegap.solvers.core.result import PROOF, Outcome, fault_of, word_of
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.core.trust import PROOF, word_of
 from placegap.solvers.decomposition.arcs import (
     PROOFS,
     Arc,
@@ -487,8 +486,10 @@ register(
         name="decomposition",
         claim="exact",
         objectives=("makespan",),
+        scope="makespan, all channels and transfers",
         paper="placegap",
         summary="shortest path over bottlenecks and devices; sections by LP and CP-SAT, lazily",
+        solver="CP-SAT",
         run=run,
         params=DecompositionParams,
         applies=applies,

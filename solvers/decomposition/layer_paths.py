@@ -16,8 +16,8 @@ from placegap.solvers.bounds.layer_options import LayerTable
 from placegap.solvers.bounds.layers_bound import search_layers
 from placegap.solvers.bounds.nested_layers import NestedLayers
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
-from placegap.solvers.core.interrupts import stop_asked
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.clock import stop_asked
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.local_search.quick_schedule import (
@@ -165,6 +165,7 @@ register(
         objectives=("makespan",),
         paper="placegap",
         summary="a training step's layers where the chain, and the work beside it, take least",
+        starts={"makespan": Cost(20.0, 800.0, most_parts=8_000)},
         run=run,
         params=Params,
         packages=("numba",),

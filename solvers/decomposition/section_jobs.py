@@ -27,8 +27,8 @@ from placegap.solvers.core.back_ends.cp_sat import Settings, run_cp_sat
 from placegap.solvers.core.back_ends.outcome import bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Start, Task
+from placegap.solvers.core.result import word_of
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.core.trust import word_of
 from placegap.solvers.core.worker_process import WorkerProcess, may_start_processes, silence
 
 Step = Literal["lp", "cp"]

@@ -20,9 +20,8 @@ from placegap.solvers.core.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Formulation, Method, Start, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.core.trust import PROOF
 from placegap.solvers.latency.slices import with_slices
 from placegap.solvers.models.run_mip import LONGEST_NS, MipParams, run_mip, why_too_many_rows
 
@@ -171,8 +170,10 @@ register(
         name="latency-ip",
         claim="exact",
         objectives=("latency_subgraphs",),
+        scope="latency_subgraphs",
         paper="Tarnawski et al. 2020",
-        summary="single-sample latency, q calls per accelerator: CP-SAT, or a MIP through HiGHS",
+        cites=("tarnawski2020",),
+        summary="CP-SAT, or a MIP with `model=mip`",
         run=run,
         params=LatencyIpParams,
         applies=applies,

@@ -19,15 +19,12 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.best import Best
-from placegap.solvers.core.clock import LimitReached, now_s
-from placegap.solvers.core.interrupts import raise_if_stopped
+from placegap.solvers.core.clock import LimitReached, now_s, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
-from placegap.solvers.core.progress import teller
+from placegap.solvers.core.progress import Best, teller
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import PROOF, Outcome, word_of
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.core.trust import PROOF, word_of
 from placegap.solvers.latency import ip as latency_ip
 from placegap.solvers.latency.annealing import anneal_calls
 from placegap.solvers.latency.call_rows import best_row, row_places
@@ -336,8 +333,10 @@ register(
         name="latency",
         claim="exact",
         objectives=("latency_subgraphs",),
+        scope="latency_subgraphs",
         paper="Tarnawski et al. 2020 (the problem)",
-        summary="single-sample latency: rows of calls along a spine, annealing, CP-SAT",
+        cites=("tarnawski2020",),
+        summary="rows of calls between bottlenecks; for graphs that the IP does not close",
         run=run,
         params=LatencyParams,
         applies=applies,

@@ -644,6 +644,7 @@ register(
         claim="heuristic",
         objectives=("makespan",),
         paper="Balas and Vazacopoulos 1998; Mastrolilli and Gambardella 2000",
+        cites=("balas1998", "mastrolilli2000"),
         summary="local search over devices and orders, in the disjunctive graph",
         run=disjunctive_search,
         params=DisjunctiveSearchParams,

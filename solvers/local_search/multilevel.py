@@ -224,6 +224,7 @@ register(
         claim="heuristic",
         objectives=("makespan",),
         paper="Karypis and Kumar 1998; Walshaw 2004",
+        cites=("karypis1998", "walshaw2004"),
         summary="local search on graphs of few parts first, then on the graph itself",
         run=run,
         params=MultilevelParams,

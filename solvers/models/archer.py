@@ -33,8 +33,7 @@ from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Formulation, Method, P, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.models.run_mip import (
     MIP,
     MipParams,
@@ -84,11 +83,14 @@ def formulation(task: Task[MaxLoad], params: ArcherParams) -> Formulation:
 register(
     Method(
         name="archer-exact",
-        usual_rules=lambda params: {"plans": "chain"},
         claim="exact",
         objectives=("max_load",),
-        paper="Archer et al., ICML 2024",
-        summary="The best chain of blocks for max-load as an integer program.",
+        scope="max_load, chain plans, identical accelerators",
+        paper="Archer et al. 2024",
+        cites=("archer2024",),
+        summary="integer program over the blocks of a chain",
+        solver="HiGHS",
+        usual_rules=lambda params: {"plans": "chain"},
         run=solve_mip(formulation),
         params=ArcherParams,
         applies=applies,

@@ -18,8 +18,7 @@ from placegap.solvers.core.back_ends.highs import solve_model
 from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.models.run_mip import MIP, why_too_long, why_too_many_rows
 
 LONGEST = 1.001 * LARGEST_TIME
@@ -118,8 +117,9 @@ register(
         name="getf-lp",
         claim="bound",
         objectives=("makespan",),
-        paper="Su et al. 2020 (GETF)",
-        summary="Makespan bound: LP over fractions of groups of devices, no communication.",
+        paper="after Su et al. 2020 (GETF)",
+        cites=("su2020",),
+        summary="LP over fractions of groups of devices, without communication",
         run=run_getf_lp,
         params=GetfLpParams,
         applies=getf_lp_applies,
@@ -163,8 +163,9 @@ register(
         name="m-sct-lp",
         claim="bound",
         objectives=("makespan",),
-        paper="Hanen, Munier 1995; Jeon et al. 2020 (Baechi)",
-        summary="Makespan bound: the favourite-child LP, transfers cut to what keeps it valid.",
+        paper="Hanen and Munier 1995; Jeon et al. 2020 (Baechi)",
+        cites=("hanen1995", "jeon2020"),
+        summary="the LP of favourite children, with transfers cut to what keeps it valid",
         run=run_m_sct_lp,
         params=Params,
         applies=m_sct_applies,

@@ -171,7 +171,7 @@ class Frontier(NamedTuple):
         return np.repeat(np.arange(len(self.order)), np.diff(self.step_ptr))
 
 
-class Steps(NamedTuple):
+class NetSteps(NamedTuple):
     """An elimination order of some blocks, and the first and the last step of each net, (e,).
 
     Nets without a pin among them have their first step beyond the last one.
@@ -182,7 +182,7 @@ class Steps(NamedTuple):
     last: Ints
 
 
-def find_steps(nets: Nets, order: Ints) -> Steps:
+def find_steps(nets: Nets, order: Ints) -> NetSteps:
     """The steps of blocks in an order.
 
     Examples
@@ -197,14 +197,14 @@ def find_steps(nets: Nets, order: Ints) -> Steps:
     at[order] = np.arange(len(order))
     where = at[nets.pin]
     if nets.num_nets == 0:
-        return Steps(order, where, where)
+        return NetSteps(order, where, where)
     first = np.minimum.reduceat(np.where(where < 0, len(order), where), nets.net_ptr[:-1])
-    return Steps(order, first, np.maximum.reduceat(where, nets.net_ptr[:-1]))
+    return NetSteps(order, first, np.maximum.reduceat(where, nets.net_ptr[:-1]))
 
 
 def build_frontier(
     nets: Nets,
-    steps: Steps,
+    steps: NetSteps,
     known: Flags,
     max_moves: int,
     clock: Clock | None = None,
@@ -215,7 +215,7 @@ def build_frontier(
     Parameters
     ----------
     nets : Nets
-    steps : Steps
+    steps : NetSteps
     known : (e,) bool
         Nets that count; all others are left out.
     max_moves : int

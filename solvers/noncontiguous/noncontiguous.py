@@ -21,13 +21,11 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core import trust
-from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.interrupts import raise_if_stopped
+from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import find_method, register, why_not
-from placegap.solvers.core.result import Outcome, internal_error
+from placegap.solvers.core.result import PROOF, Outcome, internal_error, word_of
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.noncontiguous.column_generation import (
     ColumnGeneration,
@@ -161,7 +159,7 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
         claim_ns=progress.plan_ns,
         bound_ns=None if progress.origin == FLOOR else progress.bound_ns,
         bound_origin=progress.origin,
-        rests_on=trust.word_of("highspy") if progress.origin == "highs" else trust.PROOF,
+        rests_on=word_of("highspy") if progress.origin == "highs" else PROOF,
         faults=tuple(progress.faults),
         message=message,
         build_s=build_s,
@@ -180,7 +178,7 @@ def _without_start(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     """No placer finds room: say why, or leave it to the MIP."""
     reasons = explain_infeasible(task.instance)
     if reasons:
-        return Outcome(proven_infeasible=True, rests_on=trust.PROOF, message="; ".join(reasons))
+        return Outcome(proven_infeasible=True, rests_on=PROOF, message="; ".join(reasons))
     method, missing = find_method("throughput-ip"), "no plan that fits into memory was found"
     if not params.mip or why_not(method, task, method.params()) is not None:
         return Outcome(message=missing)
@@ -188,11 +186,11 @@ def _without_start(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
         outcome = method.run(task, method.params())
     except Exception as error:
         raise_if_stopped(error)
-        fault = internal_error(f"the MIP ({trust.word_of('highspy')})", error)
+        fault = internal_error(f"the MIP ({word_of('highspy')})", error)
         return Outcome(message=f"{missing}; {fault}", faults=(fault,))
     if outcome.rests_on or (outcome.bound_ns is None and not outcome.proven_infeasible):
         return outcome
-    return replace(outcome, rests_on=trust.word_of("highspy"))
+    return replace(outcome, rests_on=word_of("highspy"))
 
 
 class SplitSearch:
@@ -425,9 +423,7 @@ class SplitSearch:
         reason = why_not(method, task, method.params())
         if reason is not None:
             return f"the MIP does not apply: {reason}"
-        outcome = self.attempt(
-            f"the MIP ({trust.word_of('highspy')})", method.run, task, method.params()
-        )
+        outcome = self.attempt(f"the MIP ({word_of('highspy')})", method.run, task, method.params())
         if outcome is None:
             return "the MIP failed"
         progress.faults.extend(outcome.faults)
@@ -447,8 +443,10 @@ register(
         name="noncontiguous",
         claim="exact",
         objectives=("max_load",),
-        paper="Tarnawski et al., NeurIPS 2020 (the problem)",
-        summary="Optimal max-load split of any kind: column generation, pair splits, dives.",
+        scope="max_load, any plans",
+        paper="Tarnawski et al. 2020 (the problem)",
+        cites=("tarnawski2020",),
+        summary="column generation, pair splits and dives; for graphs that the IP does not close",
         run=run,
         params=NoncontiguousParams,
         applies=applies,

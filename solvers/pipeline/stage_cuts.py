@@ -25,8 +25,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Method, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
 from placegap.solvers.pipeline.cuts import (
     CutProblem,
@@ -333,8 +332,9 @@ register(
         name="stage-cuts",
         claim="exact",
         objectives=("pipeline_iteration",),
+        scope="pipeline_iteration, all schedules",
         paper="placegap",
-        summary="least iteration time of a pipeline: cuts of a chain, bounded by mixed paths",
+        summary="branch and bound on the cuts of a chain, with paths that an LP mixes as its bound",
         run=run,
         params=StageCutsParams,
         packages=("numba", "highspy"),

@@ -21,7 +21,7 @@ from placegap.instances.problem.kernels import kernel, sizes_of
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES, Makespan, has_two_levels, plan_class
 from placegap.instances.referee.loads import server_numbers
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.earliest_start import (
@@ -398,7 +398,13 @@ register(
         claim="heuristic",
         objectives=OBJECTIVES,
         paper="Jeon et al. 2020 (Baechi)",
-        summary="fills the devices in topological order, an equal share of the memory each",
+        cites=("jeon2020",),
+        summary="fills devices in topological order, an equal share each",
+        starts={
+            "makespan": Cost(0.4, 1.4, always=True),
+            "max_load": Cost(0.3, 0.5, always=True),
+            "pipeline_iteration": Cost(0.3, 0.5, always=True),
+        },
         run=m_topo,
         params=Params,
     )
@@ -411,7 +417,9 @@ register(
         claim="heuristic",
         objectives=("makespan",),
         paper="Jeon et al. 2020 (Baechi)",
-        summary="earliest start where memory admits it; transfers booked on the devices' channels",
+        cites=("jeon2020",),
+        summary="ETF with memory limits; transfers booked on the devices' channels",
+        starts={"makespan": Cost(0.4, 4.1)},
         run=m_etf,
         params=MemoryParams,
         applies=why_not_dynamic,

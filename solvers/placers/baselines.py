@@ -25,7 +25,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import equal_devices
 from placegap.instances.transforms.op_splitting import replicate, stated_batch
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_problem import (
@@ -71,8 +71,13 @@ register(
         name="single-device",
         claim="heuristic",
         objectives=OBJECTIVES,
-        paper="-",
-        summary="all ops on the fastest device that runs and holds them",
+        paper="",
+        summary="the best device alone",
+        starts={
+            "makespan": Cost(0.3, 1.0, always=True),
+            "max_load": Cost(0.3, 0.5, always=True),
+            "pipeline_iteration": Cost(0.3, 0.5, always=True),
+        },
         run=single_device,
         params=Params,
     )
@@ -141,8 +146,13 @@ register(
         name="round-robin",
         claim="heuristic",
         objectives=DEALT_OBJECTIVES,
-        paper="-",
-        summary="deals the ops to the devices in turn",
+        paper="",
+        summary="one device after the other in turn",
+        starts={
+            "makespan": Cost(0.3, 5.3),
+            "max_load": Cost(0.4, 0.7),
+            "pipeline_iteration": Cost(0.4, 2.0),
+        },
         run=round_robin,
         params=Params,
         applies=why_not_any,
@@ -175,8 +185,13 @@ register(
         name="random",
         claim="heuristic",
         objectives=DEALT_OBJECTIVES,
-        paper="-",
-        summary="a device for each op at random, by the seed",
+        paper="",
+        summary="a device drawn for each op",
+        starts={
+            "makespan": Cost(0.5, 2.8),
+            "max_load": Cost(0.4, 0.7),
+            "pipeline_iteration": Cost(0.4, 2.0),
+        },
         run=random_placement,
         params=Params,
         applies=why_not_any,
@@ -236,8 +251,8 @@ register(
         name="expert",
         claim="heuristic",
         objectives=OBJECTIVES,
-        paper="-",
-        summary="the plan of a split file or a plan file",
+        paper="",
+        summary="the plan of a file, `path=FILE`",
         run=expert,
         params=ExpertParams,
         applies=why_no_file,
@@ -353,8 +368,10 @@ register(
         name="data-parallel",
         claim="heuristic",
         objectives=("makespan", "max_load"),
-        paper="-",
-        summary="all ops on all equal devices, each with its share of the samples",
+        scope="makespan; max_load with replicas",
+        paper="",
+        summary="the whole graph on all equal devices, each with its share of the samples",
+        starts={"max_load": Cost(0.3, 0.5)},
         run=data_parallel,
         params=DataParallelParams,
         applies=why_no_batch,

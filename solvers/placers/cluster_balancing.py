@@ -13,7 +13,7 @@ from placegap.instances.problem.kernels import kernel, sizes_of
 from placegap.instances.problem.mean_costs import Flow, flow_of
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.problem.weighted_dag import predecessors
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.celeritas import committed_plan
@@ -292,8 +292,10 @@ register(
         name="lc-glb",
         claim="heuristic",
         objectives=("makespan",),
-        paper="Kim 1988; Radulescu, van Gemund 1998",
-        summary="longest paths become clusters, which go to the device of least load",
+        paper="Kim and Browne 1988; Radulescu and van Gemund 1998",
+        cites=("kim1988", "radulescu1998"),
+        summary="linear clustering, then guided load balancing",
+        starts={"makespan": Cost(0.3, 2.4)},
         run=lc_glb,
         params=Params,
     )
@@ -305,8 +307,10 @@ register(
         name="dsc-glb",
         claim="heuristic",
         objectives=("makespan",),
-        paper="Yang, Gerasoulis 1994; Radulescu, van Gemund 1998",
-        summary="ops join a parent's cluster where they start earlier; clusters go by load",
+        paper="Yang and Gerasoulis 1994; Radulescu and van Gemund 1998",
+        cites=("yang1994", "radulescu1998"),
+        summary="dominant sequence clustering, then guided load balancing",
+        starts={"makespan": Cost(0.3, 2.0)},
         run=dsc_glb,
         params=Params,
     )

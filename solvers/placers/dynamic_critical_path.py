@@ -35,7 +35,7 @@ from placegap.instances.transforms.split_rule import (
     SplitRule,
     choose_cuts,
 )
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.insertion import Gaps, first_fit, idle_devices, occupy
@@ -387,8 +387,10 @@ register(
         name="d-dps",
         claim="heuristic",
         objectives=("makespan",),
-        paper="FD-DPS 2022, without splitting",
-        summary="the least slack first, in a slot that keeps the dynamic critical path",
+        paper="Zeng et al. 2022 (FD-DPS)",
+        cites=("zeng2022",),
+        summary="dynamic critical path, least slack first; FD-DPS without its splits",
+        starts={"makespan": Cost(0.6, 3.0)},
         run=d_dps,
         params=Params,
     )
@@ -400,8 +402,9 @@ register(
         name="fd-dps",
         claim="heuristic",
         objectives=("makespan",),
-        paper="FD-DPS 2022",
-        summary="heavy ops split, then the least slack first; a plan of the finer instance",
+        paper="Zeng et al. 2022 (FD-DPS)",
+        cites=("zeng2022, algorithm 3",),
+        summary="splits heavy ops, then D-DPS; its value is of the finer graph",
         run=fd_dps,
         params=FdDpsParams,
     )

@@ -266,7 +266,8 @@ register(
         claim="heuristic",
         objectives=("makespan",),
         paper="Yi et al. 2020 (FastT)",
-        summary="the critical path on few devices; splits of its ops that pay, in a finer instance",
+        cites=("yi2020",),
+        summary="splits ops of the critical path while that pays; its value is of the finer graph",
         run=fastt,
         params=FastTParams,
     )

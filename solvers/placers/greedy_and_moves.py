@@ -20,7 +20,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import OBJECTIVES, MaxLoad, plan_class
 from placegap.solvers.chains.orders import order_of_keys
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_problem import NOWHERE
@@ -333,8 +333,15 @@ register(
         name="greedy",
         claim="heuristic",
         objectives=OBJECTIVES,
+        scope="all; a chain where the semantics asks for one",
         paper="Tarnawski et al. 2020",
-        summary="fills the accelerators to their memory in topological order, then the hosts",
+        cites=("tarnawski2020",),
+        summary="fills devices in topological order, by memory alone",
+        starts={
+            "makespan": Cost(0.5, 3.6),
+            "max_load": Cost(0.4, 0.7),
+            "pipeline_iteration": Cost(0.4, 2.0),
+        },
         run=greedy,
         params=Params,
         applies=why_not_one_level,
@@ -347,8 +354,11 @@ register(
         name="local-search",
         claim="heuristic",
         objectives=("max_load",),
+        scope="max_load; a chain where the semantics asks for one",
         paper="Tarnawski et al. 2020",
-        summary="best single moves of colour classes, from random starts",
+        cites=("tarnawski2020",),
+        summary="best single moves from random starts",
+        starts={"max_load": Cost(1.5, 10.0)},
         run=local_search,
         params=LocalSearchParams,
         applies=why_not_one_level,

@@ -16,7 +16,7 @@ from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
@@ -87,8 +87,10 @@ register(
         name="heft",
         claim="heuristic",
         objectives=("makespan",),
-        paper="Topcuoglu, Hariri, Wu 2002",
-        summary="upward rank, then the device that finishes first, idle gaps included",
+        paper="Topcuoglu et al. 2002",
+        cites=("topcuoglu2002, section 4.1",),
+        summary="longest way to the end first, where it finishes earliest, idle gaps included",
+        starts={"makespan": Cost(0.4, 4.3, always=True)},
         run=heft,
         params=Params,
     )
@@ -174,8 +176,10 @@ register(
         name="peft",
         claim="heuristic",
         objectives=("makespan",),
-        paper="Arabnejad, Barbosa 2014",
-        summary="optimistic cost table as rank and as look-ahead, idle gaps included",
+        paper="Arabnejad and Barbosa 2014",
+        cites=("arabnejad2014, section 4",),
+        summary="list scheduling by an optimistic cost table, idle gaps included",
+        starts={"makespan": Cost(0.4, 3.2)},
         run=peft,
         params=Params,
     )
@@ -298,8 +302,10 @@ register(
         name="cpop",
         claim="heuristic",
         objectives=("makespan",),
-        paper="Topcuoglu, Hariri, Wu 2002",
-        summary="the critical path on one device, the rest where it finishes first, gaps included",
+        paper="Topcuoglu et al. 2002",
+        cites=("topcuoglu2002, section 4.2",),
+        summary="the critical path on one device, the rest where it finishes first",
+        starts={"makespan": Cost(0.4, 2.6)},
         run=cpop,
         params=Params,
     )
@@ -389,8 +395,10 @@ register(
         name="mp-dps",
         claim="heuristic",
         objectives=("makespan",),
-        paper="MP-DPS, as FD-DPS 2022 tells it",
-        summary="ops merged with regard to devices, then the largest predicted path cost first",
+        paper="as Zeng et al. 2022 tell it",
+        cites=("zeng2022, section 5.1",),
+        summary="merges ops with regard to devices, then places by path costs",
+        starts={"makespan": Cost(2.5, 40.0)},
         run=mp_dps,
         params=MpDpsParams,
     )

@@ -13,8 +13,7 @@ from typing import Literal, Protocol, cast
 from pydantic import Field
 
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.core.extras import why_not_installed
-from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Method, Params, Task, why_not_installed
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 
@@ -155,7 +154,8 @@ register(
         claim="heuristic",
         objectives=("makespan",),
         paper="Mirhoseini et al. 2018",
-        summary="a grouper of ops and a placer of groups, trained on simulated placements",
+        cites=("mirhoseini2018",),
+        summary="policies that group ops and place the groups, trained by simulation (`[torch]`)",
         run=run_hrl,
         params=HrlParams,
         missing=missing,
@@ -169,7 +169,8 @@ register(
         claim="heuristic",
         objectives=("makespan",),
         paper="Addanki et al. 2019",
-        summary="a graph network re-places node after node, trained on simulated placements",
+        cites=("addanki2019",),
+        summary="a graph network re-places node after node, trained by simulation (`[torch]`)",
         run=run_placeto,
         params=PlacetoParams,
         missing=missing,

@@ -21,7 +21,7 @@ from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan, memory_rule
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 
@@ -152,6 +152,7 @@ register(
         objectives=("makespan",),
         paper="placegap",
         summary="slices of the order, one per device, cut where memory allows and little is sent",
+        starts={"makespan": Cost(0.6, 4.0)},
         run=memory_cuts,
         params=Params,
     )
@@ -310,6 +311,7 @@ register(
         objectives=("makespan",),
         paper="placegap",
         summary="slices of the order that devices take in turn, cut where little is sent",
+        starts={"makespan": Cost(5.0, 10.0)},
         run=interleaved_cuts,
         params=Params,
         memory_rules=("sum", "peak"),

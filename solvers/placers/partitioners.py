@@ -30,8 +30,7 @@ from placegap.instances.problem.nets import Nets, build_nets
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics, plan_class
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.extras import why_not_installed
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task, why_not_installed
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.worker_process import end_with_parent
@@ -315,8 +314,11 @@ register(
         name="metis",
         claim="heuristic",
         objectives=("makespan", "max_load", "max_load_fwd_bwd"),
-        paper="Karypis, Kumar 1998",
-        summary="a k-way partition by METIS, parts to devices by load",
+        scope="makespan, loads, any plans",
+        paper="Karypis and Kumar 1998",
+        cites=("karypis1998",),
+        summary="graph partitioner, where installed",
+        starts={"makespan": Cost(1.7, 3.0), "max_load": Cost(1.7, 3.0)},
         run=metis,
         params=MetisParams,
         applies=why_not_parts,
@@ -395,8 +397,14 @@ register(
         name="mt-kahypar",
         claim="heuristic",
         objectives=("makespan", "max_load", "max_load_fwd_bwd"),
-        paper="Gottesbueren et al. 2024",
-        summary="a k-way hypergraph partition by Mt-KaHyPar, parts to devices by load",
+        scope="makespan, loads, any plans",
+        paper="Gottesbüren et al. 2024",
+        cites=("gottesbueren2024",),
+        summary="hypergraph partitioner, where installed",
+        starts={
+            "makespan": Cost(7.0, 35.0, most_parts=100_000),
+            "max_load": Cost(7.0, 35.0, most_parts=100_000),
+        },
         run=mt_kahypar,
         params=MtKahyparParams,
         applies=why_not_parts,
@@ -485,8 +493,11 @@ register(
         name="scotch",
         claim="heuristic",
         objectives=("makespan", "max_load", "max_load_fwd_bwd"),
-        paper="Pellegrini, Roman 1996",
-        summary="a k-way partition by Scotch's gpart, parts to devices by load",
+        scope="makespan, loads, any plans",
+        paper="Pellegrini and Roman 1996",
+        cites=("pellegrini1996",),
+        summary="graph partitioner, where installed",
+        starts={"makespan": Cost(20.0, 10.0), "max_load": Cost(20.0, 10.0)},
         run=scotch,
         params=Params,
         applies=why_not_parts,

@@ -27,7 +27,7 @@ from placegap.solvers.chains.problem import (
     put_in,
     why_not_two_kinds,
 )
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.movable_units import why_not_one_level
@@ -346,8 +346,11 @@ register(
         name="pipedream",
         claim="heuristic",
         objectives=("max_load",),
-        paper="Narayanan et al., SOSP 2019",
-        summary="a chain of layers cut into stages, replicated where that is allowed",
+        scope="max_load, chain plans, accelerators alike, hosts alike",
+        paper="Narayanan et al. 2019 (PipeDream)",
+        cites=("narayanan2019, section 3.1",),
+        summary="a chain of layers cut into stages, with replicas where they are allowed",
+        starts={"max_load": Cost(2.0, 3.0)},
         run=pipedream,
         params=PipeDreamParams,
         applies=applies,

@@ -11,7 +11,7 @@ from placegap.instances.problem.nets import gradient_tie, stage_arcs, stage_bloc
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad, PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import find_method, register, why_not
 from placegap.solvers.core.result import Outcome
 
@@ -76,8 +76,9 @@ register(
         name="even-split",
         claim="heuristic",
         objectives=("pipeline_iteration",),
-        paper="-",
-        summary="as many layers in every stage of a pipeline, as people split models by hand",
+        paper="",
+        summary="as many layers in every stage, as people split models by hand",
+        starts={"pipeline_iteration": Cost(5.0, 5.0)},
         run=even_split,
         params=Params,
     )
@@ -175,6 +176,7 @@ register(
         objectives=("pipeline_iteration",),
         paper="pytorch/pytorch #179212",
         summary="least heaviest stage by a DP, then moves around it by simulation",
+        starts={"pipeline_iteration": Cost(20.0, 80.0, most_parts=4_000)},
         run=simulated_moves,
         params=Params,
     )
@@ -261,8 +263,10 @@ register(
         name="heaviest-stage",
         claim="heuristic",
         objectives=("pipeline_iteration",),
-        paper="Tarnawski et al., NeurIPS 2020",
-        summary="the chain of least max_load, run under the schedule of a pipeline",
+        paper="Tarnawski et al. 2020",
+        cites=("tarnawski2020",),
+        summary="max_load's optimum, run under the schedule",
+        starts={"pipeline_iteration": Cost(1000.0, 100.0)},
         run=heaviest_stage,
         params=Params,
         applies=why_not_max_load,

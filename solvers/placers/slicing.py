@@ -13,7 +13,7 @@ from placegap.instances.problem.semantics import MaxLoad
 from placegap.solvers.chains.orders import NUM_ORDERS, order_of_keys, orders
 from placegap.solvers.chains.slices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.movable_units import why_not_one_level
@@ -74,8 +74,11 @@ register(
         name="slicing",
         claim="heuristic",
         objectives=("max_load",),
+        scope="max_load, chain plans",
         paper="Tarnawski et al. 2020",
+        cites=("tarnawski2020",),
         summary="cuts topological orders into one segment per device, each optimally",
+        starts={"max_load": Cost(1.5, 14.0, most_parts=100_000)},
         run=slicing,
         params=SlicingParams,
         applies=why_not_one_level,
@@ -209,8 +212,11 @@ register(
         name="slicegraph",
         claim="heuristic",
         objectives=("max_load",),
-        paper="Archer et al., ICML 2024",
-        summary="slices of topological orders that a genetic algorithm breeds",
+        scope="max_load, chain plans",
+        paper="Archer et al. 2024",
+        cites=("archer2024", "goncalves2011"),
+        summary="cuts topological orders that a genetic algorithm breeds",
+        starts={"max_load": Cost(15.0, 150.0, most_parts=8_000)},
         run=slicegraph,
         params=SliceGraphParams,
         applies=why_not_one_level,

@@ -26,11 +26,10 @@ from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.instances.problem.semantics import OBJECTIVES, LoadSemantics, Makespan, memory_rule
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import find_method, register
-from placegap.solvers.core.result import Outcome, Result, fault_of
+from placegap.solvers.core.result import PROOF, Outcome, Result, fault_of
 from placegap.solvers.core.starts import (
     ALWAYS,
     LONGEST_S,
@@ -39,7 +38,6 @@ from placegap.solvers.core.starts import (
     cheapest_first,
     placers,
 )
-from placegap.solvers.core.trust import PROOF
 from placegap.solvers.core.worker_process import may_start_processes
 from placegap.solvers.solving.beside import LEAST_STEP_S, Beside, run_step
 from placegap.solvers.solving.board import Board
@@ -330,7 +328,7 @@ register(
         claim="exact",
         objectives=OBJECTIVES,
         paper="placegap",
-        summary="the method that proves most of such problems, and a search for plans beside it",
+        summary="the default: the method that proves most of such problems, a search beside it",
         run=run,
         params=AutoParams,
         packages=("ortools", "highspy", "numba"),

@@ -24,8 +24,15 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.bounds.portfolio import improving_bounds
-from placegap.solvers.core.clock import Clock, compiled_s, while_compiling
-from placegap.solvers.core.interrupts import STOP, end_orderly, interruptible, stop_asked
+from placegap.solvers.core.clock import (
+    STOP,
+    Clock,
+    compiled_s,
+    end_orderly,
+    interruptible,
+    stop_asked,
+    while_compiling,
+)
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.progress import Listener, News, each_plan_once
 from placegap.solvers.core.result import Result, SolverDisagreement

@@ -11,12 +11,10 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics, plan_class
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
-from placegap.solvers.core.best import Best
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import News, tell
+from placegap.solvers.core.progress import Best, News, tell
 from placegap.solvers.core.registry import METHODS
-from placegap.solvers.core.result import Outcome, Result
-from placegap.solvers.core.trust import PROOF, SOLVERS, word_of
+from placegap.solvers.core.result import PROOF, SOLVERS, Outcome, Result, word_of
 
 
 class Contradiction(NamedTuple):

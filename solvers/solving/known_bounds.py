@@ -26,8 +26,15 @@ from placegap.instances.problem.semantics import (
     with_plans,
 )
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.result import STORED, Outcome, Result, carry_bound, finish
-from placegap.solvers.core.trust import PROOF, describe_basis
+from placegap.solvers.core.result import (
+    PROOF,
+    STORED,
+    Outcome,
+    Result,
+    carry_bound,
+    describe_basis,
+    finish,
+)
 
 RECORDED = "recorded: "
 """How the origin of a bound begins that the corpus or the instance's file records."""

@@ -37,8 +37,7 @@ from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import News, is_heard, listening, tell
 from placegap.solvers.core.result import Outcome, relative_gap

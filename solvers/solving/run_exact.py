@@ -17,13 +17,11 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
 from placegap.solvers.bounds.portfolio import dearer_bounds
-from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.interrupts import stop_asked
+from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import AnyMethod, ExactParams, Params, Start, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.result import Outcome, fault_of
+from placegap.solvers.core.result import PROOF, Outcome, fault_of
 from placegap.solvers.core.starts import best_start, placers, starts
-from placegap.solvers.core.trust import PROOF
 
 AFTERWARDS = ("ideal-dp",)
 """Methods with quick starts of their own: placers are asked only if they end without a proof."""

@@ -17,8 +17,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.back_ends import require
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, parse_params, why_not
-from placegap.solvers.core.result import Result, SolverDisagreement, contradiction
-from placegap.solvers.core.trust import describe_basis
+from placegap.solvers.core.result import Result, SolverDisagreement, contradiction, describe_basis
 from placegap.solvers.solving.solve import solve
 
 Verdict = Literal["agrees", "weaker", "CONTRADICTS", "none"]

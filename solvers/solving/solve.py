@@ -12,12 +12,17 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers.core.back_ends import SolverName, require
 from placegap.solvers.core.clock import compiled_s, now_s
-from placegap.solvers.core.control import Control, OnBound, OnPlan, stopped_quietly
 from placegap.solvers.core.method import AnyMethod, Limits, Params, Task
-from placegap.solvers.core.progress import Listener, listening
+from placegap.solvers.core.progress import (
+    Control,
+    Listener,
+    OnBound,
+    OnPlan,
+    listening,
+    stopped_quietly,
+)
 from placegap.solvers.core.registry import find_method, parse_params, why_not
-from placegap.solvers.core.result import Outcome, Result, finish
-from placegap.solvers.core.trust import installed_version
+from placegap.solvers.core.result import Outcome, Result, finish, installed_version
 
 
 class LimitOptions(TypedDict, total=False):

@@ -15,7 +15,7 @@ from placegap.solvers import METHODS, Method, Outcome, Task
 from placegap.solvers.core.method import Params
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF
 
 
 class Fake(Params):

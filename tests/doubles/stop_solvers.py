@@ -8,7 +8,7 @@ import highspy
 from doubles.stop_jobs import mark
 from ortools.sat.python import cp_model
 
-from placegap.solvers.core import interrupts
+from placegap.solvers.core import clock
 
 LARGE = 300
 """Models of the warm-up are smaller."""
@@ -32,4 +32,4 @@ def _tell_when_solving() -> None:
 
 
 _tell_when_solving()
-interrupts.PATIENCE_S = 90.0
+clock.PATIENCE_S = 90.0

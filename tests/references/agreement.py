@@ -17,17 +17,23 @@ from placegap.solvers.core.registry import parse_params, why_not
 Params = Mapping[str, object]
 Part = TypeVar("Part")
 
-DEFAULTS: Mapping[str, Params] = {
-    "cp-sat": {"workers": 1},
-    "decomposition": {"workers": 1},
-    "latency": {"workers": 1, "moves": 500},
-    "noncontiguous": {"moves": 2000, "patience": 20, "workers": 1},
+LESS: Mapping[str, Params] = {
+    "latency": {"moves": 500},
+    "noncontiguous": {"moves": 2000, "patience": 20},
     "slicegraph": {"population": 6, "generations": 3},
-    "disjunctive-search": {"steps": 300, "workers": 1},
-    "annealing": {"moves": 500},
 }
-"""What a method is called with, where its defaults would not be deterministic, or would search for
-a second a graph of six ops."""
+"""Parameters of methods that would search for a second a graph of six ops."""
+
+STEPS = 300
+"""Of a search that would otherwise go on until its time is over."""
+
+
+def little(method: Method) -> Params:
+    """What a method is called with: one worker, or it would not be deterministic, and few steps."""
+    fields = method.params.model_fields
+    steps = dict.fromkeys(method.params.little_effort(), STEPS)
+    return {**({"workers": 1} if "workers" in fields else {}), **steps, **LESS.get(method.name, {})}
+
 
 FORMS: Mapping[str, Sequence[Params]] = {
     "moirai": ({"form": "as_published"},),
@@ -68,7 +74,7 @@ def exact_methods_of(semantics: Semantics, instances: Sequence[Instance]) -> set
         method.name
         for method in methods("exact")
         for instance in instances
-        if applies(instance, semantics, method.name, DEFAULTS.get(method.name, {}))
+        if applies(instance, semantics, method.name, little(method))
     }
 
 
@@ -85,7 +91,7 @@ def compare_exact(
         for method in methods("exact"):
             if method.name in DEAR and number % dear_step > 0:
                 continue
-            forms = [DEFAULTS.get(method.name, {})]
+            forms = [little(method)]
             others = FORMS.get(method.name, ())
             if others and number % FORM_STEP == 0:
                 forms.append(others[number // FORM_STEP % len(others)])
@@ -106,21 +112,26 @@ def compare_bounds(semantics: Semantics, instances: Sequence[Instance]) -> Count
     """Assert bound <= optimum <= value of all other methods; how often each gave a bound."""
     given: Counter[str] = Counter()
     for instance in instances:
-        best = oracle(instance, semantics)
         for method in methods("bound", "heuristic"):
-            result = run(instance, semantics, method.name, DEFAULTS.get(method.name, {}))
-            if result is None:
-                continue
-            where = f"{method.name} on {instance.name}, {semantics.label}"
-            if best is None:
-                assert result.value_ns is None, where
-                continue
-            assert result.status != "infeasible", where
-            assert result.value_ns is None or result.value_ns >= best, where
-            if result.bound_ns is not None:
-                assert result.bound_ns <= best, where
-                given[method.name] += 1
-    return given
+            result = compare_one(instance, semantics, method)
+            given[method.name] += result is not None and result.bound_ns is not None
+    return +given
+
+
+def compare_one(instance: Instance, semantics: Semantics, method: Method) -> Result | None:
+    """Assert bound <= optimum <= value of a method's result, if it applies."""
+    best = oracle(instance, semantics)
+    result = run(instance, semantics, method.name, little(method))
+    if result is None:
+        return None
+    where = f"{method.name} on {instance.name}, {semantics.label}"
+    if best is None:
+        assert result.value_ns is None, where
+        return None
+    assert result.status != "infeasible", where
+    assert result.value_ns is None or result.value_ns >= best, where
+    assert result.bound_ns is None or result.bound_ns <= best, where
+    return result
 
 
 def disguised(instance: Instance, seed: int) -> Instance:

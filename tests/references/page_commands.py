@@ -17,6 +17,7 @@ from typing import Any
 import onnx
 import onnx.helper
 import yaml
+from references.own_methods import my_placer
 
 from placegap.instances import Document, example, save_document
 
@@ -167,6 +168,7 @@ def furnish(folder: Path) -> None:
     """Put the files there of which the pages speak: what a reader has, and smaller studies."""
     (folder / "docs").mkdir()
     (folder / "my-cluster.yaml").write_text(yaml_blocks("README.md")[0])
+    (folder / "my_placer.py").write_text(my_placer())
     save_document(Document.of(example()), folder / "net.json")
     save_document(Document.of(example()), folder / "model.json")
     _save_onnx(folder / "model.onnx")

@@ -28,8 +28,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.highs import hand_over
-from placegap.solvers.core.extras import why_not_installed
-from placegap.solvers.core.method import Limits
+from placegap.solvers.core.method import Limits, why_not_installed
 
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 Size = tuple[int, int]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from placegap.solvers.core.back_ends.outcome import MipOutcome, Watch
 from placegap.solvers.core.method import Limits
-from placegap.solvers.core.trust import word_of
+from placegap.solvers.core.result import word_of
 
 if TYPE_CHECKING:  # Pyomo takes a second to load, and most who ask here build no model
     import pyomo.environ as pyo

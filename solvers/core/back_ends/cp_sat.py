@@ -21,12 +21,10 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends.outcome import Ending, say_ending, say_rest
-from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.interrupts import run_stoppable
+from placegap.solvers.core.clock import now_s, run_stoppable
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.progress import is_heard, teller
-from placegap.solvers.core.result import Outcome
-from placegap.solvers.core.trust import PROOF, word_of
+from placegap.solvers.core.result import PROOF, Outcome, word_of
 
 SOLVER = word_of("ortools")
 

@@ -21,8 +21,7 @@ from placegap.solvers.core.back_ends.standard_form import (
     proven_bound,
     proves_infeasible,
 )
-from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.interrupts import run_stoppable
+from placegap.solvers.core.clock import now_s, run_stoppable
 from placegap.solvers.core.method import Limits
 
 WATCH_S = 0.1

@@ -19,8 +19,7 @@ from pyomo.opt import TerminationCondition
 from placegap.instances.reading.errors import InputError, paused_collector
 from placegap.solvers.core.back_ends.outcome import THREADS, Ending, MipOutcome
 from placegap.solvers.core.back_ends.standard_form import StandardForm, compile_model
-from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.interrupts import run_stoppable
+from placegap.solvers.core.clock import now_s, run_stoppable
 from placegap.solvers.core.method import Limits
 
 Commercial = Literal["gurobi", "cplex"]

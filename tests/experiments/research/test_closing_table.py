@@ -9,7 +9,7 @@ import pytest
 from doubles.gap_runs import CHAIN, Results, cells_of, plan
 
 from placegap.experiments.research.certificates import closing_row, main
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF
 
 RESULTS: Results = {
     ("chains", "easy", "dp"): plan(2_000_000, 2_000_000),

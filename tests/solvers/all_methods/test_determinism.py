@@ -9,6 +9,7 @@ from pathlib import Path
 
 PROGRAM = """
 import sys
+from references.agreement import little
 from references.brute_force import makespan_draws, max_load_draws
 from placegap.instances import Makespan,  MaxLoad
 from placegap.solvers import METHODS, solve
@@ -18,12 +19,10 @@ from placegap.solvers.core.registry import why_not
 draws = [makespan_draws()[3], max_load_draws()[3]]
 rules = [Makespan(), MaxLoad(plans="chain"),
          MaxLoad()]
-less = {"cp-sat": {"workers": 1}, "annealing": {"moves": 500}, "disjunctive-search": {"steps": 300},
-        "run-moves": {"steps": 200}, "chain-sides": {"steps": 300}}
 for instance in draws:
     for semantics in rules:
         for name, method in METHODS.items():
-            params = less.get(name, {})
+            params = little(method)
             if why_not(method, Task(instance, semantics), method.params(**params)) is None:
                 result = solve(instance, semantics, name, params)
                 print(instance.name, semantics.label, name, result.status, result.value_ns,

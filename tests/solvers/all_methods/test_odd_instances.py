@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from draws.corners import odd_instance
-from references.agreement import DEFAULTS
+from references.agreement import little
 from references.brute_force import (
     FWD_BWD_SEMANTICS,
     LATENCY_SEMANTICS,
@@ -57,7 +57,7 @@ def judge(instance: Instance, semantics: Semantics, runs: Counter[str], *, slow:
         return
     best = brute_force.run(task, Params()).claim_ns
     calls = [
-        (method.name, DEFAULTS.get(method.name, {}))
+        (method.name, little(method))
         for method in METHODS.values()
         if method.claim == "heuristic" and (slow or method.name not in SLOW)
     ]

@@ -16,7 +16,7 @@ from placegap.solvers import Result, solve
 from placegap.solvers.chains import raise_bound
 from placegap.solvers.chains.bracket import Bracket
 from placegap.solvers.chains.idle_steps import most_held
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF
 
 CHAIN = MaxLoad(plans="chain")
 OVERLAP = MaxLoad(plans="chain", load="overlap")

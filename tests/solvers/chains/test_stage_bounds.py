@@ -20,7 +20,7 @@ from placegap.solvers.chains.raise_bound import (
 )
 from placegap.solvers.chains.stage_lp import BlockArcs, ChainCosts, Range, chain_costs, reach
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF
 
 CHAIN = MaxLoad(plans="chain")
 

@@ -8,7 +8,7 @@ from draws.tiny import tiny_instance
 import placegap
 from placegap.instances import Makespan, Plan, example
 from placegap.solvers import solve
-from placegap.solvers.core.control import StopSearch
+from placegap.solvers.core.progress import StopSearch
 
 PORT = Makespan()
 

@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import placegap.solvers
 from placegap.instances import InputError
 from placegap.solvers import METHODS, Method
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.registry import Registry, find_method, register
 
-FOLDER = Path(placegap.solvers.__path__[0])
 HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")
 
 
-@pytest.mark.parametrize("name", HOMES)
-def test_a_method_is_registered_by_the_module_that_the_table_names(name: str) -> None:
-    assert METHODS[name].name == name
-    assert METHODS[name].run.__module__ == f"placegap.solvers.{HOMES[name]}"
-
-
-def test_every_module_that_registers_a_method_stands_in_the_table() -> None:
-    registering = {
-        ".".join(path.relative_to(FOLDER).with_suffix("").parts)
-        for path in FOLDER.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "register"
-    }
-    assert registering == set(HOMES.values())
+def test_a_method_is_registered_by_the_module_that_the_index_names() -> None:
+    for name in HOMES:
+        assert METHODS[name].name == name
+        assert METHODS[name].run.__module__ == f"placegap.solvers.{HOMES[name].module}"
+        assert METHODS[name].starts == HOMES[name].starts
+        assert METHODS.origin(name) == "placegap"
 
 
 def test_a_name_is_taken_once() -> None:
-    with pytest.raises(ValueError, match="'heft' is registered twice"):
+    with pytest.raises(InputError, match="'heft' is taken"):
         register(METHODS["heft"])
+
+
+def test_a_name_of_the_package_is_taken_before_its_method_is_loaded() -> None:
+    mine = Method(**{**vars(METHODS["heft"]), "run": lambda task, params: None})
+    with pytest.raises(InputError, match="'heft' is taken"):
+        Registry().add(mine)
 
 
 def test_an_unknown_method_is_an_input_error_that_lists_the_names() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from doubles.tiny_mip import ops_on
-from references.agreement import DEFAULTS, methods, run
+from references.agreement import little, methods, run
 from references.brute_force import (
     STAGE_SEMANTICS,
     latency_draws,
@@ -19,7 +19,7 @@ from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, Ma
 from placegap.instances.problem.semantics import has_two_levels
 from placegap.solvers import METHODS, solve
 from placegap.solvers.core.back_ends import LABELS
-from placegap.solvers.core.trust import PROOF, SOLVERS
+from placegap.solvers.core.result import PROOF, SOLVERS
 
 CASES = (
     (Makespan(), makespan_draws),
@@ -49,7 +49,7 @@ def test_no_bound_and_no_proof_comes_without_what_it_rests_on(case: tuple) -> No
     none = () if has_two_levels(semantics) else (without_room(),)
     for instance in (*draws()[2:3], *none):
         for method in [METHODS["brute-force"], *methods("exact", "bound", "heuristic")]:
-            result = run(instance, semantics, method.name, DEFAULTS.get(method.name, {}))
+            result = run(instance, semantics, method.name, little(method))
             if result is None or (result.bound_ns is None and result.status != "infeasible"):
                 continue
             where = f"{method.name} on {instance.name}, {semantics.label}: {result.rests_on!r}"

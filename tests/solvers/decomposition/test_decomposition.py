@@ -36,7 +36,7 @@ from placegap.solvers.core import worker_process
 from placegap.solvers.core.back_ends.cp_sat import Answer
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import News
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF
 from placegap.solvers.decomposition import decomposition, search, section_jobs
 from placegap.solvers.decomposition.arcs import ArcTable, tiling
 from placegap.solvers.decomposition.search import SectionSearch

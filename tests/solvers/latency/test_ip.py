@@ -26,7 +26,7 @@ from placegap.instances.io.reader import read_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import solve
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.trust import word_of
+from placegap.solvers.core.result import word_of
 from placegap.solvers.latency import ip as latency_ip
 from placegap.solvers.latency.slices import best_slices, with_slices
 

@@ -16,7 +16,7 @@ from placegap.instances.problem.semantics import Channels
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, solve
 from placegap.solvers.core.back_ends.outcome import MipOutcome
-from placegap.solvers.core.trust import word_of
+from placegap.solvers.core.result import word_of
 from placegap.solvers.models import run_mip as mip
 
 PORT = Makespan()

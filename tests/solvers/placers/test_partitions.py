@@ -17,7 +17,7 @@ from references.brute_force import (
 from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, MaxLoad, Op
 from placegap.instances.problem.nets import build_nets
 from placegap.solvers import METHODS, Task, solve
-from placegap.solvers.core import extras
+from placegap.solvers.core import method as extras
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.placers import partitioners
 from placegap.solvers.placers.movable_units import free_units

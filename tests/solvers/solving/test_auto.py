@@ -40,9 +40,8 @@ from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.progress import News
-from placegap.solvers.core.result import SolverDisagreement, finish
-from placegap.solvers.core.starts import ALWAYS, PLACERS, cheapest_first, placers, starts
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, SolverDisagreement, finish
+from placegap.solvers.core.starts import ALWAYS, cheapest_first, placers, starts
 from placegap.solvers.solving import auto, beside
 from placegap.solvers.solving import steps as auto_steps
 from placegap.solvers.solving.beside import Beside, run_step
@@ -429,33 +428,6 @@ ALL_SEMANTICS: tuple[Semantics, ...] = (
     LatencySubgraphs(),
     PipelineIteration(microbatches=2),
 )
-
-NOT_PLACERS = {
-    "annealing": "a search",
-    "disjunctive-search": "a search",
-    "multilevel": "a search",
-    "run-moves": "a search",
-    "chain-sides": "a search",
-    "hrl": "a trained policy",
-    "placeto": "a trained policy",
-    "getf-milp": "solves a MIP",
-    "expert": "reads a file",
-    "fastt": "its plan is one of another instance",
-    "fd-dps": "its plan is one of another instance",
-}
-"""Heuristics of the registry that `auto` does not ask for first plans."""
-
-OTHER_INSTANCE = {("makespan", "data-parallel")}
-"""Objectives and placers whose plan is one of another instance."""
-
-
-def test_every_heuristic_of_the_registry_is_in_the_table_of_its_objectives() -> None:
-    for name, method in METHODS.items():
-        if method.claim != "heuristic" or name in NOT_PLACERS:
-            continue
-        for objective in method.objectives:
-            if (objective, name) not in OTHER_INSTANCE:
-                assert name in {placer.name for placer in PLACERS[objective]}, objective
 
 
 @pytest.mark.parametrize("semantics", ALL_SEMANTICS, ids=lambda semantics: semantics.label)

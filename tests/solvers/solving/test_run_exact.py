@@ -34,9 +34,8 @@ from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import ExactParams, Method, Params
 from placegap.solvers.core.registry import parse_params, register, why_not
-from placegap.solvers.core.result import Fault
+from placegap.solvers.core.result import PROOF, Fault
 from placegap.solvers.core.starts import best_start, placers, starts
-from placegap.solvers.core.trust import PROOF
 from placegap.solvers.solving.run_exact import run_exact
 
 PORT = Makespan()

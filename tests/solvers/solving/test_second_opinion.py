@@ -20,8 +20,7 @@ from references.brute_force import (
 from placegap.instances import Instance, Makespan, MaxLoad, Plan, Semantics, example
 from placegap.instances.corpus.generate import generate
 from placegap.solvers import METHODS, Result, solve
-from placegap.solvers.core.result import Outcome, carry_bound, finish
-from placegap.solvers.core.trust import PROOF
+from placegap.solvers.core.result import PROOF, Outcome, carry_bound, finish
 from placegap.solvers.solving.second_opinion import (
     ASKED,
     KIN,

@@ -96,7 +96,7 @@ def test_the_time_limit_ends_the_training_and_the_best_plan_so_far_comes_back(me
 def test_without_torch_one_line_names_the_extra(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placegap.solvers.core.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("placegap.solvers.core.method.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"needs torch: pip install 'placegap\[torch\]'"):
         run(method, 10)
 

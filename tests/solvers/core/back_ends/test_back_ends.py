@@ -16,7 +16,7 @@ from doubles import tiny_mip
 
 from placegap.instances import InputError, Plan
 from placegap.solvers import Limits, solve
-from placegap.solvers.core import back_ends, interrupts
+from placegap.solvers.core import back_ends, clock
 from placegap.solvers.core.back_ends import (
     COMMERCIAL,
     SolverName,
@@ -198,7 +198,7 @@ def test_ctrl_c_stops_the_solver_and_keeps_the_best_solution(
 
     def run_stoppable(*arguments: Any) -> object:
         alarm.start()  # with the solver: an earlier interrupt would be the caller's
-        return interrupts.run_stoppable(*arguments)
+        return clock.run_stoppable(*arguments)
 
     monkeypatch.setattr(module, "run_stoppable", run_stoppable)
     found = solve_model(halves(), Limits(time_limit_s=60), solver=solver, warm=True)

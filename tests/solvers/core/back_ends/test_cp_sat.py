@@ -15,7 +15,7 @@ from placegap.instances import Instance, LatencySubgraphs, Makespan, Plan, examp
 from placegap.solvers import Result, solve
 from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.method import Start, Task
-from placegap.solvers.core.trust import PROOF, word_of
+from placegap.solvers.core.result import PROOF, word_of
 from placegap.solvers.decomposition import decomposition as decomposition_whole
 from placegap.solvers.decomposition import section_jobs
 from placegap.solvers.decomposition.section_jobs import Job, work

@@ -16,9 +16,9 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import InputError, Makespan, Plan, example
 from placegap.solvers import Result, solve
-from placegap.solvers.core import interrupts
+from placegap.solvers.core import clock
 from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
-from placegap.solvers.core.trust import word_of
+from placegap.solvers.core.result import word_of
 from placegap.solvers.models import cp_sat
 from placegap.solvers.models import run_mip as mip
 from placegap.solvers.models.run_mip import MipOutcome
@@ -235,11 +235,11 @@ def test_cp_sat_says_that_it_was_interrupted(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_solver_that_hears_no_interrupt_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(clock, "PATIENCE_S", 0.3)
     ended = threading.Event()
     threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
-        interrupts.run_stoppable(lambda: ended.wait(60), stop=lambda: None)
+        clock.run_stoppable(lambda: ended.wait(60), stop=lambda: None)
     ended.set()
 
 

@@ -1,0 +1,225 @@
+"""All that is made from what methods register: their index, the tables of the pages, references.
+
+``python docs/site/methods.py`` writes it anew, and a test fails where something has changed. A
+table stands between two comments; the first of them says which methods are its rows.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from placegap.solvers.core.method import AnyMethod, Cost
+from placegap.solvers.core.method_homes import HOMES
+from placegap.solvers.core.registry import METHODS
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = "python docs/site/methods.py"
+LINE = 100
+"""The longest line of code."""
+
+CLAIMS = ("exact", "heuristic", "bound")
+"""Methods are listed in this order; of one claim, a new one comes last."""
+
+GROUPS: dict[str, Callable[[AnyMethod], bool]] = {
+    "exact": lambda m: m.claim == "exact",
+    "one pass": lambda m: m.claim == "heuristic" and m.objectives == ("makespan",),
+    "pipelines": lambda m: m.claim == "heuristic" and "makespan" not in m.objectives,
+    "several": lambda m: (
+        m.claim == "heuristic" and "makespan" in m.objectives and len(m.objectives) > 1
+    ),
+    "bounds": lambda m: m.claim == "bound",
+}
+"""What the README's tables list."""
+
+OF_THIS_PAGE = "with a section here"
+
+TABLE = re.compile(r"(<!-- methods: ([a-z ]+) -->\n)(.*?)(<!-- end of methods -->)", re.DOTALL)
+
+
+def registered(folder: Path, package: str) -> list[AnyMethod]:
+    """The methods that the modules of a folder register, in the order of the index.
+
+    Parameters
+    ----------
+    folder : Path
+    package : str
+        By what name its modules are imported, with a dot at the end; empty for the top.
+    """
+    modules = [name for path in sorted(folder.rglob("*.py")) for name in _registering(path, folder)]
+    for module in modules:
+        import_module(package + module)
+    homes = {package + module for module in modules}
+    found = [METHODS[name] for name in [*METHODS] if home_of(METHODS[name]) in homes]
+    known = [*HOMES]
+    return sorted(
+        found,
+        key=lambda m: (
+            CLAIMS.index(m.claim),
+            known.index(m.name) if m.name in known else len(known),
+        ),
+    )
+
+
+def _registering(path: Path, folder: Path) -> Iterator[str]:
+    """The name of a file's module, if it registers a method."""
+    text = path.read_text()
+    if "register(" not in text:
+        return
+    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    if any(isinstance(call.func, ast.Name) and call.func.id == "register" for call in calls):
+        yield ".".join(path.relative_to(folder).with_suffix("").parts)
+
+
+def home_of(method: AnyMethod) -> str:
+    """The module that registers a method."""
+    return method.run.__module__
+
+
+def index(methods: Iterable[AnyMethod]) -> str:
+    """The text of `method_homes`."""
+    lines = [
+        '"""Which module registers which method, and what a method costs as a start (`starts`).',
+        "",
+        f"Made by ``{COMMAND}``. The order is that of every list of methods, and",
+        "of equal plans the first one's counts: lines may be moved, among those of a claim.",
+        '"""',
+        "",
+        "from placegap.solvers.core.method import Cost, Home",
+        "",
+        "HOMES = {",
+    ]
+    for method in methods:
+        name, home = f'"{method.name}"', f'"{home_of(method).removeprefix("placegap.solvers.")}"'
+        costs = [f'"{objective}": {_cost(cost)}' for objective, cost in method.starts.items()]
+        starts = f", {{{', '.join(costs)}}}" if costs else ""
+        line = f"    {name}: Home({home}{starts}),"
+        if len(line) <= LINE:
+            lines.append(line)
+        else:
+            each = [f"            {cost}," for cost in costs]
+            lines += [f"    {name}: Home(", f"        {home},", "        {", *each]
+            lines += ["        },", "    ),"]
+    return "\n".join([*lines, "}", '"""Name of a method, and where it is."""', ""])
+
+
+def _cost(cost: Cost) -> str:
+    """A cost as code: what is no default."""
+    given = [f"{cost.ms}", f"{cost.us_per_part}"]
+    for name in Cost._fields[2:]:
+        value = getattr(cost, name)
+        if value != Cost._field_defaults[name]:
+            given.append(f"{name}={value:_}" if type(value) is int else f"{name}={value}")
+    return f"Cost({', '.join(given)})"
+
+
+def with_tables(text: str, methods: Sequence[AnyMethod]) -> str:
+    """A page with its tables made anew."""
+
+    def made(found: re.Match[str]) -> str:
+        group = found[2]
+        if group == OF_THIS_PAGE:
+            sections = {
+                name for heads in re.findall(r"^## (.*)$", text, re.M) for name in heads.split(", ")
+            }
+            rows = [method for method in methods if method.name in sections]
+        else:
+            rows = [method for method in methods if GROUPS[group](method)]
+        return found[1] + table(rows) + found[4]
+
+    return TABLE.sub(made, text)
+
+
+def table(methods: Sequence[AnyMethod]) -> str:
+    """A row for each method; what all are for is no column."""
+    is_one = len({method.does for method in methods}) == 1
+    heads = ["method", "paper", "what it does"] if is_one else ["method", "paper", "for", "how"]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for method in methods:
+        words = [f"`{method.name}`", method.citation, method.does, method.summary.rstrip(".")]
+        if is_one:
+            del words[2]
+        lines.append(f"| {' | '.join(words)} |")
+    return "\n".join([*lines, ""])
+
+
+def with_references(text: str, methods: Iterable[AnyMethod], bibliography: str) -> str:
+    """The page of references: where each cited method is, and a row for each paper.
+
+    Raises
+    ------
+    ValueError
+        If a method cites what the bibliography does not have.
+    """
+    head, *old = re.split(r"^(?=\| `)", text, flags=re.MULTILINE)
+    rows = {re.findall(r"`([^`]+)`", row)[0]: row for row in old}
+    papers = entries(bibliography)
+    for method in methods:
+        file = home_of(method).removeprefix("placegap.").replace(".", "/") + ".py"
+        for key in (cited.partition(",")[0] for cited in method.cites):
+            if key not in papers:
+                raise ValueError(f"{method.name} cites {key!r}, which docs/references.bib has not")
+            row = rows.setdefault(key, f"| `{key}` | {paper(papers[key])} |  |\n")
+            places = re.findall(r"`([^`]+)`", row.rsplit("|", 2)[1])
+            if not any(f"{file}/".startswith(place) or file == place for place in places):
+                said = ", ".join(filter(None, [row.rsplit("|", 2)[1].strip(), f"`{file}`"]))
+                rows[key] = row.rsplit("|", 2)[0] + f"| {said} |\n"
+            else:
+                rows[key] = row
+    return head + "".join(rows[key] for key in sorted(rows))
+
+
+def entries(bibliography: str) -> dict[str, dict[str, str]]:
+    """The entries of a BibTeX file: their fields, by key."""
+    found = re.findall(r"^@\w+\{([^,]+),\n(.*?)^\}", bibliography, re.MULTILINE | re.DOTALL)
+    field = re.compile(r"^\s*(\w+) = \{(.*)\},$", re.MULTILINE)
+    return {key: dict(field.findall(fields)) for key, fields in found}
+
+
+def paper(entry: dict[str, str]) -> str:
+    """A paper as the page of references names it.
+
+    Examples
+    --------
+    >>> paper({"author": "Me, A. and Others, B.", "title": "A {DNN} placer", "year": "2026"})
+    'Me and Others: A DNN placer, 2026'
+    """
+    names = [name.partition(",")[0] for name in entry["author"].split(" and ")]
+    if names[-1] == "others":
+        authors = f"{', '.join(names[:-1])} et al."
+    else:
+        authors = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    place = entry.get("journal") or entry.get("booktitle")
+    words = f"{authors}: {entry['title']}{f'. {place}' if place else ''}, {entry['year']}"
+    plain = words.replace("{", "").replace("}", "")
+    return f"{plain}. [doi](https://doi.org/{entry['doi']})" if "doi" in entry else plain
+
+
+def made() -> dict[Path, str]:
+    """Every file that is made from registrations, and what it has to be."""
+    methods = registered(ROOT / "solvers", "placegap.solvers.")
+    texts = {ROOT / "solvers" / "core" / "method_homes.py": index(methods)}
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = page.read_text()
+        if TABLE.search(text):
+            texts[page] = with_tables(text, methods)
+    references = ROOT / "docs" / "references.md"
+    bibliography = (ROOT / "docs" / "references.bib").read_text()
+    texts[references] = with_references(references.read_text(), methods, bibliography)
+    return texts
+
+
+def main() -> None:
+    """Write what has changed, and say so."""
+    for path, text in made().items():
+        if path.read_text() != text:
+            path.write_text(text)
+            sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+
+
+if __name__ == "__main__":
+    main()

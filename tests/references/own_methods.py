@@ -1,0 +1,41 @@
+"""The placer that CONTRIBUTING shows, and how a test leaves the registry as it was."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from placegap.solvers.core.registry import METHODS, MODULES
+
+CONTRIBUTING = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
+
+
+def my_placer() -> str:
+    """The text of the file."""
+    blocks = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
+    (text,) = [block for block in blocks if "register(" in block]
+    return text
+
+
+@contextmanager
+def methods_restored(folder: Path) -> Iterator[None]:
+    """Forget the methods that are registered meanwhile, and the modules of a folder."""
+    known = dict(vars(METHODS))
+    copies = {name: dict(value) for name, value in known.items() if isinstance(value, dict)}
+    path, environment = list(sys.path), os.environ.get(MODULES)
+    try:
+        yield
+    finally:
+        vars(METHODS).clear()
+        vars(METHODS).update({**known, **copies})
+        for name, module in list(sys.modules.items()):
+            if (getattr(module, "__file__", None) or "").startswith(str(folder)):
+                del sys.modules[name]
+        sys.path[:] = path
+        os.environ.pop(MODULES, None)
+        if environment is not None:
+            os.environ[MODULES] = environment

@@ -1,0 +1,110 @@
+"""What is made from what methods register: the index, the tables of the pages, the references."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from difflib import unified_diff
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from references.agreement import compare_one, methods
+from references.brute_force import makespan_draws
+from references.own_methods import methods_restored, my_placer
+
+from placegap.instances import Makespan
+from placegap.solvers import METHODS, Task
+from placegap.solvers.core.starts import cheapest_first
+
+ROOT = Path(__file__).resolve().parents[3]
+BIBLIOGRAPHY = (ROOT / "docs" / "references.bib").read_text()
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"made_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tables = load(ROOT / "docs" / "site" / "methods.py")
+
+
+def test_index_tables_and_references_are_those_of_the_registrations() -> None:
+    for path, text in tables.made().items():
+        old, new = (one.splitlines(keepends=True) for one in (path.read_text(), text))
+        if old != new:
+            lines = "".join(unified_diff(old, new, str(path.relative_to(ROOT)), n=0))
+            pytest.fail(f"'{tables.COMMAND}' writes what registrations say:\n{lines}")
+
+
+def test_every_method_stands_in_one_table_of_the_readme() -> None:
+    groups = [[name for name, holds in tables.GROUPS.items() if holds(m)] for m in METHODS.values()]
+    assert {len(found) for found in groups} == {1}
+
+
+def test_a_method_names_the_papers_that_it_cites() -> None:
+    papers = tables.entries(BIBLIOGRAPHY)
+    for method in METHODS.values():
+        for key in (cited.partition(",")[0] for cited in method.cites):
+            author = tables.paper(papers[key]).partition(":")[0].replace(",", " ").split()[0]
+            author = author.replace('\\"u', "ü")
+            is_named = author in method.paper and papers[key]["year"] in method.paper
+            assert is_named or key == "goncalves2011", (method.name, key)
+        if re.search(r"\d{4}", method.paper) and "pytorch" not in method.paper:
+            assert method.cites, method.name
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the placer that CONTRIBUTING shows."""
+    (tmp_path / "my_placer.py").write_text(my_placer())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with methods_restored(tmp_path):
+        yield tmp_path
+
+
+def test_a_method_is_one_file(folder: Path) -> None:
+    (method,) = tables.registered(folder, "")
+    # it is listed, in the index and where its kind is,
+    assert '"my-placer": Home("my_placer", {"makespan": Cost(0.1, 1.0)}),' in tables.index([method])
+    assert list(METHODS)[-1] == "my-placer"
+    row = (
+        "| `my-placer` | after Topcuoglu et al. 2002, section 4.1 | each op where it runs fastest |"
+    )
+    everything = [*METHODS.values()]
+    readme = tables.with_tables((ROOT / "README.md").read_text(), everything)
+    one_pass = readme.partition("<!-- methods: one pass -->")[2].partition("<!-- end")[0]
+    assert row in one_pass
+    assert readme.count("`my-placer`") == 1
+    page = "# Mine\n<!-- methods: with a section here -->\n<!-- end of methods -->\n## my-placer\n"
+    assert row in tables.with_tables(page, everything)
+    # asked for starts,
+    draws = makespan_draws()[:6]
+    assert "my-placer" in dict(cheapest_first(Task(draws[0], Makespan())))
+    # compared with optima,
+    assert method in methods("heuristic")
+    compared = [compare_one(instance, Makespan(), method) for instance in draws]
+    assert sum(result is not None and result.value_ns is not None for result in compared) >= 3
+    # and cited
+    references = (ROOT / "docs" / "references.md").read_text()
+    cited = tables.with_references(references, [method], BIBLIOGRAPHY)
+    (line,) = [line for line in cited.splitlines() if line.startswith("| `topcuoglu2002` |")]
+    assert line.endswith("`solvers/placers/heft_peft_cpop.py`, `my_placer.py` |")
+
+
+def test_a_new_paper_gets_a_row_and_an_unknown_one_is_an_error(folder: Path) -> None:
+    (method,) = tables.registered(folder, "")
+    new = "@misc{topcuoglu2002,\n  author = {Me, A. and Other, B.},\n  title = {A {P}lacer},\n"
+    new += "  year = {2026},\n  doi = {10.1/2},\n}\n"
+    row = (
+        "| `topcuoglu2002` | Me and Other: A Placer, 2026. [doi](https://doi.org/10.1/2)"
+        " | `my_placer.py` |\n"
+    )
+    assert tables.with_references("", [method], new) == row
+    with pytest.raises(ValueError, match=r"my-placer cites 'topcuoglu2002'.*\.bib"):
+        tables.with_references("", [method], "")

@@ -1,0 +1,145 @@
+"""Methods from outside of the package: by a module, a file, a script or a distribution."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from references.own_methods import methods_restored, my_placer
+
+import placegap
+from placegap.experiments.cli import main
+from placegap.instances import InputError, Makespan, example
+from placegap.solvers import METHODS, solve, use_module
+from placegap.solvers.core.registry import MODULES, find_method
+
+PLACE = ("place", "bvlc_alexnet", "--cluster", "celeritas-4xV100-pcie", "--quiet", "--json")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with a placer; what it registers is forgotten at the end."""
+    (tmp_path / "my_placer.py").write_text(my_placer())
+    monkeypatch.chdir(tmp_path)
+    with methods_restored(tmp_path):
+        vars(METHODS).pop("_entries", None)
+        yield tmp_path
+
+
+def install(folder: Path, value: str, name: str = "my-placer") -> None:
+    """What pip leaves of a distribution that lists a method."""
+    info = folder / "my_placers-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-placers\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(f"[placegap.methods]\n{name} = {value}\n")
+    sys.path.insert(0, str(folder))
+
+
+@pytest.mark.parametrize("module", ["my_placer", "my_placer.py", "./my_placer.py"])
+def test_a_module_brings_its_methods(module: str) -> None:
+    assert use_module(module) == use_module(module) == ("my-placer",)
+    assert solve(example(), Makespan(), "my-placer").status == "feasible"
+    assert METHODS.origin("my-placer").endswith(module.removeprefix("./"))
+    # where other processes look, whatever folder is theirs
+    known = os.environ[MODULES]
+    assert known == "my_placer" if module == "my_placer" else Path(known).is_absolute()
+
+
+def test_a_method_of_one_file_places_and_runs_in_studies(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = ("--module", "my_placer.py")
+    assert main([*PLACE, "--method", "my-placer", *module]) == 0  # in a process of its own
+    assert json.loads(capsys.readouterr().out)["method"] == "my-placer"
+    (folder / "study.yaml").write_text(
+        "name: mine\ntables:\n- name: a\n  semantics: {objective: makespan}\n"
+        "  instances: [bvlc_alexnet]\n  clusters: [celeritas-4xV100-pcie]\n  methods: [my-placer]\n"
+    )
+    assert main(["study", "study.yaml", "--workers", "1", *module]) == 0
+    assert "my-placer" in capsys.readouterr().out
+
+
+def test_a_script_that_imports_a_method_has_it_in_worker_processes(folder: Path) -> None:
+    sys.path.insert(0, str(folder))
+    __import__("my_placer")
+    found = placegap.solve("bvlc_alexnet", "celeritas-4xV100-pcie", "makespan", method="my-placer")
+    assert found.result.method == "my-placer"
+    assert METHODS.outside() == ("my_placer",)
+
+
+@pytest.mark.parametrize("value", ["my_placer", "my_placer:METHOD"])
+def test_an_installed_distribution_lists_methods(
+    value: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = my_placer().replace("register(\n    Method(", "METHOD = (\n    Method(")
+    (folder / "my_placer.py").write_text(my_placer() if value == "my_placer" else text)
+    install(folder, value)
+    assert "my-placer" in METHODS
+    assert "my_placer" not in sys.modules
+    assert "my-placer" not in dict(METHODS.start_costs())
+    result = solve(example(), Makespan(), "my-placer")
+    assert result.versions["my-placers"] == "1.2"
+    assert main(["methods", "--json"]) == 0
+    listed = {row["method"]: row for row in json.loads(capsys.readouterr().out)["methods"]}
+    assert listed["my-placer"]["from"] == "my-placers 1.2"
+    assert listed["heft"]["from"] == "placegap"
+    assert listed["my-placer"]["paper"] == "after Topcuoglu et al. 2002, section 4.1"
+
+
+def test_a_broken_distribution_is_a_line_and_takes_nothing_else_away(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(folder, "nowhere")
+    with pytest.raises(InputError, match=r"my-placers lists .* as nowhere, which cannot be loaded"):
+        find_method("my-placer")
+    assert main(["methods"]) == 0
+    out, err = capsys.readouterr()
+    assert "heft" in out
+    assert err.count("\n") == 1
+    assert "No module named 'nowhere'" in err
+
+
+def test_a_distribution_replaces_no_method_of_the_package(folder: Path) -> None:
+    install(folder, "my_placer", "heft")
+    assert METHODS["heft"].run.__module__.startswith("placegap.")
+    assert METHODS.origin("heft") == "placegap"
+
+
+def test_a_distribution_that_registers_another_name_says_so(folder: Path) -> None:
+    install(folder, "my_placer", "other")
+    with pytest.raises(InputError, match="registers no method of that name"):
+        find_method("other")
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("nowhere", "module nowhere cannot be loaded: ModuleNotFoundError"),
+        ("nowhere.py", "nowhere.py: there is no such file"),
+        ("empty.py", "empty.py registers no method"),
+        ("json.py", "Python has another module 'json'"),
+        ("taken.py", "the name 'heft' is taken"),
+        ("broken.py", "broken.py cannot be loaded: SyntaxError"),
+    ],
+)
+@pytest.mark.parametrize("command", [PLACE, ("study", "study.yaml")])
+def test_a_bad_module_is_one_line_and_exit_status_2(
+    module: str,
+    said: str,
+    command: tuple[str, ...],
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (folder / "empty.py").write_text("")
+    (folder / "json.py").write_text(my_placer())
+    (folder / "taken.py").write_text(my_placer().replace('"my-placer"', '"heft"'))
+    (folder / "broken.py").write_text("def (")
+    assert main([*command, "--module", module]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1
