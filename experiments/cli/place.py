@@ -15,6 +15,7 @@ from placegap.experiments.cli.options import (
     DimOption,
     JsonOption,
     Model,
+    ModuleOption,
     ParamOption,
     TimesOption,
     UnitOption,
@@ -76,6 +77,7 @@ class PlaceOptions:
             " such problems, and a search for plans beside it.",
         ),
     ] = None
+    module: ModuleOption = None
     param: ParamOption = None
     time_limit: Annotated[
         float, typer.Option("--time-limit", metavar="S", help="Seconds for the method.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placegap.experiments.cli.options import ModuleOption
 from placegap.experiments.running.pool import stop_status
 from placegap.experiments.show.drawing import NO_FIGURES
 from placegap.experiments.show.figures import format_s
@@ -54,6 +55,7 @@ class StudyOptions:
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Run the smallest form that the study states.")
     ] = False
+    module: ModuleOption = None
 
 
 def study_command(asked: StudyOptions) -> None:

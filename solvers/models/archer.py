@@ -404,8 +404,10 @@ def _register_bound(
             usual_rules=lambda params: {"plans": "chain"},
             claim="bound",
             objectives=("max_load",),
-            paper="Archer et al., ICML 2024",
-            summary=f"Lower bound on the max-load of chains: {summary}.",
+            scope="max_load, chain plans",
+            paper="Archer et al. 2024",
+            cites=("archer2024",),
+            summary=summary,
             run=run,
             params=params,
             applies=bound_applies,
@@ -415,9 +417,19 @@ def _register_bound(
 
 
 _register_bound(
-    "combinatorial", "the work spread, the heaviest unit", run_combinatorial, Params, ()
+    "combinatorial",
+    "the work spread over all devices, the heaviest unit",
+    run_combinatorial,
+    Params,
+    (),
 )
-_register_bound("three-blocks", "three superblocks", run_three_blocks, MipParams, MIP)
 _register_bound(
-    "bottleneck", "its place in the chain guessed", run_bottleneck, BottleneckParams, MIP
+    "three-blocks", "integer program over three superblocks", run_three_blocks, MipParams, MIP
+)
+_register_bound(
+    "bottleneck",
+    "integer programs that guess its place in the chain",
+    run_bottleneck,
+    BottleneckParams,
+    MIP,
 )

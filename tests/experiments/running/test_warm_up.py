@@ -31,18 +31,6 @@ def test_a_long_search_is_no_long_warm_up(monkeypatch: pytest.MonkeyPatch) -> No
 ENDLESS = [name for name, method in METHODS.items() if method.params.little_effort()]
 
 
-def test_the_searches_that_use_all_of_their_time_are_known() -> None:
-    assert sorted(ENDLESS) == [
-        "annealing",
-        "chain-sides",
-        "disjunctive-search",
-        "hrl",
-        "multilevel",
-        "placeto",
-        "run-moves",
-    ]
-
-
 @pytest.mark.parametrize("method", sorted({*ENDLESS} - {"hrl", "placeto"}))  # these need PyTorch
 def test_a_search_with_little_effort_ends_long_before_its_limit(method: str) -> None:
     few = METHODS[method].params.little_effort()
@@ -50,22 +38,3 @@ def test_a_search_with_little_effort_ends_long_before_its_limit(method: str) -> 
     # until the worker's hard limit
     found = solve(example(), MAKESPAN, method, few, time_limit_s=3600.0)
     assert found.status == "feasible"
-
-
-def test_searches_say_which_parameters_are_their_effort() -> None:
-    efforts = {name: method.params.efforts() for name, method in METHODS.items()}
-    assert {name: sorted(found) for name, found in efforts.items() if found} == {
-        "annealing": ["moves", "restarts"],
-        "chain-sides": ["steps"],
-        "disjunctive-search": ["steps"],
-        "fastt": ["patience"],
-        "hrl": ["evaluations"],
-        "latency": ["moves", "rounds"],
-        "local-search": ["restarts"],
-        "multilevel": ["steps"],
-        "noncontiguous": ["moves", "patience", "rounds"],
-        "placeto": ["evaluations"],
-        "run-moves": ["steps"],
-        "slicegraph": ["generations", "population"],
-        "slicing": ["orders"],
-    }

@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 from draws.peak import peak_instances, with_peak
-from references.agreement import DEFAULTS
+from references.agreement import little
 from references.brute_force import (
     FWD_BWD_SEMANTICS,
     MAKESPAN_SEMANTICS,
@@ -55,9 +55,7 @@ def compare(first_seed: int, number: int) -> dict[str, Counter[str]]:
             best = oracle(instance, semantics)
             for name in methods:
                 try:
-                    result = solve(
-                        instance, semantics, name, DEFAULTS.get(name, {}), time_limit_s=5
-                    )
+                    result = solve(instance, semantics, name, little(METHODS[name]), time_limit_s=5)
                 except InputError:
                     continue  # not its class of plans
                 where = f"{name} on {instance.name}, {semantics.label}"

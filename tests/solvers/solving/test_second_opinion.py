@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from references.agreement import DEFAULTS
+from references.agreement import little
 from references.brute_force import (
     FWD_BWD_SEMANTICS,
     LATENCY_SEMANTICS,
@@ -103,7 +103,7 @@ def test_a_handful_of_ops_is_enumerated_and_agrees(semantics: Semantics) -> None
         semantics.objective, "throughput-ip"
     )
     instance = stage_draws()[1]  # it names servers
-    first = solve(instance, semantics, method, DEFAULTS.get(method, {}), time_limit_s=10)
+    first = solve(instance, semantics, method, little(METHODS[method]), time_limit_s=10)
     opinion = second_opinion(instance, semantics, first, 10)
     assert (opinion.verdict, opinion.method) == ("agrees", "brute-force"), opinion.sentence
 
