@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.registry import METHODS, MODULES
 
 CONTRIBUTING = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
@@ -30,6 +31,8 @@ def methods_restored(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        # methods of the package stay: their modules, once loaded, would not register them again
+        copies["_loaded"] |= {name: m for name, m in METHODS._loaded.items() if name in HOMES}
         vars(METHODS).clear()
         vars(METHODS).update({**known, **copies})
         for name, module in list(sys.modules.items()):
