@@ -21,7 +21,6 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from placegap.solvers.core.clock import STOP_SIGNALS
-from placegap.solvers.core.registry import METHODS
 
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -62,6 +61,8 @@ class WorkerProcess:
     def __init__(
         self, serve: Callable[..., None], args: tuple[Any, ...] = (), *, alone: bool = False
     ) -> None:
+        from placegap.solvers.core.registry import METHODS  # which brings NumPy and pydantic
+
         self.pipe, other = Pipe()
         command = [sys.executable, *_flags(), "-P", "-c", BEGIN]
         # They go to whole process groups and are the parent's business: the child keeps the mask.
@@ -110,6 +111,8 @@ def begin(pipe: Connection) -> None:
     """Life of the process, once it can import this module."""
     global _may_start_processes
     parent, _may_start_processes, modules = pipe.recv()
+    from placegap.solvers.core.registry import METHODS
+
     METHODS.hear_of(modules)
     _die_with_parent(pipe, parent)
     if "fork" in multiprocessing.get_all_start_methods():
