@@ -111,10 +111,10 @@ def begin(pipe: Connection) -> None:
     """Life of the process, once it can import this module."""
     global _may_start_processes
     parent, _may_start_processes, modules = pipe.recv()
+    _die_with_parent(pipe, parent)
     from placegap.solvers.core.registry import METHODS
 
     METHODS.hear_of(modules)
-    _die_with_parent(pipe, parent)
     if "fork" in multiprocessing.get_all_start_methods():
         # a lock that a library makes when it is loaded then has no name, which a kill would leak
         multiprocessing.set_start_method("fork", force=True)
