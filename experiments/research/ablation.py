@@ -1,12 +1,13 @@
 """Which part of `auto` earns its place: the default whole, and without one part at a time.
 
 Each part that can be left out is a method of its own here, ``auto-without-<part>``, so that the
-ablation is a study like any other (``experiments/ablation.yaml``), which goes on where it was
+ablation is a study like any other (``experiments/research/ablation.yaml``), which goes on where it was
 interrupted. A part is left out by what replaces its functions while `auto` runs, in one process.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,10 @@ from placegap.solvers.core.registry import find_method, register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import ALWAYS
 
-CONFIG = Path(__file__).resolve().parents[1] / "ablation.yaml"
+CONFIG = Path(__file__).resolve().with_name("ablation.yaml")
+
+ASKED = "PLACEGAP_ABLATION"
+"""Set where the parts are to be methods: elsewhere nobody wants them listed."""
 
 WORTH = 0.005
 """A part that moves no value and no bound by this share, and no time to a proof by `FASTER`, may
@@ -171,7 +175,7 @@ def _run_without(part: Without) -> Callable[[Task, Params], Outcome]:
     return run
 
 
-for _name, _part in PARTS.items() if __name__ != "__main__" else ():
+for _name, _part in PARTS.items() if ASKED in os.environ and __name__ != "__main__" else ():
     register(
         replace(
             find_method("auto"),
@@ -246,6 +250,7 @@ def _said(shares: Sequence[float], least: float) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Run what is missing of the study and print the table; ``--log`` only prints it."""
+    os.environ[ASKED] = "1"
     if "--log" in argv:
         _, cells = logged_cells(CONFIG)
     else:
