@@ -1,7 +1,7 @@
 """Which part of `auto` earns its place: the default whole, and without one part at a time.
 
 Each part that can be left out is a method of its own here, ``auto-without-<part>``, so that the
-ablation is a study like any other (``experiments/research/ablation.yaml``), which goes on where it was
+ablation is a study like any other (``ablation.yaml`` beside it), which goes on where it was
 interrupted. A part is left out by what replaces its functions while `auto` runs, in one process.
 """
 
