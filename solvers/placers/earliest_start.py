@@ -278,7 +278,7 @@ def _earliest_pair(
 
 
 @kernel(allocates=False)
-def arrival_ns(problem: Problem, placed: PlacedOps, op: int, k: int) -> tuple[Any, Any]:
+def arrival_ns(problem: Problem, placed: PlacedOps, op: int, k: int) -> tuple[int, int]:
     """When all inputs of the op could be on device k, in ns, and the clock this follows from.
 
     Free transfers start when the producer ends. Booked ones (Baechi) hold one clock per device for
@@ -313,7 +313,7 @@ def arrival_ns(problem: Problem, placed: PlacedOps, op: int, k: int) -> tuple[An
                 trial[k], cause[k] = there, because
         if there > arrival:
             arrival, why = there, because
-    return arrival, why
+    return int(arrival), int(why)
 
 
 @kernel
