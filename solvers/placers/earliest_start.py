@@ -335,7 +335,7 @@ def book_transfers(problem: Problem, placed: PlacedOps, op: int, k: int, news: l
 @kernel(allocates=False)
 def _starts(
     problem: Problem, admission: Admission, placed: PlacedOps, op: int, where: int
-) -> tuple[Any, Any, Any]:
+) -> tuple[int, int, int]:
     """Earliest and latest start of a ready op over the devices that admit it; on `where`, or -1."""
     first, latest, here = np.int64(-1), np.int64(-1), np.int64(-1)
     for k in range(len(placed.free_at)):
@@ -347,7 +347,7 @@ def _starts(
         latest = max(latest, begin)
         if k == where:
             here = begin
-    return first, latest, here
+    return int(first), int(latest), int(here)
 
 
 register(
