@@ -8,11 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from placegap.instances.io import certificate_checker, certificate_ideals
-from placegap.instances.io.document import Document, Version, read_json, write_json
+from placegap.instances.io.document import Document, Version, write_json
 from placegap.instances.problem.instance import Count, Instance, InstancePart
 from placegap.instances.problem.semantics import StatedSemantics
-from placegap.instances.reading.errors import InputError, as_input_error
-from placegap.instances.reading.input_files import refuse_other
 
 Number = Annotated[int, Field(strict=True, ge=0)]
 """An op, an edge, a device or a channel, counted from 0; or a weight."""
@@ -177,22 +175,6 @@ def certificate_content(certificate: Certificate) -> dict[str, Any]:
 def save_certificate(certificate: Certificate, path: str | Path) -> None:
     """Write a certificate."""
     write_json(certificate_content(certificate), path)
-
-
-def load_certificate(path: str | Path) -> Certificate:
-    """Read a certificate; nothing of what it claims is checked.
-
-    Raises
-    ------
-    InputError
-        If the file is no certificate.
-    """
-    raw = read_json(path)
-    if not isinstance(raw, dict) or raw.get("format") != "placegap-certificate":
-        refuse_other(raw, "a certificate", path)
-        raise InputError("is not a certificate (its format is not 'placegap-certificate')", path)
-    with as_input_error(raw, path):
-        return Certificate.model_validate(raw)
 
 
 def plain_document(instance: Instance) -> dict[str, Any]:

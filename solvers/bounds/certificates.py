@@ -293,7 +293,7 @@ def _refine(
         return True
     if ends in section.trees and section.trees[ends][0] >= leaves:
         return True
-    if stop_asked() or clock.left_s == 0:
+    if clock.is_over():
         return False
     able = section.able | {first: frozenset({a}), last: frozenset({b})}
     if num_routes(problem, able) > MOST_ROUTES:

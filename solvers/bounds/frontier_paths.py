@@ -49,7 +49,7 @@ from placegap.solvers.bounds.frontier_labels import (
     few_labels,
     value_columns,
 )
-from placegap.solvers.core.clock import never, stop_asked
+from placegap.solvers.core.clock import never
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -215,15 +215,12 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     if memory_is_slack(instance):
         return Outcome(message="memory is slack: it forces no transfers")
 
-    def is_over() -> bool:
-        return stop_asked() or clock.left_s == 0.0
-
     steps, most_ns = steps_of(instance, semantics), serial_horizon_ns(instance)
     best: tuple[int, Plan] | None = None
     aim, more = quick_bound(instance, semantics).ns, MORE_AIMS
     while more > 0 and aim <= most_ns + 1:
         aim = int(aim * (1 + STRIDE)) + 1
-        found = least_below(steps, aim, is_over, trace=True)
+        found = least_below(steps, aim, clock.is_over, trace=True)
         if found is None:
             break
         if found.ns is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem.additive_memory import relax_memory
@@ -14,7 +14,7 @@ from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.layers_bound import layers_bound
 from placegap.solvers.bounds.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
-from placegap.solvers.core.clock import Clock, stop_asked
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits, Task
 
 WINDOWS, LAYERS, MEMORY, FRONTIER = (
@@ -111,7 +111,7 @@ def dearer_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Boun
         if found.ns > best.ns:
             best = found
             yield best
-        if stop_asked() or clock.left_s == 0.0:
+        if clock.is_over():
             return
 
 
@@ -131,7 +131,7 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
                     for found in _in_memory(relaxed, task.semantics, windows, least, clock):
                         yield found
                         least = max(least, found.ns)
-                in_layers = layers_bound(relaxed, task.semantics, windows, least, _over(clock))
+                in_layers = layers_bound(relaxed, task.semantics, windows, least, clock.is_over)
                 yield Bound(in_layers, LAYERS)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
@@ -144,15 +144,11 @@ def _in_memory(
     in_runs = Bound(memory_bound(relaxed, windows), MEMORY)
     yield in_runs
     least = max(known_ns, in_runs.ns)
-    first = frontier_bound(relaxed, semantics, least, _over(clock))
+    first = frontier_bound(relaxed, semantics, least, clock.is_over)
     yield Bound(first, FRONTIER)
     if first > least:  # where the frontier proves something, more labels may prove more
-        more = frontier_bound(relaxed, semantics, first, _over(clock.part(0.5)), MORE_ROWS)
+        more = frontier_bound(relaxed, semantics, first, clock.part(0.5).is_over, MORE_ROWS)
         yield Bound(more, FRONTIER)
-
-
-def _over(clock: Clock) -> Callable[[], bool]:
-    return lambda: stop_asked() or clock.left_s == 0.0
 
 
 def _fits(clock: Clock, us: float) -> bool:

@@ -103,12 +103,9 @@ def run(task: Task[Makespan], params: ChainSidesParams) -> Outcome:
     limit_ns = serial_horizon_ns(instance) if known is None else known.value_ns
     part = clock.part(CUTS_SHARE)
 
-    def is_over() -> bool:
-        return stop_asked() or part.left_s == 0.0
-
     chain = interval_chain(ArcTable(instance, semantics), sections, limit_ns)
     raise_by_work(instance, chain, candidates)
-    beside = SideWork(instance, semantics, chain, limit_ns, is_over, CUT_NODES)
+    beside = SideWork(instance, semantics, chain, limit_ns, part.is_over, CUT_NODES)
     beside.shortest(lower_table)
     best = _best_sides(task, beside)
     if best is None or (known is not None and best.value_ns > HOPELESS * known.value_ns):

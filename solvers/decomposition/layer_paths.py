@@ -16,7 +16,6 @@ from placegap.solvers.bounds.layer_options import LayerTable
 from placegap.solvers.bounds.layers_bound import search_layers
 from placegap.solvers.bounds.nested_layers import NestedLayers
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
-from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -54,16 +53,13 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """
     instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
 
-    def is_over() -> bool:
-        return stop_asked() or clock.left_s == 0.0
-
     relaxed, _ = relax_memory(instance, semantics)
     able = possible_placements(relaxed).any(axis=1).all()
     windows = work_windows(relaxed) if able else None
     if windows is None:
         return Outcome(message="some op fits on no device, or times are too large")
     known_ns = window_bound(windows)
-    found = search_layers(relaxed, semantics, windows, known_ns, is_over, MOST_PATHS)
+    found = search_layers(relaxed, semantics, windows, known_ns, clock.is_over, MOST_PATHS)
     if found is None:
         return Outcome(message="there are no layers that come back")
     if not found.paths:
@@ -83,7 +79,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         device = devices_of(instance, found.nested, found.table, path)
         for inserts in ways:
             tried.append((time_of(device, inserts=inserts), number, inserts, device))
-        if is_over():
+        if clock.is_over():
             break
     for _, _, inserts, device in sorted(tried, key=lambda trial: trial[:2]):
         time_of(device, inserts=inserts)

@@ -19,7 +19,6 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan
-from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import Clock, now_s
@@ -596,46 +595,6 @@ class Search:
             if len(used):
                 channels[c - k] = tuple(transfers[at] for at in used.tolist())
         return Plan(tuple((d,) for d in device.tolist()), on_device, channels or None)
-
-
-def adapted(instance: Instance, plan: Plan, found: Makespan, semantics: Makespan) -> Plan | None:
-    """A plan found under one semantics for another, looser one, under which it is no worse.
-
-    Free channels are looser than links, those than ports, and those than half-duplex ports; to send
-    a tensor once to each device is looser than once per edge. None where `semantics` is not looser.
-    Memory at its peak is to be checked anew: more is done at once.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> port, free = Makespan(channels="port"), Makespan(channels="free")
-    >>> plan = adapted(example(), Plan.on([0, 1, 0, 0]), port, free)
-    >>> evaluate(example(), plan, free).value_ns <= 35
-    True
-    >>> adapted(example(), plan, free, port) is None
-    True
-    """
-    ranks = ("half_duplex", "port", "link", "free")
-    fewer = semantics.transfers in (found.transfers, "per_tensor")
-    if ranks.index(semantics.channels) < ranks.index(found.channels) or not fewer:
-        return None
-    schedule, tensor = simulate(instance, plan, found), instance.arrays.index.tensor
-    times = zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True)
-    sent = schedule.transfers
-    first: dict[Transfer, tuple[int, int]] = {}
-    for item, target, start, end in zip(
-        sent.item.tolist(),
-        sent.destination.tolist(),
-        sent.start_ns.tolist(),
-        sent.end_ns.tolist(),
-        strict=True,
-    ):
-        same = found.transfers == semantics.transfers
-        transfer = Transfer(item if same else int(tensor[item]), target)
-        if transfer not in first or end < first[transfer][1]:
-            first[transfer] = start, end
-    rows = [(transfer, *when) for transfer, when in first.items()]
-    return plan_from_times(instance, semantics, schedule.device.tolist(), list(times), rows)
 
 
 register(

@@ -38,16 +38,6 @@ ASKED: Mapping[tuple[str, str], tuple[tuple[str, Mapping[str, str]], ...]] = {
 }
 """Methods that prove bounds, by objective and class of plans, in the order of asking."""
 
-KIN: Mapping[str, str] = {
-    "cp-sat": "CP-SAT",
-    "decomposition": "CP-SAT",
-    "moirai": "HiGHS",
-    "pesto": "HiGHS",
-    "archer-exact": "HiGHS",
-    "throughput-ip": "HiGHS",
-}
-"""Solvers that methods are all about: two of one kin are no second opinion of each other."""
-
 
 @dataclass(frozen=True)
 class Opinion:
@@ -79,13 +69,18 @@ def second_methods(
     listed = ASKED[semantics.objective, plan_class(semantics)]
     if method != "brute-force" and applies("brute-force", {}):
         yield "brute-force", {}
-    kin = KIN.get(method, method)
+    kin = _kin(method)
     able = [(name, dict(params)) for name, params in listed if applies(name, params)]
-    yield from ((name, params) for name, params in able if KIN.get(name, name) != kin)
+    yield from ((name, params) for name, params in able if _kin(name) != kin)
     if kin == "HiGHS" and _has_scip() and applies(method, {"solver": "scip"}):
         yield method, {"solver": "scip"}
     # the same solver on another model: better than nothing
-    yield from ((name, params) for name, params in able if KIN.get(name) == kin and name != method)
+    yield from ((name, params) for name, params in able if _kin(name) == kin and name != method)
+
+
+def _kin(method: str) -> str:
+    """The solver that a method is all about, if any: two of one kin are no second opinion."""
+    return find_method(method).solver or method
 
 
 def _has_scip() -> bool:

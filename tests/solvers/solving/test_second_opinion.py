@@ -23,7 +23,6 @@ from placegap.solvers import METHODS, Result, solve
 from placegap.solvers.core.result import PROOF, Outcome, carry_bound, finish
 from placegap.solvers.solving.second_opinion import (
     ASKED,
-    KIN,
     compare,
     second_methods,
     second_opinion,
@@ -84,7 +83,6 @@ def test_the_table_names_methods_that_prove_bounds() -> None:
         for name, _ in methods:
             assert METHODS[name].claim == "exact"
             assert objective in METHODS[name].objectives
-    assert set(KIN) <= set(METHODS)
 
 
 @pytest.mark.parametrize(
