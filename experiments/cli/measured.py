@@ -23,7 +23,7 @@ from placegap.experiments.cli.options import (
     source_of,
     warn_open,
 )
-from placegap.experiments.running.placing import Rules
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.rendering import (
     check_outputs,

@@ -25,7 +25,7 @@ from placegap.experiments.cli.options import (
     warn_measured,
     warn_open,
 )
-from placegap.experiments.running.placing import Rules
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.rendering import check_outputs, output, plain_table, spinner, warn
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions

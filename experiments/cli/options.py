@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from placegap.experiments.running.placing import Rules
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.rendering import spinner, warn
 from placegap.instances.problem.semantics import (
     Channels,

@@ -23,8 +23,8 @@ from placegap.experiments.cli.options import (
     read_instance,
     source_of,
 )
-from placegap.experiments.running.placing import Rules
 from placegap.experiments.running.pool import held, stop_status
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.place_report import (
     certificate_line,

@@ -20,7 +20,7 @@ from placegap.experiments.cli.options import (
     read_instance,
     source_of,
 )
-from placegap.experiments.running.placing import Rules
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.place_report import device_table, server_lines
 from placegap.experiments.show.rendering import output, print_line, spinner, warn

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from placegap.experiments.running.placing import (
     Attempt,
-    Rules,
     Stopped,
     choose_semantics,
     given_plan,
@@ -21,6 +20,7 @@ from placegap.experiments.running.placing import (
     rules_of_start,
 )
 from placegap.experiments.running.pool import run_here
+from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import check_rates, find_cluster, find_model
 from placegap.experiments.show.place_report import named_placement, plan_notes, print_result
 from placegap.experiments.show.rendering import PLAIN_WIDTH

@@ -23,9 +23,9 @@ from pickle import UnpicklingError
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from placegap.experiments.running.placing import one_line
 from placegap.experiments.running.pool import Ending, PoolError, TaskProcess, Unfit, allowed
 from placegap.experiments.running.provenance import made_by
+from placegap.experiments.running.warm_up import one_line
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers.core.clock import STOP_SIGNALS
 from placegap.solvers.core.method import why_not_installed

@@ -1,42 +1,33 @@
 """Placing one model: which method under which semantics, run in a worker process.
 
-The rules that a user asks for one by one make the semantics, with a model's own. The worker keeps
-the command alive: Ctrl-C works while a solver computes, what the solver has by then is kept, and a
-solver that crashes or hangs costs one line.
+The worker keeps the command alive: Ctrl-C works while a solver computes, what the solver has by
+then is kept, and a solver that crashes or hangs costs one line.
 """
 
 from __future__ import annotations
 
-import contextlib
-import traceback
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
-from itertools import combinations, product
-from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from placegap.experiments.running.pool import Ending, run_pool, send_news
+from placegap.experiments.running.rules import Rules, as_options, nearest, option
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.corpus.generate import generate
-from placegap.instances.io.document import Document, read_json
+from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
+from placegap.instances.io.document import read_json
 from placegap.instances.io.plan_file import is_plan
-from placegap.instances.problem.example import example
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
-    DEFAULTS,
     FIELDS,
-    OBJECTIVES,
     Makespan,
     Semantics,
-    memory_rule,
     parse_semantics,
 )
-from placegap.instances.reading.errors import InputError, from_validation_error
+from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers import Result, solve
 from placegap.solvers.core.clock import compiled_s, stop_asked, while_compiling
@@ -63,208 +54,6 @@ from placegap.solvers.solving.second_opinion import (
     second_methods,
 )
 from placegap.solvers.solving.solve import default_method
-
-MOST_CHANGES = 2
-"""Rules that `nearest` changes at once: as many as a device of several stages has."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """Single rules that replace those of a model's semantics; None where one is not given."""
-
-    objective: str | None = None
-    plans: str | None = None
-    channels: str | None = None
-    transfers: str | None = None
-    load: str | None = None
-    replicas: bool | None = None
-    levels: int | None = None
-    subgraphs: int | None = None
-    memory: str | None = None
-    schedule: str | None = None
-    stages_per_device: int | None = None
-    microbatches: int | None = None
-    sending: str | None = None
-
-    @property
-    def given(self) -> Mapping[str, object]:
-        """The rules that are stated, by name."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-    def override(self, own: Semantics | None, default: str | None = None) -> Semantics:
-        """The semantics to use: the file's own, with single fields replaced.
-
-        Where no option names the objective, the options must belong to that of `default`, else the
-        file's, else makespan, or they choose the first that they belong to. Another objective than
-        the file's resets all other fields but the memory rule, which is the model's.
-
-        Raises
-        ------
-        InputError
-            If an option does not belong to the objective.
-
-        Examples
-        --------
-        >>> from placegap.instances import Makespan, MaxLoad
-        >>> own = Makespan(channels="link")
-        >>> Rules(transfers="per_tensor").override(own).label
-        'makespan link per_tensor'
-        >>> Rules(objective="max_load").override(own).label
-        'max_load any add'
-        >>> Rules(channels="link").override(MaxLoad(memory="peak")).label
-        'makespan link per_edge peak'
-        """
-        given = self.given
-        usual = default or ("makespan" if own is None else own.objective)
-        objective = self.objective or self._objective(usual)
-        fields: dict[str, object] = {"objective": objective}
-        if own is not None and objective == own.objective:
-            fields = own.model_dump()
-        elif own is not None and objective in [
-            one for one in OBJECTIVES if "memory" in FIELDS[one]
-        ]:
-            fields["memory"] = memory_rule(own)
-        stated = {**fields, **given}
-        try:
-            return parse_semantics(stated)
-        except ValidationError as error:
-            raise from_validation_error(error, stated, source="options") from None
-
-    def _objective(self, default: str) -> str:
-        given = {*self.given}
-        usual_first = sorted(OBJECTIVES, key=lambda name: name != default)
-        return next((name for name in usual_first if given.intersection(FIELDS[name])), default)
-
-    def fill(self, semantics: Semantics, usual: Mapping[str, str]) -> Semantics:
-        """The semantics, with the `usual` rules where no option says one.
-
-        Examples
-        --------
-        >>> from placegap.instances import MaxLoad
-        >>> Rules(load="overlap").fill(MaxLoad(load="overlap"), {"load": "add"}).label
-        'max_load any overlap'
-        """
-        names = {*FIELDS[semantics.objective]}.difference(self.given)
-        update = {name: rule for name, rule in usual.items() if name in names}
-        return semantics.model_copy(update=update)
-
-
-def nearest(
-    semantics: Semantics, suits: Callable[[Semantics], bool], kept: Collection[str] = ()
-) -> Semantics | None:
-    """The semantics of the same objective that suits, with the fewest rules changed; or None.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad
-    >>> nearest(MaxLoad(plans="chain"), lambda rules: rules.plans == "any").label
-    'max_load any add'
-    >>> nearest(MaxLoad(plans="chain"), lambda rules: rules.plans == "any", ["plans"]) is None
-    True
-    """
-    rules = semantics.model_dump()
-    free = [name for name in FIELDS[semantics.objective] if name not in kept]
-    for count in range(MOST_CHANGES + 1):
-        for names in combinations(free, count):
-            for values in product(*(_others(semantics, name) for name in names)):
-                try:
-                    changed = parse_semantics({**rules, **dict(zip(names, values, strict=True))})
-                except ValidationError:  # rules that exclude each other
-                    continue
-                if suits(changed):
-                    return changed
-    return None
-
-
-def _others(semantics: Semantics, name: str) -> list[object]:
-    """What a rule may say instead: one of a list, or its default where it is a number."""
-    kind = type(semantics).model_fields[name].annotation
-    listed = (True, False) if kind is bool else get_args(kind) or (DEFAULTS[name],)
-    return [value for value in listed if value != getattr(semantics, name)]
-
-
-def as_options(semantics: Semantics, base: Semantics) -> str:
-    """The options that make one semantics of another.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, MaxLoad
-    >>> as_options(MaxLoad(plans="chain", replicas=True), MaxLoad())
-    '--plans chain --replicas'
-    >>> as_options(Makespan(), MaxLoad())
-    '--objective makespan'
-    """
-    base_rules: Mapping[str, object] = base.model_dump()
-    options = []
-    if base.objective != semantics.objective:
-        options.append(option("objective", semantics.objective))
-        base_rules = {**DEFAULTS, "memory": memory_rule(base)}  # as `override` keeps it
-    for name in FIELDS[semantics.objective]:
-        value = getattr(semantics, name)
-        if value != base_rules[name]:
-            options.append(option(name, value))
-    return " ".join(options)
-
-
-def option(name: str, value: object) -> str:
-    """A rule as the command line takes it.
-
-    Examples
-    --------
-    >>> option("stages_per_device", 2), option("replicas", False)
-    ('--stages-per-device 2', '--no-replicas')
-    """
-    words = name.replace("_", "-")
-    if isinstance(value, bool):
-        return f"--{'' if value else 'no-'}{words}"
-    return f"--{words} {value}"
-
-
-GRACE_S = 180.0
-"""A run's hard limit is its time limit plus this: the method's own clock leaves out reading the
-instance and compiling kernels, and some methods look at theirs only now and then."""
-
-_warm: set[tuple[str, str, str]] = set()
-
-
-def one_line(error: BaseException) -> str:
-    """``KeyError: 'conv1' (etf.py:57)``: an exception and where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
-    return " ".join(f"{type(error).__name__}: {error}".split()) + place
-
-
-def warm_up(
-    method: str, semantics: Semantics, params: Mapping[str, Any], *, branching: bool
-) -> None:
-    """Compile a method's kernels on small examples, so that no run's time includes it.
-
-    The four-op example needs no limit: compiling may take many seconds, solving takes none. A
-    search that would go on for as long as it may gets a few steps. The `branching` one makes
-    searches branch, which compiles what the first does not reach, and may take a second.
-    """
-    # a warm-up with parameters that say how long to search could take as long as the run
-    schema = find_method(method).params
-    effort = schema.efforts()
-    params = {key: value for key, value in params.items() if key not in effort}
-    params |= schema.little_effort()
-    what = (method, semantics.label, repr(sorted(params.items())))
-    if what in _warm:
-        return
-    _warm.add(what)
-    diamond = example()
-    examples = [(diamond, GRACE_S)]
-    if branching:
-        graph = generate("layered", {"ops": 12, "width": 4}, seed=2)
-        examples.append((Document(name="warm-up", graph=graph).instance(diamond.cluster), 1.0))
-    with contextlib.suppress(Exception):
-        if branching and "highspy" in find_method(method).packages:
-            import_module("placegap.solvers.core.back_ends.highs")  # Pyomo takes a second to load
-    for instance, limit_s in examples:
-        # what fails here fails in the run itself, where it is reported
-        with contextlib.suppress(Exception):
-            solve(instance, semantics, method, params, time_limit_s=limit_s)
-
 
 DEFAULT_TIME_LIMIT_S = 60.0
 COMPILING = "compiling kernels, once on a machine"

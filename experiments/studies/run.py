@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placegap.experiments.running.dask_pool import run_on_dask
-from placegap.experiments.running.placing import GRACE_S, one_line, warm_up
 from placegap.experiments.running.pool import Ending, Unfit, held, run_pool, send_news
 from placegap.experiments.running.provenance import made_by
 from placegap.experiments.running.sources import load_source
+from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.gaps import GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog

@@ -101,7 +101,7 @@ def test_the_list_of_methods_says_what_to_install(tmp_path: Path) -> None:
     assert missing["metis"] == "needs pymetis: pip install 'placegap[metis]'"
     assert missing["hrl"] == "needs torch: pip install 'placegap[torch]'"
     partitioners, learned = ["metis", "mt-kahypar", "scotch"], ["hrl", "placeto"]
-    assert [name for name, what in missing.items() if what] == [*partitioners, *learned]
+    assert {name for name, what in missing.items() if what} == {*partitioners, *learned}
 
 
 def test_the_benchmarks_say_what_to_install(tmp_path: Path) -> None:

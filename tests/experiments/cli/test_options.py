@@ -11,7 +11,7 @@ import typer
 from placegap.experiments.cli import main
 from placegap.experiments.cli.app import app
 from placegap.experiments.cli.options import RULES
-from placegap.experiments.running.placing import Rules
+from placegap.experiments.running.rules import Rules
 from placegap.instances.problem.semantics import (
     DEFAULTS,
     Channels,

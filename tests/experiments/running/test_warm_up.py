@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.running import placing as module
-from placegap.experiments.running.placing import warm_up
+from placegap.experiments.running import warm_up as module
+from placegap.experiments.running.warm_up import warm_up
 from placegap.instances import Makespan, example
 from placegap.solvers import METHODS, solve
 from placegap.solvers.core.method import FEW

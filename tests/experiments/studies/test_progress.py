@@ -18,7 +18,7 @@ from numba import njit
 from numba.extending import overload
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
+from placegap.experiments.running import warm_up
 from placegap.experiments.running.pool import Ending
 from placegap.experiments.running.pool import run_here as run_in_this_process
 from placegap.experiments.running.sources import Source, load_source
@@ -193,7 +193,7 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
         return fake_methods.run(task, params)
 
     monkeypatch.setitem(METHODS, "fake", type(method)(**{**vars(method), "run": compiled}))
-    monkeypatch.setattr(placing, "_warm", set())
+    monkeypatch.setattr(warm_up, "_warm", set())
     (ending,) = run_in_this_process([run], run_task, on_news=news.append)
     outcome = ending.answer
     assert outcome["status"] == "feasible", outcome["traceback"]

@@ -1,0 +1,175 @@
+"""The rules that a user asks for, one by one, and the semantics that they make of a model's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import get_args
+
+from pydantic import ValidationError
+
+from placegap.instances.problem.semantics import (
+    DEFAULTS,
+    FIELDS,
+    OBJECTIVES,
+    Semantics,
+    memory_rule,
+    parse_semantics,
+)
+from placegap.instances.reading.errors import from_validation_error
+
+MOST_CHANGES = 2
+"""Rules that `nearest` changes at once: as many as a device of several stages has."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Single rules that replace those of a model's semantics; None where one is not given."""
+
+    objective: str | None = None
+    plans: str | None = None
+    channels: str | None = None
+    transfers: str | None = None
+    load: str | None = None
+    replicas: bool | None = None
+    levels: int | None = None
+    subgraphs: int | None = None
+    memory: str | None = None
+    schedule: str | None = None
+    stages_per_device: int | None = None
+    microbatches: int | None = None
+    sending: str | None = None
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """The rules that are stated, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def override(self, own: Semantics | None, default: str | None = None) -> Semantics:
+        """The semantics to use: the file's own, with single fields replaced.
+
+        Where no option names the objective, the options must belong to that of `default`, else the
+        file's, else makespan, or they choose the first that they belong to. Another objective than
+        the file's resets all other fields but the memory rule, which is the model's.
+
+        Raises
+        ------
+        InputError
+            If an option does not belong to the objective.
+
+        Examples
+        --------
+        >>> from placegap.instances import Makespan, MaxLoad
+        >>> own = Makespan(channels="link")
+        >>> Rules(transfers="per_tensor").override(own).label
+        'makespan link per_tensor'
+        >>> Rules(objective="max_load").override(own).label
+        'max_load any add'
+        >>> Rules(channels="link").override(MaxLoad(memory="peak")).label
+        'makespan link per_edge peak'
+        """
+        given = self.given
+        usual = default or ("makespan" if own is None else own.objective)
+        objective = self.objective or self._objective(usual)
+        fields: dict[str, object] = {"objective": objective}
+        if own is not None and objective == own.objective:
+            fields = own.model_dump()
+        elif own is not None and objective in [
+            one for one in OBJECTIVES if "memory" in FIELDS[one]
+        ]:
+            fields["memory"] = memory_rule(own)
+        stated = {**fields, **given}
+        try:
+            return parse_semantics(stated)
+        except ValidationError as error:
+            raise from_validation_error(error, stated, source="options") from None
+
+    def _objective(self, default: str) -> str:
+        given = {*self.given}
+        usual_first = sorted(OBJECTIVES, key=lambda name: name != default)
+        return next((name for name in usual_first if given.intersection(FIELDS[name])), default)
+
+    def fill(self, semantics: Semantics, usual: Mapping[str, str]) -> Semantics:
+        """The semantics, with the `usual` rules where no option says one.
+
+        Examples
+        --------
+        >>> from placegap.instances import MaxLoad
+        >>> Rules(load="overlap").fill(MaxLoad(load="overlap"), {"load": "add"}).label
+        'max_load any overlap'
+        """
+        names = {*FIELDS[semantics.objective]}.difference(self.given)
+        update = {name: rule for name, rule in usual.items() if name in names}
+        return semantics.model_copy(update=update)
+
+
+def nearest(
+    semantics: Semantics, suits: Callable[[Semantics], bool], kept: Collection[str] = ()
+) -> Semantics | None:
+    """The semantics of the same objective that suits, with the fewest rules changed; or None.
+
+    Examples
+    --------
+    >>> from placegap.instances import MaxLoad
+    >>> nearest(MaxLoad(plans="chain"), lambda rules: rules.plans == "any").label
+    'max_load any add'
+    >>> nearest(MaxLoad(plans="chain"), lambda rules: rules.plans == "any", ["plans"]) is None
+    True
+    """
+    rules = semantics.model_dump()
+    free = [name for name in FIELDS[semantics.objective] if name not in kept]
+    for count in range(MOST_CHANGES + 1):
+        for names in combinations(free, count):
+            for values in product(*(_others(semantics, name) for name in names)):
+                try:
+                    changed = parse_semantics({**rules, **dict(zip(names, values, strict=True))})
+                except ValidationError:  # rules that exclude each other
+                    continue
+                if suits(changed):
+                    return changed
+    return None
+
+
+def _others(semantics: Semantics, name: str) -> list[object]:
+    """What a rule may say instead: one of a list, or its default where it is a number."""
+    kind = type(semantics).model_fields[name].annotation
+    listed = (True, False) if kind is bool else get_args(kind) or (DEFAULTS[name],)
+    return [value for value in listed if value != getattr(semantics, name)]
+
+
+def as_options(semantics: Semantics, base: Semantics) -> str:
+    """The options that make one semantics of another.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, MaxLoad
+    >>> as_options(MaxLoad(plans="chain", replicas=True), MaxLoad())
+    '--plans chain --replicas'
+    >>> as_options(Makespan(), MaxLoad())
+    '--objective makespan'
+    """
+    base_rules: Mapping[str, object] = base.model_dump()
+    options = []
+    if base.objective != semantics.objective:
+        options.append(option("objective", semantics.objective))
+        base_rules = {**DEFAULTS, "memory": memory_rule(base)}  # as `override` keeps it
+    for name in FIELDS[semantics.objective]:
+        value = getattr(semantics, name)
+        if value != base_rules[name]:
+            options.append(option(name, value))
+    return " ".join(options)
+
+
+def option(name: str, value: object) -> str:
+    """A rule as the command line takes it.
+
+    Examples
+    --------
+    >>> option("stages_per_device", 2), option("replicas", False)
+    ('--stages-per-device 2', '--no-replicas')
+    """
+    words = name.replace("_", "-")
+    if isinstance(value, bool):
+        return f"--{'' if value else 'no-'}{words}"
+    return f"--{words} {value}"

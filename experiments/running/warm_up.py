@@ -1,0 +1,61 @@
+"""What every worker does around a run: compile its kernels, and put what failed in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from placegap.instances.corpus.generate import generate
+from placegap.instances.io.document import Document
+from placegap.instances.problem.example import example
+from placegap.instances.problem.semantics import Semantics
+from placegap.solvers import solve
+from placegap.solvers.core.registry import find_method
+
+GRACE_S = 180.0
+"""A run's hard limit is its time limit plus this: the method's own clock leaves out reading the
+instance and compiling kernels, and some methods look at theirs only now and then."""
+
+_warm: set[tuple[str, str, str]] = set()
+
+
+def one_line(error: BaseException) -> str:
+    """``KeyError: 'conv1' (etf.py:57)``: an exception and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}".split()) + place
+
+
+def warm_up(
+    method: str, semantics: Semantics, params: Mapping[str, Any], *, branching: bool
+) -> None:
+    """Compile a method's kernels on small examples, so that no run's time includes it.
+
+    The four-op example needs no limit: compiling may take many seconds, solving takes none. A
+    search that would go on for as long as it may gets a few steps. The `branching` one makes
+    searches branch, which compiles what the first does not reach, and may take a second.
+    """
+    # a warm-up with parameters that say how long to search could take as long as the run
+    schema = find_method(method).params
+    effort = schema.efforts()
+    params = {key: value for key, value in params.items() if key not in effort}
+    params |= schema.little_effort()
+    what = (method, semantics.label, repr(sorted(params.items())))
+    if what in _warm:
+        return
+    _warm.add(what)
+    diamond = example()
+    examples = [(diamond, GRACE_S)]
+    if branching:
+        graph = generate("layered", {"ops": 12, "width": 4}, seed=2)
+        examples.append((Document(name="warm-up", graph=graph).instance(diamond.cluster), 1.0))
+    with contextlib.suppress(Exception):
+        if branching and "highspy" in find_method(method).packages:
+            import_module("placegap.solvers.core.back_ends.highs")  # Pyomo takes a second to load
+    for instance, limit_s in examples:
+        # what fails here fails in the run itself, where it is reported
+        with contextlib.suppress(Exception):
+            solve(instance, semantics, method, params, time_limit_s=limit_s)
