@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import _thread
 import contextlib
-import os
 import pickle
 import signal
 import threading
@@ -40,10 +39,6 @@ from placegap.solvers.core.worker_process import WorkerProcess, silence
 from placegap.solvers.solving.board import Answer, Board, Contradiction
 from placegap.solvers.solving.solve import solve
 from placegap.solvers.solving.steps import BOUNDS, AutoStep, plans
-
-NICE = 19
-"""Beside a likely proof, the search has the cores that nothing else wants: of a busy one that is a
-seventieth, so that the proof takes the time that it takes alone."""
 
 DIES_FIRST = "500"
 """Where memory runs out, Linux ends the search before the process that holds the best plan."""
@@ -235,7 +230,6 @@ class Beside:
             self.board.plan,
             tuple(self.waiting),
             self.workers,
-            self.head_start_s > 0,
         )
         try:
             packed = pickle.dumps(task.instance, pickle.HIGHEST_PROTOCOL)
@@ -301,14 +295,13 @@ class Order(NamedTuple):
     known: Plan | None
     waiting: tuple[str, ...]
     workers: int
-    gives_way: bool
 
 
 def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
     """Life of the process: one step after another, until its time is over or the parent is gone."""
     instance: Instance = pickle.loads(packed)
     silence()
-    _be_modest(order.gives_way)
+    _die_first()
     signal.signal(STOP, end_orderly)
     lock = threading.Lock()
 
@@ -353,9 +346,6 @@ def _both(first: Listener, second: Listener | None) -> Listener:
     return hear
 
 
-def _be_modest(gives_way: bool) -> None:
-    if gives_way:
-        with contextlib.suppress(OSError):
-            os.nice(NICE)
+def _die_first() -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(DIES_FIRST)
