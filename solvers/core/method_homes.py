@@ -40,27 +40,25 @@ HOMES = {
     "memory-cuts": Home("placers.order_cuts", {"makespan": Cost(0.6, 4.0)}),
     "interleaved-cuts": Home("placers.order_cuts", {"makespan": Cost(5.0, 10.0)}),
     "dsc-glb": Home("placers.cluster_balancing", {"makespan": Cost(0.3, 2.0)}),
-    "celeritas": Home("placers.celeritas", {"makespan": Cost(0.6, 3.3)}),
-    "etf": Home("placers.earliest_start", {"makespan": Cost(0.4, 4.0)}),
-    "peft": Home("placers.heft_peft_cpop", {"makespan": Cost(0.4, 3.2)}),
+    "celeritas": Home("placers.celeritas"),
+    "etf": Home("placers.earliest_start"),
+    "peft": Home("placers.heft_peft_cpop"),
     "even-split": Home("placers.pipeline_stages", {"pipeline_iteration": Cost(5.0, 5.0)}),
     "round-robin": Home(
         "placers.baselines",
         {
-            "makespan": Cost(0.3, 5.3),
             "max_load": Cost(0.4, 0.7),
             "pipeline_iteration": Cost(0.4, 2.0),
         },
     ),
-    "m-etf": Home("placers.baechi", {"makespan": Cost(0.4, 4.1)}),
-    "lc-glb": Home("placers.cluster_balancing", {"makespan": Cost(0.3, 2.4)}),
-    "d-dps": Home("placers.dynamic_critical_path", {"makespan": Cost(0.6, 3.0)}),
-    "cpop": Home("placers.heft_peft_cpop", {"makespan": Cost(0.4, 2.6)}),
-    "order-place": Home("placers.celeritas", {"makespan": Cost(0.6, 3.2)}),
+    "m-etf": Home("placers.baechi"),
+    "lc-glb": Home("placers.cluster_balancing"),
+    "d-dps": Home("placers.dynamic_critical_path"),
+    "cpop": Home("placers.heft_peft_cpop"),
+    "order-place": Home("placers.celeritas"),
     "greedy": Home(
         "placers.greedy_and_moves",
         {
-            "makespan": Cost(0.5, 3.6),
             "max_load": Cost(0.4, 0.7),
             "pipeline_iteration": Cost(0.4, 2.0),
         },
@@ -68,7 +66,6 @@ HOMES = {
     "random": Home(
         "placers.baselines",
         {
-            "makespan": Cost(0.5, 2.8),
             "max_load": Cost(0.4, 0.7),
             "pipeline_iteration": Cost(0.4, 2.0),
         },
@@ -77,15 +74,9 @@ HOMES = {
     "local-search": Home("placers.greedy_and_moves", {"max_load": Cost(1.5, 10.0)}),
     "slicing": Home("placers.slicing", {"max_load": Cost(1.5, 14.0, most_parts=100_000)}),
     "pipedream": Home("placers.pipedream", {"max_load": Cost(2.0, 3.0)}),
-    "getf": Home("placers.getf", {"makespan": Cost(2.0, 60.0, most_parts=1_000)}),
-    "metis": Home("placers.partitioners", {"makespan": Cost(1.7, 3.0), "max_load": Cost(1.7, 3.0)}),
-    "scotch": Home(
-        "placers.partitioners",
-        {
-            "makespan": Cost(20.0, 10.0),
-            "max_load": Cost(20.0, 10.0),
-        },
-    ),
+    "getf": Home("placers.getf"),
+    "metis": Home("placers.partitioners", {"max_load": Cost(1.7, 3.0)}),
+    "scotch": Home("placers.partitioners", {"max_load": Cost(20.0, 10.0)}),
     "mp-dps": Home("placers.heft_peft_cpop", {"makespan": Cost(2.5, 40.0)}),
     "frontier-paths": Home(
         "bounds.frontier_paths",
@@ -99,14 +90,8 @@ HOMES = {
             "makespan": Cost(20.0, 800.0, most_parts=8_000),
         },
     ),
-    "m-sct": Home("placers.m_sct", {"makespan": Cost(6.0, 90.0, most_parts=600, grows=False)}),
-    "mt-kahypar": Home(
-        "placers.partitioners",
-        {
-            "makespan": Cost(7.0, 35.0, most_parts=100_000),
-            "max_load": Cost(7.0, 35.0, most_parts=100_000),
-        },
-    ),
+    "m-sct": Home("placers.m_sct"),
+    "mt-kahypar": Home("placers.partitioners", {"max_load": Cost(7.0, 35.0, most_parts=100_000)}),
     "slicegraph": Home("placers.slicing", {"max_load": Cost(15.0, 150.0, most_parts=8_000)}),
     "simulated-moves": Home(
         "placers.pipeline_stages",

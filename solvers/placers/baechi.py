@@ -419,7 +419,6 @@ register(
         paper="Jeon et al. 2020 (Baechi)",
         cites=("jeon2020",),
         summary="ETF with memory limits; transfers booked on the devices' channels",
-        starts={"makespan": Cost(0.4, 4.1)},
         run=m_etf,
         params=MemoryParams,
         applies=why_not_dynamic,

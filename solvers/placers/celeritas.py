@@ -21,7 +21,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.problem.weighted_dag import cpd_topo, dfs_topo
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, fusion_segments
-from placegap.solvers.core.method import Cost, Method, Params, Task
+from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.insertion import Gaps, first_fit, idle_devices, occupy
@@ -422,7 +422,6 @@ register(
         paper="Xu et al. 2022 (Celeritas)",
         cites=("xu2022, section 5.2",),
         summary="fuses ops along critical paths, and fills one device after the other with them",
-        starts={"makespan": Cost(0.6, 3.2)},
         run=order_place,
         params=OrderPlaceParams,
     )
@@ -437,7 +436,6 @@ register(
         paper="Xu et al. 2022 (Celeritas)",
         cites=("xu2022, section 5.2",),
         summary="fuses ops along critical paths, and stays on a device until another is much freer",
-        starts={"makespan": Cost(0.6, 3.3)},
         run=celeritas,
         params=CeleritasParams,
     )

@@ -295,7 +295,6 @@ register(
         paper="Kim and Browne 1988; Radulescu and van Gemund 1998",
         cites=("kim1988", "radulescu1998"),
         summary="linear clustering, then guided load balancing",
-        starts={"makespan": Cost(0.3, 2.4)},
         run=lc_glb,
         params=Params,
     )

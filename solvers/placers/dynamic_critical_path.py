@@ -35,7 +35,7 @@ from placegap.instances.transforms.split_rule import (
     SplitRule,
     choose_cuts,
 )
-from placegap.solvers.core.method import Cost, Method, Params, Task
+from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.insertion import Gaps, first_fit, idle_devices, occupy
@@ -390,7 +390,6 @@ register(
         paper="Zeng et al. 2022 (FD-DPS)",
         cites=("zeng2022",),
         summary="dynamic critical path, least slack first; FD-DPS without its splits",
-        starts={"makespan": Cost(0.6, 3.0)},
         run=d_dps,
         params=Params,
     )

@@ -22,7 +22,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import copy_to, kernel, sizes_of
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers.core.method import Cost, Method, Params, Task
+from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_problem import (
@@ -358,7 +358,6 @@ register(
         paper="Hwang et al. 1989",
         cites=("hwang1989",),
         summary="starts the op that can start earliest",
-        starts={"makespan": Cost(0.4, 4.0)},
         run=etf,
         params=Params,
     )

@@ -15,7 +15,7 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.back_ends.outcome import ENDINGS
-from placegap.solvers.core.method import Cost, Method, Params, Task
+from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long, why_too_many_rows
@@ -173,7 +173,6 @@ register(
         paper="Su et al. 2020",
         cites=("su2020",),
         summary="ETF within groups of devices that an LP chooses",
-        starts={"makespan": Cost(2.0, 60.0, most_parts=1_000)},
         run=getf,
         params=GetfParams,
         applies=applies,

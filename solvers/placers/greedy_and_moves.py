@@ -337,11 +337,7 @@ register(
         paper="Tarnawski et al. 2020",
         cites=("tarnawski2020",),
         summary="fills devices in topological order, by memory alone",
-        starts={
-            "makespan": Cost(0.5, 3.6),
-            "max_load": Cost(0.4, 0.7),
-            "pipeline_iteration": Cost(0.4, 2.0),
-        },
+        starts={"max_load": Cost(0.4, 0.7), "pipeline_iteration": Cost(0.4, 2.0)},
         run=greedy,
         params=Params,
         applies=why_not_one_level,

@@ -179,7 +179,6 @@ register(
         paper="Arabnejad and Barbosa 2014",
         cites=("arabnejad2014, section 4",),
         summary="list scheduling by an optimistic cost table, idle gaps included",
-        starts={"makespan": Cost(0.4, 3.2)},
         run=peft,
         params=Params,
     )
@@ -305,7 +304,6 @@ register(
         paper="Topcuoglu et al. 2002",
         cites=("topcuoglu2002, section 4.2",),
         summary="the critical path on one device, the rest where it finishes first",
-        starts={"makespan": Cost(0.4, 2.6)},
         run=cpop,
         params=Params,
     )

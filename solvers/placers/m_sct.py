@@ -15,7 +15,7 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Cost, Limits, Method, Params, Task
+from placegap.solvers.core.method import Limits, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long
@@ -154,7 +154,6 @@ register(
         paper="Jeon et al. 2020 (Baechi)",
         cites=("jeon2020",),
         summary="m-ETF, but a device waits for its last op's favourite child, chosen by an LP",
-        starts={"makespan": Cost(6.0, 90.0, most_parts=600, grows=False)},
         run=m_sct,
         params=SctParams,
         applies=applies,
