@@ -12,19 +12,13 @@ from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
 from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.layers_bound import layers_bound
-from placegap.solvers.bounds.memory_runs import memory_bound
-from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
+from placegap.solvers.bounds.work_windows import window_bound, work_windows
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits, Task
 
-WINDOWS, LAYERS, MEMORY, FRONTIER = (
-    "work windows",
-    "nested layers",
-    "memory chain",
-    "memory frontier",
-)
+WINDOWS, LAYERS, FRONTIER = "work windows", "nested layers", "memory frontier"
 """Origins of bounds: work between heads and tails; a chain that comes back, and the work beside it;
-memory along a chain of intervals, and along the order of the colocation groups."""
+memory along the order of the colocation groups."""
 
 WINDOWS_US = 60.0
 """Microseconds per op and edge."""
@@ -128,7 +122,7 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
                 yield by_work
                 least = max(known.ns, by_work.ns)
                 if not memory_is_slack(relaxed):
-                    for found in _in_memory(relaxed, task.semantics, windows, least, clock):
+                    for found in _in_memory(relaxed, task.semantics, least, clock):
                         yield found
                         least = max(least, found.ns)
                 in_layers = layers_bound(relaxed, task.semantics, windows, least, clock.is_over)
@@ -139,14 +133,11 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 
 
 def _in_memory(
-    relaxed: Instance, semantics: Makespan, windows: WorkWindows, known_ns: int, clock: Clock
+    relaxed: Instance, semantics: Makespan, least_ns: int, clock: Clock
 ) -> Iterator[Bound]:
-    in_runs = Bound(memory_bound(relaxed, windows), MEMORY)
-    yield in_runs
-    least = max(known_ns, in_runs.ns)
-    first = frontier_bound(relaxed, semantics, least, clock.is_over)
+    first = frontier_bound(relaxed, semantics, least_ns, clock.is_over)
     yield Bound(first, FRONTIER)
-    if first > least:  # where the frontier proves something, more labels may prove more
+    if first > least_ns:  # where the frontier proves something, more labels may prove more
         more = frontier_bound(relaxed, semantics, first, clock.part(0.5).is_over, MORE_ROWS)
         yield Bound(more, FRONTIER)
 

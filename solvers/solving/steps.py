@@ -28,7 +28,7 @@ LARGE_PARTS = 20_000
 """Ops and edges beyond which a MIP or CP model of the whole fits neither into the time nor into the
 memory, and one search has all of the time, for a second one would begin anew."""
 
-WHOLE_MODELS = ("cp-sat", "archer-exact", "throughput-ip")
+WHOLE_MODELS = ("archer-exact", "throughput-ip")
 """Methods that build such a model."""
 
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
@@ -112,14 +112,12 @@ def proofs(task: Task) -> Iterator[AutoStep]:
     --------
     >>> from placegap.instances import example
     >>> [step.method for step in proofs(Task(example(), Makespan()))]
-    ['decomposition', 'cp-sat']
+    ['decomposition']
     >>> [step.method for step in proofs(Task(example(), MaxLoad(plans="chain")))]
     ['ideal-dp', 'archer-exact', 'throughput-ip']
     """
     own, names = task.semantics, [proving_method(task.semantics)]
     match own:
-        case Makespan():
-            names += ["cp-sat"]
         case LatencySubgraphs():
             names += ["latency-ip"]
         case MaxLoad() | MaxLoadFwdBwd():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
-from placegap.solvers.bounds.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 
 
@@ -42,16 +41,6 @@ def test_work_runs_between_a_fork_and_a_join(width: int, transfer_ns: int, least
     windows = work_windows(fork_join(width, transfer_ns))
     assert windows is not None
     assert window_bound(windows) == least_ns
-
-
-def test_what_does_not_fit_must_move_and_pays() -> None:
-    # Two of the three ops fit on one device. If one moves there and back, 1 + 50 + 10 + 50 + 1 ns;
-    # if fork and join are apart, each device is idle for 50 ns: 1 + (30 + 50 + 50) / 2 + 1.
-    instance = fork_join(3, 50, memory_bytes=2)
-    windows = work_windows(instance)
-    assert windows is not None
-    assert window_bound(windows) == 32
-    assert memory_bound(instance, windows) == 67
 
 
 def test_times_too_large_for_integers_prove_nothing_here() -> None:
