@@ -95,7 +95,7 @@ def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
     --------
     >>> from placegap.instances import Makespan, example
     >>> order = [name for name, _ in cheapest_first(Task(example(), Makespan()))]
-    >>> order.index("heft") < order.index("metis") < order.index("mt-kahypar")
+    >>> order.index("heft") < order.index("mp-dps") < order.index("layer-paths")
     True
     """
     parts = task.instance.num_ops + len(task.instance.graph.edges)

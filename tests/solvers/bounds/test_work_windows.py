@@ -8,17 +8,17 @@ from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 
 
-def fork_join(width: int, transfer_ns: int, memory_bytes: int | None = None) -> Instance:
-    """A fork, ops of 10 ns and 1 byte side by side, a join, on two equal devices."""
+def fork_join(width: int, transfer_ns: int) -> Instance:
+    """A fork, ops of 10 ns side by side, a join, on two equal devices."""
     ops = [Op(name="fork", time_ns={"gpu": 1}), Op(name="join", time_ns={"gpu": 1})]
-    ops[1:1] = [Op(name=f"op{i}", time_ns={"gpu": 10}, resident_bytes=1) for i in range(width)]
+    ops[1:1] = [Op(name=f"op{i}", time_ns={"gpu": 10}) for i in range(width)]
     rows = ((0, transfer_ns), (transfer_ns, 0))
     edges = [
         Edge(producer=a, consumer=b, transfer_ns=rows)
         for i in range(width)
         for a, b in (("fork", f"op{i}"), (f"op{i}", "join"))
     ]
-    devices = [Device(name=name, kind="gpu", memory_bytes=memory_bytes) for name in "ab"]
+    devices = [Device(name=name, kind="gpu") for name in "ab"]
     links = [
         Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in (("a", "b"), ("b", "a"))
     ]
