@@ -123,8 +123,10 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
         "device_kinds": [
             {
                 "name": name,
-                "memory": format_bytes(spec.memory_bytes),
-                "fp32 TFLOP/s": f"{spec.peak_flops_per_s / 1e12:.3g}",
+                "memory": format_bytes(spec.memory_bytes or 0),
+                "TFLOP/s": ", ".join(
+                    f"{dtype} {rate / 1e12:.3g}" for dtype, rate in spec.peak_flops_per_s.items()
+                ),
                 "memory GB/s": f"{spec.bandwidth_bytes_per_s / 1e9:.4g}",
                 "source": spec.source,
             }

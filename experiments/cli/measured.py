@@ -13,6 +13,7 @@ import typer
 from placegap.experiments.cli.models import check_json_name
 from placegap.experiments.cli.options import (
     ClusterOption,
+    DevicesOption,
     DimOption,
     JsonOption,
     Model,
@@ -172,7 +173,7 @@ def print_profile(profile: Profile) -> None:
     spec = profile.spec
     bandwidth = f"{format_bytes(spec.bandwidth_bytes_per_s)}/s"
     print_line(
-        f"rates    {spec.peak_flops_per_s / 1e9:.4g} GFLOP/s, {bandwidth},"
+        f"rates    {max(spec.peak_flops_per_s.values()) / 1e9:.4g} GFLOP/s, {bandwidth},"
         f" {format_ns(spec.launch_overhead_ns)} an op; {spec.source}"
     )
 
@@ -195,6 +196,7 @@ class RunOptions:
     ]
     plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
     cluster: ClusterOption = None
+    devices: DevicesOption = None
     rules: Rules
     tracing: TraceOptions
     times: TimesOption = None
@@ -368,6 +370,7 @@ class StandardEvaluationOptions:
         Path, typer.Option("-o", "--output", help="The instance: a .json or .json.gz file.")
     ]
     cluster: ClusterOption = None
+    devices: DevicesOption = None
     links: Annotated[
         Path | None, typer.Option("--links", metavar="CSV", help="source,target,bytes,time_ns")
     ] = None
@@ -400,7 +403,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
     A line per op through its batches gives time and memory, a line per link its bandwidth and
     latency. Rows of the batch itself are compared with the estimates: the deviation report.
     """
-    from placegap.experiments.running.sources import find_cluster, find_model
+    from placegap.experiments.running.sources import cluster_of, find_model
     from placegap.instances.io.document import save_document
     from placegap.instances.io.measurements import (
         read_links,
@@ -415,7 +418,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
         raise InputError("the name must end in .png", asked.plot)
     with spinner(f"reading {asked.model} and its measurements"):
         document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim))
-        chosen = document.cluster if asked.cluster is None else find_cluster(asked.cluster)
+        chosen = cluster_of(source_of(asked)) or document.cluster
         if chosen is None:
             raise InputError(f"{asked.model} brings no devices; choose a cluster (--cluster)")
         found = standard_evaluation(

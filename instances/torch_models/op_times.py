@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from placegap.instances.io.costing import DeviceSpec
+from placegap.instances.problem.instance import DeviceSpec
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_nodes import is_check, tensors_in
@@ -271,8 +271,7 @@ def calibrate(device: DeviceType, dtype: Dtype = "float32") -> DeviceSpec:
     launch_ns = _median_ns(device, torch.neg, small)
     peak = max(1, round(2 * side**3 * NS_PER_S / max(1.0, product_ns)))
     return DeviceSpec(
-        peak_flops_per_s=peak,
-        peak_by_dtype={dtype: peak},
+        peak_flops_per_s={dtype: peak},
         bandwidth_bytes_per_s=max(1, round(2 * copied * NS_PER_S / max(1.0, copy_ns))),
         memory_bytes=_memory_bytes(device),
         launch_overhead_ns=round(launch_ns),

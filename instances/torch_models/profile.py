@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from placegap.instances.io.costing import DeviceSpec, catalogue, roofline_ns
+from placegap.instances.io.costing import catalogue, roofline_ns
+from placegap.instances.problem.instance import DeviceSpec
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_reader import FxProgram, read_fx_graph
 from placegap.instances.torch_models.model import build_model
