@@ -72,7 +72,8 @@ class ProfileOptions:
         typer.Option(
             "--cluster-out",
             metavar="FILE",
-            help="Write a cluster of processes of this machine, the link between two measured.",
+            help="Write a cluster of processes of this machine, their rates and the link between"
+            " two measured.",
         ),
     ] = None
     processes: Annotated[
@@ -124,20 +125,24 @@ def profile_command(asked: ProfileOptions) -> None:
     else:
         print_profile(profile)
     if asked.cluster_out is not None:  # last: it may fail, and the profile took longer
-        _write_cluster(asked.cluster_out, asked.processes, asked.device)
+        _write_cluster(asked.cluster_out, profile, asked.processes, asked.device)
 
 
-def _write_cluster(path: Path, count: int, device: DeviceType) -> None:
+def _write_cluster(path: Path, profile: Profile, count: int, device: DeviceType) -> None:
     """Measure the link between two processes, and write the cluster."""
     from placegap.experiments.running.pipeline_run import ProcessesFailed
     from placegap.experiments.running.pipeline_stage import machine_cluster
+    from placegap.instances.torch_models.profile import device_entry
 
     try:
         with spinner("measuring the link between two processes"):
-            text = machine_cluster(count, device)
+            text = machine_cluster(device_entry(profile, count), device)
     except ProcessesFailed as error:
         raise InputError(f"--cluster-out: {error}") from None
     write_text(text, path)
+
+
+RATES = ("peak_flops_per_s", "bandwidth_bytes_per_s", "launch_overhead_ns", "source")
 
 
 def profile_object(profile: Profile) -> dict[str, object]:
@@ -149,7 +154,7 @@ def profile_object(profile: Profile) -> dict[str, object]:
         "roofline_ns": sum(op.roofline_ns for op in profile.ops),
         "rest_ns": profile.rest_ns,
         "is_calibrated": profile.is_calibrated,
-        "rates": profile.spec.model_dump(mode="json", exclude={"memory_bytes", "is_cpu"}),
+        "rates": profile.spec.model_dump(mode="json", include=set(RATES)),
         "ops": [vars(op) for op in profile.ops],
     }
 

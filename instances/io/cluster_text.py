@@ -66,8 +66,8 @@ class _Devices:
 
 
 @dataclass(frozen=True)
-class _Link:
-    """A kind of link; no bandwidth is that of the cards (NVLink)."""
+class LinkKind:
+    """A kind of link, by its first word and its own; no bandwidth is that of the cards (NVLink)."""
 
     family: str
     word: str
@@ -158,11 +158,11 @@ def cluster_content(text: str, added: Mapping[str, DeviceSpec] | None = None) ->
     }
 
 
-def _links(words: Sequence[str]) -> dict[str, _Link]:
+def _links(words: Sequence[str]) -> dict[str, LinkKind]:
     """The kinds of links by family, networks being one."""
-    found: dict[str, _Link] = {}
+    found: dict[str, LinkKind] = {}
     for word in words:
-        link = _link(word.strip())
+        link = link_kind(word.strip())
         role = "network" if link.family in NETWORKS else link.family
         if role in found:
             raise ValueError(f"{found[role].word} and {link.word} are two of a kind; leave one out")
@@ -170,18 +170,30 @@ def _links(words: Sequence[str]) -> dict[str, _Link]:
     return found
 
 
-def _link(word: str) -> _Link:
+def link_kind(word: str) -> LinkKind:
+    """The link that a word stands for.
+
+    Raises
+    ------
+    ValueError
+        If there is none; the line names the nearest.
+
+    Examples
+    --------
+    >>> link_kind("PCIe4 x8").bandwidth_bytes_per_s, link_kind("ethernet-10g").word
+    (15750000000, 'ethernet-10g')
+    """
     plain = plain_name(word)
     if match := re.fullmatch(r"pcie([345])(?:x(1|2|4|8|16))?", plain):
         lanes = int(match[2] or 16)
         rate = PCIE3_BYTES_PER_S * 2 ** (int(match[1]) - 3) * lanes // 16
-        return _Link("pcie", plain, rate)
+        return LinkKind("pcie", plain, rate)
     if plain == "nvlink":
-        return _Link("nvlink", plain, None)
+        return LinkKind("nvlink", plain, None)
     if match := re.fullmatch(r"(ethernet|infiniband)([1-9][0-9]{0,3})g", plain):
-        return _Link(match[1], f"{match[1]}-{match[2]}g", int(match[2]) * 125_000_000)
+        return LinkKind(match[1], f"{match[1]}-{match[2]}g", int(match[2]) * 125_000_000)
     if plain == "infiniband":
-        return _Link("infiniband", plain, 25_000_000_000)
+        return LinkKind("infiniband", plain, 25_000_000_000)
     raise ValueError(f"there is no kind of link {word!r}{instead_of(word, LINK_KINDS)}")
 
 
@@ -300,7 +312,7 @@ def _entries(
 def _joined(
     entries: Sequence[Mapping[str, Any]],
     known: Mapping[str, DeviceSpec],
-    links: Mapping[str, _Link],
+    links: Mapping[str, LinkKind],
     grouped: bool,
 ) -> Iterator[dict[str, Any]]:
     """The links in the servers, and those between them."""
@@ -332,7 +344,7 @@ def _joined(
 def _in_server(
     parts: Sequence[Mapping[str, Any]],
     known: Mapping[str, DeviceSpec],
-    links: Mapping[str, _Link],
+    links: Mapping[str, LinkKind],
     *,
     alone: bool,
 ) -> Iterator[dict[str, Any]]:
@@ -365,7 +377,7 @@ def _in_server(
 
 
 def _rails(
-    network: _Link, servers: Sequence[Sequence[Mapping[str, Any]]]
+    network: LinkKind, servers: Sequence[Sequence[Mapping[str, Any]]]
 ) -> Iterator[tuple[str, ...]]:
     """Devices of several servers that a network joins."""
     hosts = [_names(parts, hosts=True) for parts in servers]
