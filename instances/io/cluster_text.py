@@ -23,7 +23,7 @@ from typing import Any
 from placegap.instances.io.costing import catalogue
 from placegap.instances.problem.instance import DeviceSpec
 from placegap.instances.reading.errors import InputError, instead_of, plain_name
-from placegap.instances.reading.input_files import MAX_DEVICES
+from placegap.instances.reading.input_files import MAX_DEVICES, MAX_LINKS
 
 HOST_KIND = "DDR5-2ch"
 """What ``host`` stands for: a desktop's CPU and memory."""
@@ -369,6 +369,7 @@ def _in_server(
         least = min(rate for rate in rates.values() if rate is not None)
         yield nvlink.entry(least, all_to_all=fast)
     if pcie is not None and slow:
+        MAX_LINKS.check(2 * len(fast) * len(slow), "by PCIe, a server")
         if len(slow) > 1:
             yield pcie.entry(all_to_all=slow)
         for a in fast:
