@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -291,6 +292,16 @@ def test_what_is_no_integer_is_refused_and_no_digit_is_lost(
     with pytest.raises(InputError, match="bandwidth_bytes_per_s") as caught:
         load_cluster(path)
     assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_clusters_of_the_page_are_read(tmp_path: Path, number: int) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    cluster = load_cluster(write(tmp_path, blocks[number]))
+    names = [["big", "own", "cpu"], ["a0", "a1", "x", "y"]][number]
+    assert [device.name for device in cluster.devices] == names
+    assert specs_of(cluster).keys() == {device.kind for device in cluster.devices}
 
 
 def one(tmp_path: Path, entry: str, head: str = "") -> Cluster:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from placegap.instances import Cluster, InputError, load_cluster
@@ -77,6 +80,13 @@ def test_ethernet_joins_the_hosts_of_servers_that_have_some() -> None:
 def test_two_machines_of_a_card_each_are_joined_by_a_network_alone() -> None:
     cluster = load_cluster("RTX3090+T4, ethernet-1g")
     assert paths(cluster)["RTX3090", "T4"] == (125_000_000, 50_000)
+
+
+def test_every_line_of_the_page_is_a_cluster() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
+    lines = re.findall(r"^\| `([^`]+)` \| (?:one|three|NVLink|a card|16|two)", page, re.MULTILINE)
+    assert len(lines) == 8
+    assert [len(load_cluster(line).devices) for line in lines] == [1, 3, 3, 1, 128, 10, 3, 2]
 
 
 @pytest.mark.parametrize(
