@@ -48,6 +48,9 @@ LINK_KINDS = (
 )
 """Kinds of links that messages and lists name; lanes and other rates of networks go, too."""
 
+LEAST_PART = 3
+"""Letters and digits of a part of a kind's name that may stand for the whole."""
+
 UNITS = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
 
@@ -89,14 +92,18 @@ def is_cluster_text(text: str, added: Mapping[str, DeviceSpec] | None = None) ->
 
     Examples
     --------
-    >>> [is_cluster_text(text) for text in ("2xT4, pcie3", "2 x T5", "rtx-3090", "two-hosts")]
+    >>> [is_cluster_text(text) for text in ("2xT4, pcie3", "2 x T5", "4090", "two-hosts")]
     [True, True, True, False]
     """
-    kinds = {plain_name(kind) for kind in [*catalogue(), *(added or {}), "host"]}
-    return (
-        re.match(r"\s*\d+\s*[xX*]\s*[\w(]", text) is not None
-        or plain_name(re.split("[,+:]", text)[0]) in kinds
-    )
+    if text.endswith((".yaml", ".yml", ".json")):
+        return False
+    if re.search("[,+(]", text) or re.match(r"\s*\d+\s*[xX*]\s*\w", text):
+        return True
+    try:
+        _devices(text, {**catalogue(), **(added or {})})
+    except ValueError:
+        return False
+    return True
 
 
 def cluster_content(text: str, added: Mapping[str, DeviceSpec] | None = None) -> dict[str, Any]:
@@ -274,7 +281,9 @@ def find_kind(name: str, known: Mapping[str, DeviceSpec]) -> str:
     if wanted in plain:
         return plain[wanted]
     alike = [
-        each for each in plain if wanted and (each.startswith(wanted) or each.endswith(wanted))
+        each
+        for each in plain
+        if len(wanted) >= LEAST_PART and (each.startswith(wanted) or each.endswith(wanted))
     ]
     for each in alike:
         if all(other.startswith(each) for other in alike):
@@ -369,12 +378,13 @@ def _in_server(
         least = min(rate for rate in rates.values() if rate is not None)
         yield nvlink.entry(least, all_to_all=fast)
     if pcie is not None and slow:
+        rate = pcie.bandwidth_bytes_per_s
         MAX_LINKS.check(2 * len(fast) * len(slow), "by PCIe, a server")
         if len(slow) > 1:
             yield pcie.entry(all_to_all=slow)
-        for a in fast:
-            for b in slow:
-                yield pcie.entry(between=(a, b))
+        across = {a: dict.fromkeys(slow, rate) for a in fast}
+        across |= {b: dict.fromkeys(fast, rate) for b in slow}
+        yield {"matrix_bytes_per_s": across, "latency_ns": LATENCIES_NS["pcie"]}
 
 
 def _rails(

@@ -107,7 +107,8 @@ def test_every_line_of_the_page_is_a_cluster() -> None:
         ("2x(T4+(host)), pcie3", "is not a number of devices and their kind"),
         ("2xT4:big, pcie3", "'big' is no size of a memory"),
         ("2xT4:0.5TX, pcie3", "is no size of a memory"),
-        ("2x, pcie3", "there is no cluster '2x, pcie3'"),
+        ("2x, pcie3", "there is no device kind '2x'"),
+        ("RTX3091+T4, pcie3", "no device kind 'RTX3091'; did you mean 'RTX3090'"),
         ("99999x9xT4, pcie3, infiniband", "899991 devices, above the limit of 100000"),
     ],
 )
