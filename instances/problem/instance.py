@@ -33,7 +33,7 @@ from placegap.instances.problem.graph_index import GraphIndex, index_graph
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.problem.semantics import StatedSemantics
-from placegap.instances.reading.errors import ClusterError
+from placegap.instances.reading.errors import ClusterError, instead_of
 from placegap.instances.reading.exact_integer import exact_integer
 from placegap.instances.reading.input_files import MAX_DEVICES
 
@@ -196,9 +196,19 @@ class Link(InstancePart):
     latency_ns: Count = 0
 
 
+NUMBER_TYPES = ("float64", "float32", "float16", "bfloat16", "float8", "float4", "int8", "int4")
+"""Number types that a device may state a rate of."""
+
+
 def _by_dtype(value: Any) -> Any:
     """One number is the rate of float32, and of all types that have no rate of their own."""
-    return value if isinstance(value, Mapping) else {"float32": value}
+    if not isinstance(value, Mapping):
+        return {"float32": value}
+    for name in value:
+        if name not in NUMBER_TYPES:
+            hint = instead_of(str(name), NUMBER_TYPES)
+            raise ValueError(f"there is no number type {name!r}{hint}")
+    return value
 
 
 PeakRates = Annotated[dict[Name, Rate], Field(min_length=1), BeforeValidator(_by_dtype)]

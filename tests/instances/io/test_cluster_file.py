@@ -364,6 +364,11 @@ def test_kinds_of_a_file_stand_beside_the_catalogue(tmp_path: Path) -> None:
         ("{name: d, memory_bytes: 5}", "'d': has no kind; state its peak_flops_per_s and band"),
         ("{name: d, kind: own, peak_flops_per_s: 1}", "state its bandwidth_bytes_per_s and mem"),
         ("{name: d, kind: T4, peak_flops_per_s: {}}", r"peak_flops_per_s: must not be empty"),
+        (
+            "{name: d, kind: T4, peak_flops_per_s: {fp16: 5}}",
+            "no number type 'fp16'; choose from float64",
+        ),
+        ("{name: d, kind: T4, peak_flops_per_s: {1: 5}}", "there is no number type 1; choose from"),
         ("{name: d, kind: T4, peak_flops_per_s: fast}", r"peak_flops_per_s.*\(got 'fast'\)"),
         ("{name: d, kind: T4, reserved_bytes: 17e9}", "reserved_bytes, 17000000000, is more than"),
         ("{name: d, kind: T4, memory_bytes: null, reserved_bytes: 1}", "is a part of memory_bytes"),
