@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placegap.experiments.cli.options import JsonOption, ModuleOption
+from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.rendering import output, plain_table, spinner, warn
 from placegap.instances.reading.errors import InputError
 
@@ -85,6 +86,7 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
     from placegap.instances.corpus.generate import FAMILIES
     from placegap.instances.corpus.workloads import workloads
     from placegap.instances.io.cluster_file import cluster_names, load_cluster
+    from placegap.instances.io.cluster_text import LATENCIES_NS, LINK_KINDS, link_kind
     from placegap.instances.io.costing import catalogue
     from placegap.instances.problem.integers import format_bytes
     from placegap.instances.torch_models.presets import presets
@@ -123,12 +125,27 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
         "device_kinds": [
             {
                 "name": name,
-                "memory": format_bytes(spec.memory_bytes),
-                "fp32 TFLOP/s": f"{spec.peak_flops_per_s / 1e12:.3g}",
+                "memory": format_bytes(spec.memory_bytes or 0),
+                "TFLOP/s": ", ".join(
+                    f"{dtype} {rate / 1e12:.4g}" for dtype, rate in spec.peak_flops_per_s.items()
+                ),
                 "memory GB/s": f"{spec.bandwidth_bytes_per_s / 1e9:.4g}",
+                "NVLink GB/s": f"{spec.nvlink_bytes_per_s / 1e9:g}"
+                if spec.nvlink_bytes_per_s
+                else "-",
                 "source": spec.source,
             }
             for name, spec in sorted(catalogue().items())
+        ],
+        "kinds_of_links": [
+            {
+                "name": link.word,
+                "GB/s each way": "the cards'"
+                if link.bandwidth_bytes_per_s is None
+                else f"{link.bandwidth_bytes_per_s / 1e9:g}",
+                "latency": format_ns(LATENCIES_NS[link.family]),
+            }
+            for link in map(link_kind, LINK_KINDS)
         ],
         "traced_models": [
             {

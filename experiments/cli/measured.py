@@ -13,6 +13,7 @@ import typer
 from placegap.experiments.cli.models import check_json_name
 from placegap.experiments.cli.options import (
     ClusterOption,
+    DevicesOption,
     DimOption,
     JsonOption,
     Model,
@@ -71,7 +72,8 @@ class ProfileOptions:
         typer.Option(
             "--cluster-out",
             metavar="FILE",
-            help="Write a cluster of processes of this machine, the link between two measured.",
+            help="Write a cluster of processes of this machine, their rates and the link between"
+            " two measured.",
         ),
     ] = None
     processes: Annotated[
@@ -123,20 +125,24 @@ def profile_command(asked: ProfileOptions) -> None:
     else:
         print_profile(profile)
     if asked.cluster_out is not None:  # last: it may fail, and the profile took longer
-        _write_cluster(asked.cluster_out, asked.processes, asked.device)
+        _write_cluster(asked.cluster_out, profile, asked.processes, asked.device)
 
 
-def _write_cluster(path: Path, count: int, device: DeviceType) -> None:
+def _write_cluster(path: Path, profile: Profile, count: int, device: DeviceType) -> None:
     """Measure the link between two processes, and write the cluster."""
     from placegap.experiments.running.pipeline_run import ProcessesFailed
     from placegap.experiments.running.pipeline_stage import machine_cluster
+    from placegap.instances.torch_models.profile import device_entry
 
     try:
         with spinner("measuring the link between two processes"):
-            text = machine_cluster(count, device)
+            text = machine_cluster(device_entry(profile, count), device)
     except ProcessesFailed as error:
         raise InputError(f"--cluster-out: {error}") from None
     write_text(text, path)
+
+
+RATES = ("peak_flops_per_s", "bandwidth_bytes_per_s", "launch_overhead_ns", "source")
 
 
 def profile_object(profile: Profile) -> dict[str, object]:
@@ -148,7 +154,7 @@ def profile_object(profile: Profile) -> dict[str, object]:
         "roofline_ns": sum(op.roofline_ns for op in profile.ops),
         "rest_ns": profile.rest_ns,
         "is_calibrated": profile.is_calibrated,
-        "rates": profile.spec.model_dump(mode="json", exclude={"memory_bytes", "is_cpu"}),
+        "rates": profile.spec.model_dump(mode="json", include=set(RATES)),
         "ops": [vars(op) for op in profile.ops],
     }
 
@@ -172,7 +178,7 @@ def print_profile(profile: Profile) -> None:
     spec = profile.spec
     bandwidth = f"{format_bytes(spec.bandwidth_bytes_per_s)}/s"
     print_line(
-        f"rates    {spec.peak_flops_per_s / 1e9:.4g} GFLOP/s, {bandwidth},"
+        f"rates    {max(spec.peak_flops_per_s.values()) / 1e9:.4g} GFLOP/s, {bandwidth},"
         f" {format_ns(spec.launch_overhead_ns)} an op; {spec.source}"
     )
 
@@ -195,6 +201,7 @@ class RunOptions:
     ]
     plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
     cluster: ClusterOption = None
+    devices: DevicesOption = None
     rules: Rules
     tracing: TraceOptions
     times: TimesOption = None
@@ -368,6 +375,7 @@ class StandardEvaluationOptions:
         Path, typer.Option("-o", "--output", help="The instance: a .json or .json.gz file.")
     ]
     cluster: ClusterOption = None
+    devices: DevicesOption = None
     links: Annotated[
         Path | None, typer.Option("--links", metavar="CSV", help="source,target,bytes,time_ns")
     ] = None
@@ -400,7 +408,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
     A line per op through its batches gives time and memory, a line per link its bandwidth and
     latency. Rows of the batch itself are compared with the estimates: the deviation report.
     """
-    from placegap.experiments.running.sources import find_cluster, find_model
+    from placegap.experiments.running.sources import cluster_of, find_model
     from placegap.instances.io.document import save_document
     from placegap.instances.io.measurements import (
         read_links,
@@ -415,7 +423,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
         raise InputError("the name must end in .png", asked.plot)
     with spinner(f"reading {asked.model} and its measurements"):
         document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim))
-        chosen = document.cluster if asked.cluster is None else find_cluster(asked.cluster)
+        chosen = cluster_of(source_of(asked)) or document.cluster
         if chosen is None:
             raise InputError(f"{asked.model} brings no devices; choose a cluster (--cluster)")
         found = standard_evaluation(

@@ -12,6 +12,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    DevicesOption,
     DimOption,
     JsonOption,
     Model,
@@ -56,6 +57,7 @@ class ConvertOptions:
     model: Model
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")]
     cluster: ClusterOption = None
+    devices: DevicesOption = None
     tracing: TraceOptions
     time_unit: UnitOption = None
     dim: DimOption = None
@@ -73,7 +75,7 @@ def convert_command(asked: ConvertOptions) -> None:
     """Write a model in placegap's own format; with a cluster, as an instance on it."""
     from placegap.experiments.running.sources import (
         check_rates,
-        find_cluster,
+        cluster_of,
         find_model,
         on_cluster,
     )
@@ -82,7 +84,7 @@ def convert_command(asked: ConvertOptions) -> None:
 
     check_json_name(asked.out)
     with spinner(f"reading {asked.model}"):
-        chosen = None if asked.cluster is None else find_cluster(asked.cluster)
+        chosen = cluster_of(source_of(asked))
         check_rates(asked.model, chosen, asked.times)
         document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim), asked.tracing)
         if asked.cluster is not None or asked.times is not None:
@@ -153,6 +155,7 @@ class CoarsenOptions:
         typer.Option("--map", metavar="FILE", help="Write which op became part of which (.json)."),
     ] = None
     cluster: ClusterOption = None
+    devices: DevicesOption = None
     rules: Rules
     time_unit: UnitOption = None
     dim: DimOption = None
@@ -283,6 +286,7 @@ class SplitOptions:
         typer.Option("--map", metavar="FILE", help="Write which op is part of which (.json)."),
     ] = None
     cluster: ClusterOption = None
+    devices: DevicesOption = None
     time_unit: UnitOption = None
     dim: DimOption = None
     as_json: JsonOption = False

@@ -42,7 +42,17 @@ Model = Annotated[
 ]
 ClusterOption = Annotated[
     str | None,
-    typer.Option("--cluster", help="Name of a shipped cluster (see 'instances'), or a file."),
+    typer.Option(
+        "--cluster",
+        help="Name of a shipped cluster (see 'instances'), a file, or devices and links, such as"
+        " '2xRTX3090+host, pcie4'.",
+    ),
+]
+DevicesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--devices", metavar="FILE", help="Device kinds of your own, beside the catalogue's (YAML)."
+    ),
 ]
 UnitOption = Annotated[
     TimeUnit | None,
@@ -281,6 +291,7 @@ def source_of(asked: Any, model: str | None = None) -> Source:
         dims=parse_dims(getattr(asked, "dim", None)),
         tracing=getattr(asked, "tracing", None),
         times=getattr(asked, "times", None),
+        devices=asked.devices,
     )
 
 

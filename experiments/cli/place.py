@@ -12,6 +12,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    DevicesOption,
     DimOption,
     JsonOption,
     Model,
@@ -64,6 +65,7 @@ class PlaceOptions:
 
     model: Model
     cluster: ClusterOption = None
+    devices: DevicesOption = None
     rules: Rules
     tracing: TraceOptions
     time_unit: UnitOption = None

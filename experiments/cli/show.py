@@ -13,6 +13,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    DevicesOption,
     DimOption,
     JsonOption,
     ParamOption,
@@ -64,6 +65,7 @@ class ShowOptions:
         str, typer.Argument(metavar="INSTANCE|PLAN", help="A model, a corpus name, or a plan.")
     ]
     cluster: ClusterOption = None
+    devices: DevicesOption = None
     model: ModelOption = None
     tracing: TraceOptions
     time_unit: UnitOption = None
@@ -152,11 +154,11 @@ def _proof(method: str | None, param: list[str] | None, time_limit_s: float) -> 
 
 
 def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
-    from placegap.experiments.running.sources import check_rates, find_cluster, find_model
+    from placegap.experiments.running.sources import check_rates, cluster_of, find_model
     from placegap.instances.io.document import Document
 
     with spinner(f"reading {source.model}"):
-        chosen = None if source.cluster is None else find_cluster(source.cluster)
+        chosen = cluster_of(source)
         check_rates(source.model, chosen)
         document = find_model(source.model, source.time_unit, source.dims, source.tracing)
         if for_plans:
@@ -210,6 +212,7 @@ class CompareOptions:
     first: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
     second: Annotated[str, typer.Argument(metavar="PLAN", help="Another plan of the same model.")]
     cluster: ClusterOption = None
+    devices: DevicesOption = None
     model: ModelOption = None
     tracing: TraceOptions
     time_unit: UnitOption = None
@@ -304,7 +307,7 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
     InputError
         If the model that is named has another content.
     """
-    from placegap.experiments.running.sources import Source, is_shipped_cluster, load_source
+    from placegap.experiments.running.sources import Source, is_known_cluster, load_source
     from placegap.instances.corpus.corpus import corpus_names
 
     if source is not None:
@@ -317,10 +320,13 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
             )
         return instance
     model, at, cluster = plan.instance.rpartition("@")
-    if not at or model not in corpus_names() or not is_shipped_cluster(cluster):
+    if not at or model not in corpus_names() or not is_known_cluster(cluster):
         return None
-    with spinner(f"reading {model}"):
-        found = load_source(Source(model, cluster))
+    try:
+        with spinner(f"reading {model}"):
+            found = load_source(Source(model, cluster))
+    except InputError:  # devices of kinds that a file of the user's states
+        return None
     return found if plan.instance_hash == found.content_hash else None
 
 

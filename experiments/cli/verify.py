@@ -11,6 +11,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    DevicesOption,
     DimOption,
     JsonOption,
     Model,
@@ -46,6 +47,7 @@ class VerifyOptions:
         Path | None, typer.Argument(metavar="[PLAN]", help="A plan's JSON file.")
     ] = None
     cluster: ClusterOption = None
+    devices: DevicesOption = None
     rules: Rules
     time_unit: UnitOption = None
     dim: DimOption = None

@@ -306,10 +306,10 @@ def ping_pong(device: DeviceType, store: str, rank: int) -> tuple[int, int]:
     return found[0], found[1]
 
 
-def machine_cluster(count: int, device: DeviceType = "cpu", limit_s: float = 120.0) -> str:
-    """A cluster file of so many processes of this machine, with the link between two measured.
+def machine_cluster(devices: str, device: DeviceType = "cpu", limit_s: float = 120.0) -> str:
+    """A cluster file of processes of this machine, with the link between two measured.
 
-    Its devices are of the kind "cpu" or "cuda", under which ``placegap profile`` files times.
+    Its devices are those of an entry that is written already (`profile.device_entry`).
 
     Raises
     ------
@@ -317,14 +317,14 @@ def machine_cluster(count: int, device: DeviceType = "cpu", limit_s: float = 120
         If the processes cannot reach each other, or what was measured is no link's rate.
     """
     small_ns, large_ns = run_together(ping_pong, (device,), 2, limit_s)[0]
-    return cluster_text(count, device, small_ns, large_ns)
+    return cluster_text(devices, small_ns, large_ns)
 
 
 FASTEST_BYTES_PER_S = 10**13
 """No link and no memory of a device moves more; what seems to was disturbed."""
 
 
-def cluster_text(count: int, kind: str, small_ns: int, large_ns: int) -> str:
+def cluster_text(devices: str, small_ns: int, large_ns: int) -> str:
     """A cluster file from the times of the two messages.
 
     Raises
@@ -336,10 +336,10 @@ def cluster_text(count: int, kind: str, small_ns: int, large_ns: int) -> str:
     --------
     4 MiB less 4 KiB more take 4,190,208 ns more, at a byte per ns:
 
-    >>> print(cluster_text(2, "cpu", 50_000, 4_240_208), end="")
+    >>> print(cluster_text("{name: process, count: 2, kind: T4}", 50_000, 4_240_208), end="")
     # measured: messages of 4096 and 4194304 bytes between two processes
     name: this-machine
-    devices: [{name: process, count: 2, kind: cpu, memory_bytes: null}]
+    devices: [{name: process, count: 2, kind: T4}]
     links: [{all_to_all: all, bandwidth_bytes_per_s: 1000000000, latency_ns: 50000}]
     """
     rate = (LARGE_BYTES - SMALL_BYTES) * NS_PER_S // max(1, large_ns - small_ns)
@@ -351,6 +351,6 @@ def cluster_text(count: int, kind: str, small_ns: int, large_ns: int) -> str:
     return (
         f"# measured: messages of {SMALL_BYTES} and {LARGE_BYTES} bytes between two processes\n"
         "name: this-machine\n"
-        f"devices: [{{name: process, count: {count}, kind: {kind}, memory_bytes: null}}]\n"
+        f"devices: [{devices}]\n"
         f"links: [{{all_to_all: all, bandwidth_bytes_per_s: {rate}, latency_ns: {small_ns}}}]\n"
     )

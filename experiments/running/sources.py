@@ -10,7 +10,8 @@ from pathlib import Path
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
 from placegap.instances.corpus.workloads import build_workload, is_workload
 from placegap.instances.io.cluster_file import cluster_names, full_name, load_cluster
-from placegap.instances.io.costing import catalogue
+from placegap.instances.io.cluster_text import is_cluster_text
+from placegap.instances.io.costing import catalogue, specs_of
 from placegap.instances.io.document import Document
 from placegap.instances.io.measured_times import MEASURED, read_times, with_times
 from placegap.instances.io.onnx_model import ASSUMED_DIMS, WITHOUT_RULE
@@ -42,7 +43,8 @@ class Source:
         Name in the corpus, path of a readable file, name of a workload, ``hf:`` or ``py:`` and a
         model to trace, or name of a generator family.
     cluster : str or None
-        Name of a cluster that ships with the package, or a path; None: the file's own devices.
+        Name of a cluster that ships with the package, a path, or a text such as "2xT4, pcie3";
+        None: the file's own devices.
     time_unit : str or None
         Unit of the file's times, where its format leaves that open.
     generated : tuple or None
@@ -55,6 +57,8 @@ class Source:
         File of measured times of its ops.
     device_memory : float or None
         What every device holds, as a share of all bytes of the ops; None: what the cluster says.
+    devices : Path or None
+        File of device kinds beside the catalogue's.
     """
 
     model: str
@@ -65,6 +69,7 @@ class Source:
     tracing: TraceOptions | None = None
     times: Path | None = None
     device_memory: float | None = None
+    devices: Path | None = None
 
 
 @lru_cache(maxsize=4)
@@ -76,7 +81,7 @@ def load_source(source: Source) -> Instance:
     InputError
         One line that names the file, the place and what is wrong there.
     """
-    cluster = None if source.cluster is None else find_cluster(source.cluster)
+    cluster = cluster_of(source)
     if is_traced(source.model) and cluster is None:
         raise _no_devices(source.model)
     check_rates(source.model, cluster, source.times)
@@ -108,7 +113,7 @@ def check_rates(model: str, cluster: Cluster | None, times: Path | None = None) 
     """
     if cluster is None or not is_traced(model):
         return
-    known = set(catalogue())
+    known = set(specs_of(cluster))
     if times is not None:
         for _, kind in read_times(times).samples_ns:  # a trace does not say on which kind
             known |= {device.kind for device in cluster.devices} if kind is None else {kind}
@@ -264,11 +269,24 @@ def measured_times(graph: Graph) -> str | None:
     return sentence if isinstance(sentence, str) else None
 
 
-def find_cluster(cluster: str) -> Cluster:
-    """A cluster by name, or from a file."""
-    return load_cluster(cluster)
+def find_cluster(cluster: str, devices: Path | None = None) -> Cluster:
+    """A cluster by name or text, or from a file, with the device kinds of another file."""
+    return load_cluster(cluster, devices)
 
 
-def is_shipped_cluster(cluster: str) -> bool:
-    """Whether a cluster of that name ships with the package."""
-    return full_name(cluster) in cluster_names()
+def cluster_of(source: Source) -> Cluster | None:
+    """The cluster that a source names, None where the model's own is meant.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or there are device kinds and no cluster.
+    """
+    if source.cluster is None and source.devices is not None:
+        raise InputError("--devices states kinds for --cluster; name one, too", source.devices)
+    return None if source.cluster is None else find_cluster(source.cluster, source.devices)
+
+
+def is_known_cluster(cluster: str) -> bool:
+    """Whether a cluster needs no file: it ships with the package, or the text says what it is."""
+    return full_name(cluster) in cluster_names() or is_cluster_text(cluster)

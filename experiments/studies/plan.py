@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from placegap.experiments.running.sources import Source, is_shipped_cluster, load_source
+from placegap.experiments.running.sources import Source, is_known_cluster, load_source
 from placegap.experiments.studies.config import (
     InstanceEntry,
     MethodEntry,
@@ -167,7 +167,7 @@ def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
     for entry in table.instances:
         for cluster in table.clusters or (None,):
             where = cluster
-            if cluster is not None and not is_shipped_cluster(cluster):
+            if cluster is not None and not is_known_cluster(cluster):
                 where = str((folder / cluster).resolve())
             for source in _expand(entry, where, folder):
                 for share in entry.device_memory or (None,):

@@ -6,8 +6,10 @@ A cluster file has a name, devices and links::
     devices:
       - {name: cpu, kind: Xeon-5220, is_host: true}  # one device; its memory from the catalogue
       - {name: gpu, count: 2, kind: T4}              # gpu0 and gpu1
-      - {names: [x, y], kind: mine, memory_bytes: null}  # a kind of your own; null: no limit
-      - {names: [a, b], kind: T4, server: left}      # in one machine, for --levels 2
+      - {name: old, kind: RTX3090, reserved_bytes: 2e9, launch_overhead_ns: 9000}  # corrected
+      - {names: [x, y], memory_bytes: 24e9, peak_flops_per_s: 3e13, bandwidth_bytes_per_s: 9e11}
+      - {names: [u, v], kind: mine, memory_bytes: null}  # no limit; times of ops are measured
+      - {names: [a, b], kind: P4, server: left}      # in one machine, for --levels 2
     links:                                           # each with a bandwidth and a latency (or 0)
       - {all_to_all: all, bandwidth_bytes_per_s: 15_750_000_000, latency_ns: 10_000}
 
@@ -19,72 +21,56 @@ integers: 25_000_000_000, 25e9 or 2.5e10.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from decimal import Decimal
+from collections.abc import Iterator, Mapping
 from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from placegap.instances.io.costing import catalogue, device_spec
+from placegap.instances.io.cluster_text import cluster_content, is_cluster_text
+from placegap.instances.io.costing import catalogue, read_catalogue
 from placegap.instances.io.document import read_json
 from placegap.instances.problem.instance import (
     Cluster,
-    Count,
     Device,
+    DeviceSpec,
     Flag,
     InstancePart,
     Link,
     Name,
-    Positive,
+    PeakRates,
     Provenance,
+    Rate,
+    Size,
+    free_bytes,
 )
 from placegap.instances.problem.links import Group, Links
-from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
+from placegap.instances.reading.errors import (
+    InputError,
+    from_validation_error,
+    instead_of,
+    plain_name,
+)
 from placegap.instances.reading.input_files import MAX_DEVICES, data_path, refuse_other
 from placegap.instances.reading.yaml_file import read_yaml
 
 
-def _exact(value: object) -> object:
-    """An integer that is written with a point or an exponent, as text or as a number; else itself.
-
-    YAML reads 25e9 as text, 2.5e+10 as a float, and so does JSON with both.
-
-    Examples
-    --------
-    >>> _exact("25e9"), _exact(2.5e10), _exact("25_000_000_000"), _exact("2.55"), _exact("fast")
-    (25000000000, 25000000000, 25000000000, '2.55', 'fast')
-    """
-    if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_EXACT_FLOAT:
-        return int(value)
-    if isinstance(value, str) and len(value) <= LONGEST_NUMBER and NUMBER.fullmatch(value):
-        number = Decimal(value.replace("_", ""))
-        if number.adjusted() < LONGEST_NUMBER and number == number.to_integral_value():
-            return int(number)
-    return value
-
-
-NUMBER = re.compile(r"[+-]?\d[\d_]*(\.[\d_]*)?([eE][+-]?\d{1,3})?", re.ASCII)
-LONGEST_NUMBER = 40
-"""Characters and digits of a quantity; the largest has 19 digits."""
-
-LARGEST_EXACT_FLOAT = 2**53
-"""Above, a float may be another integer than the one that was written."""
-
-Size = Annotated[Count, BeforeValidator(_exact)]
-Rate = Annotated[Positive, BeforeValidator(_exact)]
-
-
 class DeviceEntry(InstancePart):
-    """One device, ``count`` devices numbered from 0, or the devices in ``names``."""
+    """One device, ``count`` devices numbered from 0, or the devices in ``names``.
 
-    kind: Name
+    Rates that it states stand before those of its kind; without a kind it is one of its own.
+    """
+
+    kind: Name = ""
     name: Name | None = None
     count: Annotated[int, Field(strict=True, ge=1, le=1024)] | None = None
     names: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
     memory_bytes: Size | None = None
+    reserved_bytes: Size = 0
+    peak_flops_per_s: PeakRates | None = None
+    bandwidth_bytes_per_s: Rate | None = None
+    launch_overhead_ns: Size | None = None
     is_host: Flag = False
     server: Name | None = None
 
@@ -94,12 +80,6 @@ class DeviceEntry(InstancePart):
             raise ValueError("give either name or names")
         if self.count is not None and self.names is not None:
             raise ValueError("count goes with name, not with names")
-        if "memory_bytes" not in self.model_fields_set and self.kind not in catalogue():
-            hint = instead_of(self.kind, sorted(catalogue()), "placegap instances")
-            raise ValueError(
-                f"kind {self.kind!r} is not in the catalogue{hint} (to use it all the same, give"
-                " its memory_bytes, null for no limit, and times of ops on it: --times FILE)"
-            )
         return self
 
     @property
@@ -107,10 +87,56 @@ class DeviceEntry(InstancePart):
         """How many devices the entry stands for."""
         return self.count or len(self.names or (self.name,))
 
-    def devices(self) -> Iterator[Device]:
+    @property
+    def own_kind(self) -> str:
+        """Its kind, or the name by which it is one of its own."""
+        return self.kind or self.name or (self.names or ("",))[0]
+
+    def spec(self, known: Mapping[str, DeviceSpec]) -> DeviceSpec | None:
+        """What is known of its devices, None where no op is costed on them.
+
+        Raises
+        ------
+        ValueError
+            If something is missing, or what is stated contradicts itself.
+        """
+        rates = {
+            name: value
+            for name in ("peak_flops_per_s", "bandwidth_bytes_per_s", "launch_overhead_ns")
+            if (value := getattr(self, name)) is not None
+        }
+        own = rates | {
+            name: getattr(self, name)
+            for name in ("memory_bytes", "reserved_bytes")
+            if name in self.model_fields_set
+        }
+        base = known.get(self.kind)
+        if base is not None:
+            if rates:
+                own["source"] = f"{', '.join(rates)}: {STATED}; else {base.source}"
+            return base.model_copy(update=own) if own else base
+        if "memory_bytes" in own and not rates and self.kind:
+            return None
+        hint = instead_of(self.own_kind, sorted(known), "placegap instances") if self.kind else ""
+        what = f"kind {self.kind!r} is not in the catalogue{hint}" if self.kind else "has no kind"
+        needed = ("peak_flops_per_s", "bandwidth_bytes_per_s", "memory_bytes")
+        missing = [name for name in needed if name not in own]
+        if len(missing) == len(needed):
+            raise ValueError(
+                f"{what} (to use it all the same, state its {', '.join(needed)}; or memory_bytes"
+                " alone, null for no limit, and measure its ops: --times FILE)"
+            )
+        if missing:
+            raise ValueError(f"{what}; state its {' and '.join(missing)}, too")
+        if self.is_host:
+            own = {"launch_overhead_ns": HOST_OVERHEAD_NS, "is_cpu": True, **own}
+        return DeviceSpec.model_validate({"source": STATED, **own})
+
+    def devices(self, spec: DeviceSpec | None) -> Iterator[Device]:
         """The devices of this entry, in order."""
-        stated = "memory_bytes" in self.model_fields_set
-        memory = self.memory_bytes if stated else device_spec(self.kind).memory_bytes
+        memory = (
+            free_bytes(self.memory_bytes, self.reserved_bytes) if spec is None else spec.free_bytes
+        )
         names = self.names or (
             (f"{self.name}{number}" for number in range(self.count))
             if self.count is not None
@@ -119,11 +145,17 @@ class DeviceEntry(InstancePart):
         for name in names:
             yield Device(
                 name=name,
-                kind=self.kind,
+                kind=self.own_kind,
                 memory_bytes=memory,
                 is_host=self.is_host,
                 server=self.server,
             )
+
+
+STATED = "stated in the cluster file"
+
+HOST_OVERHEAD_NS = 1_000
+"""The catalogue's for all CPUs."""
 
 
 class LinkEntry(InstancePart):
@@ -184,11 +216,18 @@ class ClusterFile(InstancePart):
     name: Name
     devices: Annotated[tuple[DeviceEntry, ...], Field(min_length=1)]
     links: tuple[LinkEntry, ...] = ()
+    kinds: dict[Name, DeviceSpec] = Field(default_factory=dict)
     provenance: Provenance = Provenance()
 
-    def cluster(self) -> Cluster:
-        """The cluster that the file describes; a bad reference is a ValueError."""
-        devices = tuple(device for entry in self.devices for device in entry.devices())
+    def cluster(self, added: Mapping[str, DeviceSpec] | None = None) -> Cluster:
+        """The cluster that the file describes, with these kinds beside the catalogue's.
+
+        Raises
+        ------
+        ValueError
+            If a reference is bad, or a kind has two rates.
+        """
+        devices, kinds = self._devices({**catalogue(), **(added or {}), **self.kinds})
         names = tuple(device.name for device in devices)
         found = [
             (number, link) for number, entry in enumerate(self.links) for link in entry.links(names)
@@ -196,12 +235,49 @@ class ClusterFile(InstancePart):
         links = Links(link for _, link in found)
         if len(set(names)) == len(names):  # else the cluster names the device that appears twice
             links.check(names, [number for number, _ in found])
-        return Cluster(name=self.name, devices=devices, links=links, provenance=self.provenance)
+        return Cluster(
+            name=self.name, devices=devices, links=links, provenance=self.provenance, kinds=kinds
+        )
+
+    def _devices(
+        self, known: Mapping[str, DeviceSpec]
+    ) -> tuple[tuple[Device, ...], dict[str, DeviceSpec]]:
+        """All devices, and the kinds among theirs whose rates are not the catalogue's."""
+        devices, rates = list[Device](), dict[str, tuple[int, DeviceSpec]]()
+        for number, entry in enumerate(self.devices):
+            place = f"devices[{number}] {entry.name or entry.own_kind!r}"
+            try:
+                spec = entry.spec(known)
+                devices += entry.devices(spec)
+            except ValidationError as error:
+                raise ValueError(f"{place}: {from_validation_error(error)}") from None
+            except ValueError as error:
+                raise ValueError(f"{place}: {error}") from None
+            if spec is not None:
+                own = _without_memory(spec)
+                first, other = rates.setdefault(entry.own_kind, (number, own))
+                if own != other:
+                    raise ValueError(
+                        f"{place}: its kind {entry.own_kind!r} has other rates in"
+                        f" devices[{first}]; give one of them a kind of another name"
+                    )
+        shipped = catalogue()
+        kinds = {
+            kind: spec
+            for kind, (_, spec) in rates.items()
+            if kind not in shipped or spec != _without_memory(shipped[kind])
+        }
+        return tuple(devices), kinds
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         MAX_DEVICES.check(sum(entry.size for entry in self.devices), "devices: the file")
         return self
+
+
+def _without_memory(spec: DeviceSpec) -> DeviceSpec:
+    """A kind's rates: of its memory each device tells for itself."""
+    return spec.model_copy(update={"memory_bytes": None, "reserved_bytes": 0})
 
 
 def cluster_names() -> tuple[str, ...]:
@@ -218,24 +294,33 @@ def cluster_names() -> tuple[str, ...]:
 def full_name(name: str) -> str:
     """The shipped cluster whose name alone ends so, or alone contains it; else the name itself.
 
+    Case and dashes do not count.
+
     Examples
     --------
-    >>> full_name("4xV100-pcie"), full_name("8xH100"), full_name("moirai")
+    >>> full_name("4xv100-pcie"), full_name("8xH100"), full_name("moirai")
     ('celeritas-4xV100-pcie', '8xH100-nvlink', 'moirai')
     """
-    names = cluster_names()
-    if name and name not in names:
+    names, wanted = cluster_names(), plain_name(name)
+    if wanted and name not in names:
         for found in (
-            [each for each in names if each.endswith(name)],
-            [each for each in names if name in each],
+            [each for each in names if plain_name(each).endswith(wanted)],
+            [each for each in names if wanted in plain_name(each)],
         ):
             if len(found) == 1:
                 return found[0]
     return name
 
 
-def load_cluster(name_or_path: str | Path) -> Cluster:
-    """A cluster by its name or a part of it, or from a ``.yaml``, ``.yml`` or ``.json`` file.
+def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) -> Cluster:
+    """A cluster by its name or a part of it, from a file, or as a text says (`cluster_text`).
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        "8xH100-nvlink", a ``.yaml``, ``.yml`` or ``.json`` file, or "2xRTX3090+host, pcie4".
+    devices : str or Path, optional
+        A file of device kinds, which stand beside and before those of the catalogue.
 
     Raises
     ------
@@ -249,7 +334,10 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
     ['RTX2080Ti', 'T4', 'P4', 'RTX3060Ti']
     >>> cluster.links[0].bandwidth_bytes_per_s  # A -> B, 44.26 Gbit/s
     5532500000
+    >>> [device.name for device in load_cluster("2xT4+P4, pcie3").devices]
+    ['T4-0', 'T4-1', 'P4']
     """
+    added = {} if devices is None else read_catalogue(devices)
     if isinstance(name_or_path, str):
         name_or_path = full_name(name_or_path)
     if isinstance(name_or_path, str) and name_or_path in cluster_names():
@@ -258,20 +346,23 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
         path = Path(name_or_path)
     if path.suffix in (".yaml", ".yml", ".json"):
         raw = read_json(path) if path.suffix == ".json" else read_yaml(path)
-        cluster = parse_cluster(raw, path)
+        cluster = parse_cluster(raw, path, added)
         shipped = isinstance(name_or_path, str) and name_or_path == cluster.name != str(path)
         return cluster.read_from(f"cluster {name_or_path}" if shipped else path)
-    hint = instead_of(str(name_or_path), cluster_names(), "placegap instances")
-    raise InputError(
-        f"there is no cluster {str(name_or_path)!r}, nor such a .yaml or .json file{hint}"
-    )
+    text = str(name_or_path)
+    if is_cluster_text(text, added):
+        return parse_cluster(cluster_content(text, added), f"cluster {text!r}", added)
+    hint = instead_of(text, cluster_names(), "placegap instances")
+    raise InputError(f"there is no cluster {text!r}, nor such a .yaml or .json file{hint}")
 
 
-def parse_cluster(raw: Any, source: str | Path) -> Cluster:
-    """Validate a parsed cluster file."""
+def parse_cluster(
+    raw: Any, source: str | Path, added: Mapping[str, DeviceSpec] | None = None
+) -> Cluster:
+    """Validate a parsed cluster file, whose devices may be of these kinds, too."""
     refuse_other(raw, "a cluster", source)
     try:
-        return ClusterFile.model_validate(raw).cluster().read_from(source)
+        return ClusterFile.model_validate(raw).cluster(added).read_from(source)
     except ValidationError as error:
         raise from_validation_error(error, raw, source) from None
     except ValueError as error:

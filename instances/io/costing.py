@@ -11,18 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from placegap.instances.problem.instance import (
     Cluster,
-    Count,
     Device,
-    Flag,
+    DeviceSpec,
     Graph,
-    InstancePart,
     Name,
     Op,
-    Positive,
 )
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import (
@@ -35,54 +32,13 @@ from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
 
-class DeviceSpec(InstancePart):
-    """What is known of a device kind.
-
-    Attributes
-    ----------
-    peak_flops_per_s : int
-        Peak rate in fp32, dense, outside tensor cores.
-    bandwidth_bytes_per_s : int
-        Bandwidth of the device's memory.
-    memory_bytes : int
-        Its capacity; GB of the source read as 10**9 bytes.
-    peak_by_dtype : dict of str to int
-        Peak rates in FLOP/s of other number types ("float16"), dense, of matrix products: in tensor
-        cores where the device has them. A type that is not named runs at the rate of fp32.
-    launch_overhead_ns : int
-        Time that every op takes on top of its roofline; an assumption, not a datasheet's value.
-    source : str
-        Datasheet, and the board it describes.
-    is_cpu : bool
-        Whether it is a CPU, and no rank of frameworks whose ranks are GPUs.
-    """
-
-    peak_flops_per_s: Positive
-    bandwidth_bytes_per_s: Positive
-    memory_bytes: Positive
-    launch_overhead_ns: Count
-    source: Name
-    peak_by_dtype: dict[Name, Positive] = Field(default_factory=dict)
-    is_cpu: Flag = False
-
-    def peak(self, dtype: str | None) -> int:
-        """Peak rate of matrix products of a number type, in FLOP/s; None stands for float32.
-
-        Examples
-        --------
-        >>> device_spec("T4").peak("float16") // device_spec("T4").peak(None)
-        8
-        """
-        return self.peak_by_dtype.get(dtype or "float32", self.peak_flops_per_s)
-
-
 @cache
 def catalogue() -> dict[str, DeviceSpec]:
     """The catalogue that ships with the package, by device kind.
 
     Examples
     --------
-    >>> catalogue()["T4"].peak_flops_per_s
+    >>> catalogue()["T4"].peak("float32")
     8100000000000
     """
     return read_catalogue(data_path("devices.yaml"))
@@ -110,15 +66,30 @@ def device_spec(kind: str) -> DeviceSpec:
     return spec
 
 
-def is_cpu(device: Device) -> bool:
+def specs_of(cluster: Cluster) -> dict[str, DeviceSpec]:
+    """What is known of the cluster's device kinds: by the cluster itself, else by the catalogue.
+
+    Examples
+    --------
+    >>> devices = (Device(name="a", kind="T4"), Device(name="b", kind="mine"))
+    >>> list(specs_of(Cluster(name="c", devices=devices)))
+    ['T4']
+    """
+    known = {**catalogue(), **cluster.kinds}
+    kinds = sorted({device.kind for device in cluster.devices})
+    return {kind: known[kind] for kind in kinds if kind in known}
+
+
+def is_cpu(device: Device, cluster: Cluster) -> bool:
     """Whether a device is a host, or of a kind that is a CPU ("cpu" is what `profile` calls one).
 
     Examples
     --------
-    >>> [is_cpu(Device(name="d", kind=kind)) for kind in ("T4", "Xeon-5220", "cpu")]
+    >>> devices = [Device(name=kind, kind=kind) for kind in ("T4", "Xeon-5220", "cpu")]
+    >>> [is_cpu(device, Cluster(name="c", devices=tuple(devices))) for device in devices]
     [False, True, True]
     """
-    spec = catalogue().get(device.kind)
+    spec = cluster.kinds.get(device.kind) or catalogue().get(device.kind)
     return device.is_host or device.kind == "cpu" or (spec is not None and spec.is_cpu)
 
 
@@ -163,7 +134,7 @@ def roofline_ns(
 def cost_graph(
     graph: Graph, cluster: Cluster, *, compute_percent: int = 100, bandwidth_percent: int = 100
 ) -> Graph:
-    """The graph with a time for every device kind of the cluster that the catalogue knows.
+    """The graph with a time for every device kind of the cluster whose rates are known.
 
     The peak rate is that of the op's number type (`Op.dtype`). Times that the ops bring are kept;
     ops that state neither FLOPs nor bytes moved are left alone, and of an op that states one of
@@ -180,7 +151,8 @@ def cost_graph(
     Raises
     ------
     InputError
-        If a percentage is not positive or the times sum to more than 2**62 ns.
+        If a percentage is not positive, the times sum to more than 2**62 ns, or the graph has
+        times that were costed for a kind at other rates.
 
     Notes
     -----
@@ -195,11 +167,8 @@ def cost_graph(
     """
     if compute_percent < 1 or bandwidth_percent < 1:
         raise InputError("costing: compute_percent and bandwidth_percent must be at least 1")
-    specs = {
-        kind: catalogue()[kind]
-        for kind in sorted({device.kind for device in cluster.devices})
-        if kind in catalogue()
-    }
+    specs = specs_of(cluster)
+    _refuse_other_rates(graph, specs)
     percent = {"compute_percent": compute_percent, "bandwidth_percent": bandwidth_percent}
     with paused_collector():
         ops, added = _cost_ops(graph.ops, specs, **percent)
@@ -238,16 +207,34 @@ def _cost_ops(
 
 
 def _parameters(
-    specs: Mapping[str, DeviceSpec], percent: Mapping[str, int], dtypes: Sequence[str]
+    specs: Mapping[str, DeviceSpec], percent: dict[str, int], dtypes: Sequence[str]
 ) -> dict[str, str | int | float | bool | None]:
     """What the times were made from, as it stands in the provenance."""
-    left_out = {"memory_bytes", "peak_by_dtype", "is_cpu"}
+    found: dict[str, str | int | float | bool | None] = {}
+    for kind, spec in specs.items():
+        rates = _rates(spec) | {f"peak_flops_per_s.{dtype}": spec.peak(dtype) for dtype in dtypes}
+        found |= {f"costing.{kind}.{name}": rate for name, rate in (rates | percent).items()}
+        found[f"costing.{kind}.source"] = spec.source
+    return found
+
+
+def _rates(spec: DeviceSpec) -> dict[str, int]:
     return {
-        f"costing.{kind}.{name}": value
-        for kind, spec in specs.items()
-        for name, value in {
-            **spec.model_dump(exclude=left_out),
-            **{f"peak_flops_per_s.{dtype}": spec.peak(dtype) for dtype in dtypes},
-            **percent,
-        }.items()
+        "peak_flops_per_s": spec.peak(None),
+        "bandwidth_bytes_per_s": spec.bandwidth_bytes_per_s,
+        "launch_overhead_ns": spec.launch_overhead_ns,
     }
+
+
+def _refuse_other_rates(graph: Graph, specs: Mapping[str, DeviceSpec]) -> None:
+    """Times are kept, so that those of a kind of the same name and other rates would be wrong."""
+    noted = graph.provenance.parameters
+    for kind, spec in specs.items():
+        for name, rate in _rates(spec).items():
+            was = noted.get(f"costing.{kind}.{name}", rate)
+            if was != rate:
+                raise InputError(
+                    f"times on {kind!r} were costed at {name} {was}, and here it has {rate}; give"
+                    " the devices a kind of another name, or start from the model without times",
+                    graph.name,
+                )

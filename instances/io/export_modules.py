@@ -179,7 +179,8 @@ def device_map(instance: Instance, plan: Plan) -> dict[str, int | str]:
     """
     number: dict[int, int | str] = {}
     for k, spec in enumerate(instance.cluster.devices):
-        number[k] = "cpu" if is_cpu(spec) else sum(isinstance(at, int) for at in number.values())
+        on_gpus = sum(isinstance(at, int) for at in number.values())
+        number[k] = "cpu" if is_cpu(spec, instance.cluster) else on_gpus
     found = {layer: number[k] for layer, k in layer_devices(instance, plan).items()}
     complete = dict(found)
     for module in modules_without_ops(instance):

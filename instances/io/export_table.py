@@ -131,7 +131,7 @@ module; trace the model (hf:, py:)
 def _refuse_cpus(instance: Instance, plan: Plan) -> None:
     for k in sorted({k for on in plan.placement for k in on}):
         device = instance.cluster.devices[k]
-        if is_cpu(device):
+        if is_cpu(device, instance.cluster):
             raise InputError(
                 f"a stage runs on {device.name!r}, a CPU, and the ranks of this tool are GPUs;"
                 " leave it out of the cluster"

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetPydanticSchema,
@@ -32,12 +33,17 @@ from placegap.instances.problem.graph_index import GraphIndex, index_graph
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.problem.semantics import StatedSemantics
-from placegap.instances.reading.errors import ClusterError
+from placegap.instances.reading.errors import ClusterError, instead_of
+from placegap.instances.reading.exact_integer import exact_integer
 from placegap.instances.reading.input_files import MAX_DEVICES
 
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM)]
 
 Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST_SUM)]
+
+Size = Annotated[Count, BeforeValidator(exact_integer)]
+
+Rate = Annotated[Positive, BeforeValidator(exact_integer)]
 
 Flag = Annotated[bool, Field(strict=True)]
 
@@ -190,6 +196,105 @@ class Link(InstancePart):
     latency_ns: Count = 0
 
 
+NUMBER_TYPES = ("float64", "float32", "float16", "bfloat16", "float8", "float4", "int8", "int4")
+"""Number types that a device may state a rate of."""
+
+
+def _by_dtype(value: Any) -> Any:
+    """One number is the rate of float32, and of all types that have no rate of their own."""
+    if not isinstance(value, Mapping):
+        return {"float32": value}
+    for name in value:
+        if name not in NUMBER_TYPES:
+            hint = instead_of(str(name), NUMBER_TYPES)
+            raise ValueError(f"there is no number type {name!r}{hint}")
+    return value
+
+
+PeakRates = Annotated[dict[Name, Rate], Field(min_length=1), BeforeValidator(_by_dtype)]
+
+
+class DeviceSpec(InstancePart):
+    """What is known of a device kind: an entry of the catalogue, or of a file's own kinds.
+
+    Attributes
+    ----------
+    peak_flops_per_s : dict of str to int
+        Peak rate of matrix products by number type ("float16"), dense; one number is that of
+        "float32", outside tensor cores.
+    bandwidth_bytes_per_s : int
+        Bandwidth of the device's memory.
+    memory_bytes : int or None
+        Its capacity, None for no limit; GB of a source read as 10**9 bytes.
+    reserved_bytes : int
+        What of it is taken by others (a desktop, a context).
+    launch_overhead_ns : int
+        Time that every op takes on top of its roofline; an assumption, not a datasheet's value.
+    nvlink_bytes_per_s : int or None
+        What NVLink moves out of the device, and into it at the same time; None where it has none.
+    source : str
+        Datasheet, and the board it describes.
+    is_cpu : bool
+        Whether it is a CPU, and no rank of frameworks whose ranks are GPUs.
+    """
+
+    peak_flops_per_s: PeakRates
+    bandwidth_bytes_per_s: Rate
+    memory_bytes: Size | None
+    reserved_bytes: Size = 0
+    launch_overhead_ns: Size = 5_000
+    nvlink_bytes_per_s: Rate | None = None
+    source: str = ""
+    is_cpu: Flag = False
+
+    def peak(self, dtype: str | None) -> int:
+        """Peak rate of matrix products of a number type, in FLOP/s; None stands for float32.
+
+        Types of 8 bits count as one ("float8_e4m3fn"). A type without a rate runs at that of
+        float32, and where that is not stated either, at the least of all.
+
+        Examples
+        --------
+        >>> spec = DeviceSpec(
+        ...     peak_flops_per_s={"float32": 8, "float16": 65}, bandwidth_bytes_per_s=3,
+        ...     memory_bytes=None)
+        >>> spec.peak("float16"), spec.peak("bfloat16"), spec.peak(None)
+        (65, 8, 8)
+        """
+        rates = self.peak_flops_per_s
+        rate = rates.get((dtype or "float32").partition("_")[0]) or rates.get("float32")
+        return rate or min(rates.values())
+
+    @property
+    def free_bytes(self) -> int | None:
+        """Memory that ops may fill, None for no limit."""
+        return free_bytes(self.memory_bytes, self.reserved_bytes)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _ = self.free_bytes
+        return self
+
+
+def free_bytes(memory_bytes: int | None, reserved_bytes: int) -> int | None:
+    """What ops may fill of a memory, None for no limit.
+
+    Raises
+    ------
+    ValueError
+        If more is reserved than there is, or a part of what has no limit.
+    """
+    if not reserved_bytes:
+        return memory_bytes
+    if memory_bytes is None:
+        raise ValueError("reserved_bytes is a part of memory_bytes; state that, too")
+    if reserved_bytes > memory_bytes:
+        raise ValueError(
+            f"reserved_bytes, {reserved_bytes}, is more than the memory has, {memory_bytes}"
+        )
+    return memory_bytes - reserved_bytes
+
+
 def _as_links(value: Any, handler: ValidatorFunctionWrapHandler) -> Links:
     return value if isinstance(value, Links) else Links(handler(value))
 
@@ -210,7 +315,9 @@ AllLinks = Annotated[
 class Cluster(InstancePart):
     """Devices and the links between them.
 
-    A pair without a link uses the widest multi-hop path (Moirai, section III-A).
+    A pair without a link uses the widest multi-hop path (Moirai, section III-A). `kinds` has the
+    rates of device kinds that the catalogue lacks, or has otherwise; they decide times in costing
+    alone.
 
     Examples
     --------
@@ -223,6 +330,7 @@ class Cluster(InstancePart):
     devices: Annotated[tuple[Device, ...], Field(min_length=1)]
     links: AllLinks = Field(default=(), validate_default=True)
     provenance: Provenance = Provenance()
+    kinds: dict[Name, DeviceSpec] = Field(default_factory=dict)
 
     @cached_property
     def device_index(self) -> dict[str, int]:

@@ -237,7 +237,7 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
     >>> near_names("H100", ["T4", "H100-80GB"])
     ['H100-80GB']
     """
-    wanted, compared = _plain(name), islice(known, MOST_COMPARED)
+    wanted, compared = plain_name(name), islice(known, MOST_COMPARED)
     ranked = sorted(
         (-_likeness(wanted, each), abs(len(each) - len(name)), at, each)
         for at, each in enumerate(compared)
@@ -248,10 +248,10 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 
 def _likeness(wanted: str, name: str) -> float:
     """0 to 1: of the names, or less a little of `wanted` and how the name begins."""
-    plain = _plain(name)
+    plain = plain_name(name)
     if len(wanted) > 1 and wanted in plain:
         return 1.0
-    head = _plain(re.split(f"[{SIGNS}]", name)[0])
+    head = plain_name(re.split(f"[{SIGNS}]", name)[0])
     whole = SequenceMatcher(None, wanted, plain).ratio()
     return max(whole, 0.9 * SequenceMatcher(None, wanted, head).ratio())
 
@@ -305,7 +305,14 @@ def look_up(what: str, name: str, known: Mapping[str, T], listed_by: str = "") -
     raise InputError(f"there is no {what} {name!r}{instead_of(name, known, listed_by)}")
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A name without case and signs, by which it is compared.
+
+    Examples
+    --------
+    >>> plain_name("RTX-3090"), plain_name("rtx 3090")
+    ('rtx3090', 'rtx3090')
+    """
     return name.casefold().translate({ord(sign): None for sign in SIGNS})
 
 

@@ -10,7 +10,6 @@ copy.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,7 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from placegap.instances.io.costing import DeviceSpec
+from placegap.instances.problem.instance import DeviceSpec
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_nodes import is_check, tensors_in
@@ -271,19 +270,23 @@ def calibrate(device: DeviceType, dtype: Dtype = "float32") -> DeviceSpec:
     launch_ns = _median_ns(device, torch.neg, small)
     peak = max(1, round(2 * side**3 * NS_PER_S / max(1.0, product_ns)))
     return DeviceSpec(
-        peak_flops_per_s=peak,
-        peak_by_dtype={dtype: peak},
+        peak_flops_per_s={dtype: peak},
         bandwidth_bytes_per_s=max(1, round(2 * copied * NS_PER_S / max(1.0, copy_ns))),
-        memory_bytes=_memory_bytes(device),
+        memory_bytes=None if device == "cpu" else _memory_bytes(),
+        reserved_bytes=0 if device == "cpu" else _bytes_of_others(),
         launch_overhead_ns=round(launch_ns),
         source=f"measured: a {dtype} product of {side} x {side}, a copy of {copied} bytes",
     )
 
 
-def _memory_bytes(device: DeviceType) -> int:
-    if device == "cuda":
-        return int(torch.cuda.get_device_properties(0).total_memory)
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def _memory_bytes() -> int:
+    return int(torch.cuda.get_device_properties(0).total_memory)
+
+
+def _bytes_of_others() -> int:
+    """What of the GPU's memory a context, a desktop and other programs hold."""
+    free, total = torch.cuda.mem_get_info(0)
+    return max(0, int(total - free - torch.cuda.memory_reserved(0)))
 
 
 def _median_ns(device: DeviceType, call: Callable[..., Any], *args: Any) -> float:

@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from placegap.instances.io.costing import DeviceSpec, catalogue, roofline_ns
+import yaml
+
+from placegap.instances.io.costing import catalogue, roofline_ns
+from placegap.instances.problem.instance import DeviceSpec
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_reader import FxProgram, read_fx_graph
 from placegap.instances.torch_models.model import build_model
@@ -155,6 +158,33 @@ def times_csv(profile: Profile) -> str:
         (op.name, profile.device_kind, op.measured_ns + op.beside_ns) for op in profile.ops
     )
     return text.getvalue()
+
+
+def device_entry(profile: Profile, count: int) -> str:
+    """So many devices like the one that was measured, as an entry of a cluster file states them.
+
+    Rates stand there where they were measured; those of the catalogue need not. The memory is that
+    of a GPU, less what others hold of it; processes on a CPU share theirs, and have no limit each.
+
+    Examples
+    --------
+    >>> spec = DeviceSpec(
+    ...     peak_flops_per_s=5 * 10**10, bandwidth_bytes_per_s=10**10, memory_bytes=None,
+    ...     launch_overhead_ns=900)
+    >>> device_entry(Profile("m", "mine", spec, True, (), 0), 2)  # doctest: +NORMALIZE_WHITESPACE
+    '{name: process, count: 2, kind: mine, memory_bytes: null, peak_flops_per_s: {float32:
+    50000000000}, bandwidth_bytes_per_s: 10000000000, launch_overhead_ns: 900}'
+    """
+    entry: dict[str, object] = {"name": "process", "count": count, "kind": profile.device_kind}
+    spec = profile.spec
+    if profile.is_calibrated:
+        entry["memory_bytes"] = spec.memory_bytes
+        if spec.reserved_bytes:
+            entry["reserved_bytes"] = spec.reserved_bytes
+        entry["peak_flops_per_s"] = dict(spec.peak_flops_per_s)
+        entry["bandwidth_bytes_per_s"] = spec.bandwidth_bytes_per_s
+        entry["launch_overhead_ns"] = spec.launch_overhead_ns
+    return yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, width=10**6).strip()
 
 
 def by_kind(ops: Sequence[OpTime]) -> Mapping[str, tuple[int, int, int]]:

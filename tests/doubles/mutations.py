@@ -27,6 +27,7 @@ from typing import Any
 from doubles.bad_files import good_dnn, good_document
 from doubles.damage import (
     as_json,
+    damage_bytes,
     damaged_model,
     damaged_transformer,
     damaged_workbook,
@@ -63,7 +64,13 @@ devices:
   - {name: cpu, kind: Xeon-5220, is_host: true}
   - {name: gpu, count: 2, kind: T4, server: left}
   - &own {names: [x, y], kind: mine, memory_bytes: null}
+  - {name: card, memory_bytes: 24e9, reserved_bytes: 1e9, bandwidth_bytes_per_s: 9.36e11,
+     peak_flops_per_s: {float32: 3.56e13, float16: 7.1e13}, launch_overhead_ns: 4e3}
+  - {name: host, kind: slow, is_host: true, server: left}
+kinds:
+  slow: {peak_flops_per_s: 1e12, bandwidth_bytes_per_s: 5e10, memory_bytes: 64e9, is_cpu: true}
 links:
+  - {all_to_all: [card, host, gpu1], bandwidth_bytes_per_s: 3.15e10}
   - {all_to_all: [cpu, gpu0, gpu1], bandwidth_bytes_per_s: 15_750_000_000, latency_ns: 10_000}
   - {between: [x, y], bandwidth_bytes_per_s: 7}
   - {source: x, target: cpu, bandwidth_bytes_per_s: 9}
@@ -153,6 +160,44 @@ def read_sized(path: Path) -> object:
 
     document = read_model(path, dims={"batch": 2, "seq": 4})
     return document.instance(load_cluster(OTHER_CLUSTER)).content_hash
+
+
+def drawn_cluster_text(rng: random.Random) -> bytes:
+    """A line that looks like a cluster, of good pieces and now and then an odd one."""
+
+    def pick(good: list[str], odd: list[str]) -> str:
+        return rng.choice(odd if rng.random() < 0.07 else good)
+
+    def term() -> str:
+        many = pick(["", "2x", "1 x ", "3*"], ["0x", "x", "-1x", "99999x", "7" * 12 + "x"])
+        kind = pick(["T4", "rtx-3090", "host", "H100", "DDR4-2ch"], ["RTX3080", "", "T5", "\u00b2"])
+        memory = pick(["", "", ":64GB", ":1.5TiB"], [":", ":x", ":0GB", ":9" + "9" * 20 + "GB"])
+        return many + kind + memory
+
+    servers = pick(["2x", "16X", "3x"], ["", "0x", "9999x"]) if rng.random() < 0.4 else None
+    terms = "+".join(term() for _ in range(rng.choice([1, 2, 3, 9])))
+    text = terms if servers is None else f"{servers}({terms})+1x({term()})"
+    links = [pick(["pcie4", "PCIe-3 x8"], ["pcie9", "", "pcie3x3"])]
+    if rng.random() < 0.3:
+        links.append("nvlink")
+    if (servers is None) != (rng.random() < 0.9):
+        links.append(pick(["infiniband", "ethernet-10g"], ["ethernet-0g", "wire", "ethernet-9g-"]))
+    text = ", ".join([text, *links])
+    return damage_bytes(rng, text.encode()) if rng.random() < 0.2 else text.encode()
+
+
+def read_cluster_text(path: Path) -> object:
+    """Read a line that states a cluster, and place a graph on it where it is small."""
+    from placegap.instances import load_corpus
+    from placegap.instances.io.cluster_file import load_cluster
+
+    try:
+        cluster = load_cluster(path.read_bytes().decode(errors="replace"))
+        assert load_cluster(cluster.name).devices == cluster.devices
+        small = len(cluster.devices) < 30
+        return load_corpus("squeezenet").instance(cluster).content_hash if small else cluster
+    except InputError as error:
+        raise InputError(str(error), path) from None
 
 
 def read_cluster(path: Path) -> object:
@@ -321,6 +366,8 @@ def read_log(path: Path) -> object:
 CATALOGUE_YAML = """\
 T4: {peak_flops_per_s: 8_100_000_000_000, bandwidth_bytes_per_s: 320_000_000_000,
      memory_bytes: 16_000_000_000, launch_overhead_ns: 5_000, source: a datasheet}
+mine: {peak_flops_per_s: {float32: 2e13, int8: 1.6e14}, bandwidth_bytes_per_s: 9e11,
+       memory_bytes: 24e9, reserved_bytes: 1.5e9, nvlink_bytes_per_s: 5.625e10}
 """
 BEST = [
     {
@@ -360,6 +407,7 @@ IMPORTERS: dict[str, Importer] = {
         ),
         read_cluster,
     ),
+    "cluster-text": Importer("text.txt", drawn_cluster_text, read_cluster_text),
     "plan": Importer("plan.json", damaged_plan, read_plan),
     "measurements": Importer("ops.csv", text_damage(ops_csv()), read_measurements),
     "times-csv": Importer("times.csv", text_damage(times_csv()), read_measured_times),

@@ -121,7 +121,7 @@ def comparisons(
 ) -> Iterator[PipelineComparison]:
     """Measure the ops of a model once, and run it with each of its cuts."""
     from placegap.experiments.running.pipeline_stage import machine_cluster
-    from placegap.instances.torch_models.profile import profile_model, times_csv
+    from placegap.instances.torch_models.profile import device_entry, profile_model, times_csv
 
     config, times, cluster = (
         folder / f"{model.name}{ending}" for ending in (".json", ".csv", ".yaml")
@@ -131,7 +131,7 @@ def comparisons(
     profile = profile_model(name, model.tracing, runs=PASSES, threads=1, best=True)
     times.write_text(times_csv(profile))
     most = max(len(cut) for cut in model.cuts) + 1
-    cluster.write_text(machine_cluster(most))
+    cluster.write_text(machine_cluster(device_entry(profile, most)))
     instance = load_source(Source(name, str(cluster), tracing=model.tracing, times=times))
     for cut in model.cuts:
         plan = plan_with_cuts(instance, cut)

@@ -94,6 +94,22 @@ def test_a_kind_without_rates_is_refused_before_anything_is_traced(
     assert "--times" in line
 
 
+def test_a_cluster_is_stated_in_one_line_with_kinds_of_a_file(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    rates = "{peak_flops_per_s: 2e13, bandwidth_bytes_per_s: 9e11, memory_bytes: 24e9}"
+    (tmp_path / "kinds.yaml").write_text(f"mine: {rates}\n")
+    kinds = ["--devices", str(tmp_path / "kinds.yaml")]
+    on = ["--cluster", "2xMINE + t4, pcie3"]
+    assert main(["place", "squeezenet", *on, *kinds, "--method", "heft", "--json"]) == 0
+    out = json.loads(capsys.readouterr().out)
+    assert out["instance"] == "squeezenet@2xmine+T4, pcie3"
+    assert main(["place", "squeezenet", *on]) == 2
+    assert "there is no device kind 'MINE'" in one_line(capsys)
+    assert main(["place", "squeezenet", *kinds]) == 2
+    assert one_line(capsys).endswith("--devices states kinds for --cluster; name one, too")
+
+
 def test_no_cluster_at_all_is_told_before_anything_is_traced(capsys: Capture) -> None:
     assert main(["place", "hf:no-such-model"]) == 2
     assert one_line(capsys).startswith("hf:no-such-model brings no devices; choose a cluster")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from placegap.instances import Cluster, InputError
+from placegap.instances import Cluster, Graph, InputError, Op, cost_graph
 from placegap.instances.io.cluster_file import cluster_names, load_cluster
+from placegap.instances.io.costing import specs_of
 from placegap.instances.problem.links import widest_paths
 
 TWO = """\
@@ -290,3 +292,104 @@ def test_what_is_no_integer_is_refused_and_no_digit_is_lost(
     with pytest.raises(InputError, match="bandwidth_bytes_per_s") as caught:
         load_cluster(path)
     assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_clusters_of_the_page_are_read(tmp_path: Path, number: int) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "clusters.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    cluster = load_cluster(write(tmp_path, blocks[number]))
+    names = [["big", "own", "cpu"], ["a0", "a1", "x", "y"]][number]
+    assert [device.name for device in cluster.devices] == names
+    assert specs_of(cluster).keys() == {device.kind for device in cluster.devices}
+
+
+def one(tmp_path: Path, entry: str, head: str = "") -> Cluster:
+    text = f"name: c\n{head}devices:\n" + "".join(f"  - {line}\n" for line in entry.split(";"))
+    return load_cluster(write(tmp_path, text))
+
+
+RATES = "peak_flops_per_s: 2e13, bandwidth_bytes_per_s: 5e11"
+
+
+def test_a_card_that_states_its_own_rates_needs_no_catalogue(tmp_path: Path) -> None:
+    cluster = one(tmp_path, f"{{name: d, memory_bytes: 24e9, {RATES}, launch_overhead_ns: 7000}}")
+    (device,) = cluster.devices
+    assert (device.kind, device.memory_bytes) == ("d", 24 * 10**9)
+    op = Op(name="a", flops=10**9, bytes_moved=0)  # 1e9 FLOP at 2e13 FLOP/s take 50 us
+    costed = cost_graph(Graph(name="g", ops=(op,)), cluster)
+    assert costed.ops[0].time_ns == {"d": 7_000 + 50_000}
+    assert costed.provenance.parameters["costing.d.source"] == "stated in the cluster file"
+
+
+def test_rates_by_number_type_stand_before_those_of_the_kind(tmp_path: Path) -> None:
+    entry = "{name: d, kind: T4, peak_flops_per_s: {float32: 8e12, float16: 5e13}}"
+    spec = one(tmp_path, entry).kinds["T4"]
+    assert (spec.peak(None), spec.peak("float16")) == (8 * 10**12, 5 * 10**13)
+    assert spec.bandwidth_bytes_per_s == 320 * 10**9  # the catalogue's
+    assert spec.source.startswith("peak_flops_per_s: stated in the cluster file; else NVIDIA")
+    assert one(tmp_path, "{name: d, kind: T4}").kinds == {}
+
+
+def test_what_a_desktop_takes_is_no_memory_of_the_card(tmp_path: Path) -> None:
+    entry = "{name: a, kind: T4, reserved_bytes: 1.5e9};{name: b, kind: T4}"
+    cluster = one(tmp_path, entry)
+    assert [device.memory_bytes for device in cluster.devices] == [14_500_000_000, 16 * 10**9]
+    assert cluster.kinds == {}
+    measured = one(tmp_path, "{name: a, kind: own, memory_bytes: 9, reserved_bytes: 2}")
+    assert measured.devices[0].memory_bytes == 7
+
+
+def test_a_host_of_its_own_rates_is_a_cpu_that_dispatches_in_a_microsecond(tmp_path: Path) -> None:
+    cluster = one(tmp_path, f"{{name: h, is_host: true, memory_bytes: 64e9, {RATES}}}")
+    assert cluster.kinds["h"].launch_overhead_ns == 1_000
+    assert cluster.kinds["h"].is_cpu
+
+
+def test_kinds_of_a_file_stand_beside_the_catalogue(tmp_path: Path) -> None:
+    kinds = f"kinds:\n  mine: {{{RATES}, memory_bytes: 8e9, reserved_bytes: 1e9}}\n"
+    cluster = one(tmp_path, "{name: d, count: 2, kind: mine};{name: t, kind: T4}", kinds)
+    assert [device.memory_bytes for device in cluster.devices] == [7 * 10**9] * 2 + [16 * 10**9]
+    assert list(specs_of(cluster)) == ["T4", "mine"]
+    path = write(tmp_path, f"mine: {{{RATES}, memory_bytes: 8e9}}\n", "kinds.yaml")
+    assert load_cluster("2xMINE+T4, pcie3", path).devices[0].memory_bytes == 8 * 10**9
+    own = json.dumps(cluster.model_dump(mode="json"))
+    assert load_cluster(write(tmp_path, own, "c.json")) == cluster
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{name: d}", r"'d': has no kind \(to use it all the same, state its peak_flops"),
+        ("{name: d, memory_bytes: 5}", "'d': has no kind; state its peak_flops_per_s and band"),
+        ("{name: d, kind: own, peak_flops_per_s: 1}", "state its bandwidth_bytes_per_s and mem"),
+        ("{name: d, kind: T4, peak_flops_per_s: {}}", r"peak_flops_per_s: must not be empty"),
+        (
+            "{name: d, kind: T4, peak_flops_per_s: {fp16: 5}}",
+            "no number type 'fp16'; choose from float64",
+        ),
+        ("{name: d, kind: T4, peak_flops_per_s: {1: 5}}", "there is no number type 1; choose from"),
+        ("{name: d, kind: T4, peak_flops_per_s: fast}", r"peak_flops_per_s.*\(got 'fast'\)"),
+        ("{name: d, kind: T4, reserved_bytes: 17e9}", "reserved_bytes, 17000000000, is more than"),
+        ("{name: d, kind: T4, memory_bytes: null, reserved_bytes: 1}", "is a part of memory_bytes"),
+        (
+            "{name: a, kind: T4};{name: b, kind: T4, launch_overhead_ns: 0}",
+            r"devices\[1\] 'b': its kind 'T4' has other rates in devices\[0\]; give one of them",
+        ),
+    ],
+)
+def test_an_entry_that_states_too_little_or_too_much_is_one_line(
+    tmp_path: Path, entry: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        one(tmp_path, entry)
+    assert "devices[" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_times_of_another_card_of_that_name_are_refused(tmp_path: Path) -> None:
+    op = Op(name="a", flops=10**9, bytes_moved=0)
+    costed = cost_graph(Graph(name="g", ops=(op,)), one(tmp_path, "{name: d, kind: T4}"))
+    faster = one(tmp_path, "{name: d, kind: T4, bandwidth_bytes_per_s: 4e11}")
+    with pytest.raises(InputError, match=r"'T4' were costed at bandwidth.*give the devices a kind"):
+        cost_graph(costed, faster)

@@ -58,7 +58,7 @@ def test_half_of_the_peak_doubles_the_time() -> None:
 
 def test_huge_ops_are_exact_beyond_64_bits() -> None:
     spec, flops = device_spec("H100-80GB"), 2**61 + 1
-    exact = ceil(Fraction(flops * 10**9, spec.peak_flops_per_s))
+    exact = ceil(Fraction(flops * 10**9, spec.peak(None)))
     assert roofline_ns(flops, 7, spec) == spec.launch_overhead_ns + exact
 
 

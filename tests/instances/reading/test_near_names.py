@@ -44,7 +44,7 @@ def test_a_long_list_is_replaced_by_the_command_that_prints_it() -> None:
 @pytest.mark.parametrize(
     ("ask", "name"),
     [
-        (lambda: load_cluster("8xh100"), "8xH100-nvlink"),
+        (lambda: load_cluster("moirai-inner-server"), "moirai-inter-server"),
         (lambda: load_corpus("resnet"), "resnet50"),
         (lambda: device_spec("A100"), "A100-80GB"),
         (lambda: generate("layerd"), "layered"),
