@@ -159,7 +159,22 @@ TRACING: Mapping[str, object] = {
     ],
     "kv_tokens": Annotated[
         int | None,
-        typer.Option(help="hf: and py: models: tokens whose keys and values attention holds."),
+        typer.Option(
+            "--context",
+            "--kv-tokens",
+            help="hf: and py: models: tokens whose keys and values attention holds.",
+        ),
+    ],
+    "decode": Annotated[
+        bool | None,
+        typer.Option(
+            "--decode",
+            help="hf: and py: models: one token of each sequence, from the cache of --context.",
+        ),
+    ],
+    "prefill": Annotated[
+        int | None,
+        typer.Option(help="hf: models: a prompt of so many tokens, which fills the cache."),
     ],
     "train": Annotated[
         bool | None,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,11 +20,15 @@ from placegap.instances.problem.instance import WITHOUT_OPS, Graph
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.torch_models.fx_reader import FxProgram, live_nodes, read_fx_graph
+from placegap.instances.torch_models.inference_phase import (
+    add_kv_cache,
+    read_routed_experts,
+    use_fused_attention,
+)
 from placegap.instances.torch_models.options import ASSUMED, UNCOUNTED, UNREAD, Dtype, TraceOptions
 from placegap.instances.torch_models.presets import Preset, find_preset
 from placegap.instances.torch_models.tracing import (
     Traceable,
-    add_kv_cache,
     built,
     import_torch,
     modules_without_ops,
@@ -65,8 +70,9 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
     labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
     try:
         program = read_fx_graph(graph, held, labels=labels, tied=options.tied)
-        if options.kv_tokens and not add_kv_cache(program, graph, options.kv_tokens):
-            raise ValueError("has no fused attention op that a cache (--kv-tokens) belongs to")
+        read_routed_experts(program, graph)
+        if options.cached_tokens and not add_kv_cache(program, graph, model.module, options):
+            raise ValueError("has no fused attention op that a cache (--context) belongs to")
     except ValueError as error:
         raise InputError(str(error), name) from None
     idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))
@@ -107,7 +113,7 @@ def _builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Tracea
     """What stands before messages about a model, and what builds it."""
     prefix, _, rest = name.partition(":")
     if prefix == "py":
-        for option in ("batch", "seq", "dtype"):
+        for option in ("batch", "seq", "dtype", "prefill"):
             if option in options.chosen():
                 raise InputError(f"the function chooses its inputs; leave out --{option}", name)
         import_torch(name)
@@ -386,10 +392,19 @@ def _model(
     import torch
 
     config.use_cache = False
+    if options.decode and config.is_encoder_decoder:
+        raise InputError("--decode is for models without an encoder")
+    if options.cached_tokens:
+        use_fused_attention(model_class, config)
     chosen = getattr(torch, options.dtype or dtype or USUAL_DTYPE)
     module = model_class._from_config(config).to(chosen)
     inputs = example_inputs(module, options, seq)
-    return Traceable(module, (), inputs, _in_words(inputs))
+    words = _in_words(inputs)
+    if options.prefill and "logits_to_keep" in signature(module.forward).parameters:
+        inputs["logits_to_keep"] = 1
+    if options.cached_tokens:
+        words += f" and a cache of {options.cached_tokens}"
+    return Traceable(module, (), inputs, words)
 
 
 def _in_words(inputs: Mapping[str, Any]) -> str:
@@ -415,6 +430,7 @@ def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -
     config = module.config
     name = module.main_input_name
     batch, floats = options.batch, module.dtype
+    seq = 1 if options.decode else options.prefill or options.seq or seq
     if name == "pixel_values":
         height, width = _image_size(config)
         channels = _first(config, ("num_channels", "in_channels", "in_chans"), 3)
@@ -422,15 +438,15 @@ def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -
     if name == "input_features":
         bins = _first(config, ("num_mel_bins", "feature_size", "input_feat_per_channel"), 80)
         # two convolutions before the encoder halve the frames
-        frames = options.seq or seq or 2 * _first(config, ("max_source_positions",), 500)
+        frames = seq or 2 * _first(config, ("max_source_positions",), 500)
         inputs = {name: torch.zeros((batch, bins, frames), dtype=floats)}
     elif name == "input_values":
-        samples = options.seq or seq or USUAL_SAMPLES
+        samples = seq or USUAL_SAMPLES
         inputs = {name: torch.zeros((batch, samples), dtype=floats)}
     else:
         text = config.get_text_config()
         most = _first(text, ("max_position_embeddings", "n_positions"), USUAL_SEQ)
-        tokens = options.seq or seq or max(1, min(USUAL_SEQ, most))
+        tokens = seq or max(1, min(USUAL_SEQ, most))
         inputs = {name: torch.zeros((batch, tokens), dtype=torch.long)}
     if config.is_encoder_decoder:
         tokens = inputs[name].shape[1] if name == "input_ids" else 1

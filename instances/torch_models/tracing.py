@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.reading.input_files import MAX_TORCH_MODULES
-from placegap.instances.torch_models.fx_nodes import (
-    ATTENTION,
-    bytes_of,
-    is_view,
-    kind_of_node,
-    tensors_in,
-)
-from placegap.instances.torch_models.fx_reader import FxProgram, Held, HeldKind
+from placegap.instances.torch_models.fx_reader import Held, HeldKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -295,47 +288,3 @@ def no_split_label(module: Any) -> Callable[[Any], tuple[str, ...]]:
         return (path,) if path in holding else ()
 
     return label
-
-
-REPEATS = frozenset({"expand", "clone", "repeat", "repeat_interleave", "index_select"})
-"""Ops that hand the heads of keys and values to several heads of queries."""
-
-
-def add_kv_cache(program: FxProgram, graph: Any, tokens: int) -> int:
-    """Add the cache of so many tokens to the state of every attention op; how many have one.
-
-    Heads that are repeated for several heads of queries are held once.
-    """
-    ops = {op["name"]: op for op in program.ops}
-    found = 0
-    for node in graph.nodes:
-        if node.op != "call_function" or kind_of_node(node) not in ATTENTION:
-            continue
-        op = ops.get(program.op_of.get(node.name, ""))
-        if op is None:
-            continue
-        key, value = node.args[1], node.args[2]
-        per_token = sum(
-            _least_bytes(each) // tensors_in(each)[0].shape[-2] for each in (key, value)
-        )
-        op["state_bytes"] += per_token * tokens
-        op["resident_bytes"] += per_token * tokens
-        found += 1
-    return found
-
-
-def _least_bytes(node: Any) -> int:
-    """Bytes of keys or values before their heads were repeated."""
-    least = bytes_of(tensors_in(node)[0])
-    while node.op == "call_function" and (is_view(node) or kind_of_node(node) in REPEATS):
-        sources = node.all_input_nodes
-        if len(sources) != 1 or len(tensors_in(sources[0])) != 1:
-            break
-        node = sources[0]
-        if kind_of_node(node) in {"slice", "select", "split_with_sizes"}:
-            break
-        size = bytes_of(tensors_in(node)[0])
-        if size > least:  # a slice of a larger tensor: the cache holds the slice
-            break
-        least = size
-    return least
