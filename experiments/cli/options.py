@@ -157,6 +157,14 @@ TRACING: Mapping[str, object] = {
         bool | None,
         typer.Option("--keep-modules", help="hf: and py: models: no block is split over devices."),
     ],
+    "weights": Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="hf:, py: and ONNX models: how weights are stored (int8, int4, q4_k_m, ...), or"
+            " bits per weight with scales (4.5); the configuration's quantization otherwise.",
+        ),
+    ],
     "kv_tokens": Annotated[
         int | None,
         typer.Option(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from placegap.instances.io.document import Document, read_json
+from placegap.instances.io.weight_formats import WeightFormat, configured_format, weight_format
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.errors import InputError, as_input_error
@@ -91,7 +92,8 @@ def build_model(name: str, options: TraceOptions) -> Traceable:
     InputError
         One line: there is no such model, torch is missing, or the model cannot be built.
     """
-    return built(*_builder(name, options))
+    model = built(*_builder(name, options))
+    return replace(model, weights=weight_format(options.weights)) if options.weights else model
 
 
 def build_real_model(name: str, options: TraceOptions, seed: int = 0) -> Traceable:
@@ -281,37 +283,35 @@ def config_model(path: Path, options: TraceOptions) -> Traceable:
     Raises
     ------
     InputError
-        If the file is no configuration of a model that transformers knows, or one of quantized
-        weights.
+        If the file is no configuration of a model that transformers knows, or its weights are
+        quantized in a way that is not known.
     """
     raw = read_json(path)
     kind = raw.get("model_type") if isinstance(raw, dict) else None
     if not isinstance(kind, str):
         raise InputError("is no configuration: it has no model_type", path)
     _check_sizes(raw, path)
-    _refuse_quantized(raw, path)
+    weights = None if options.weights else _stated_weights(raw, path)
     stated = None if options.dtype else _stated_dtype(raw, path)
     from transformers import CONFIG_MAPPING
 
     if kind not in CONFIG_MAPPING:
         raise InputError(f"transformers knows no model_type {kind!r}", path)
-    config = CONFIG_MAPPING[kind].from_dict(_without_dtype(raw))
-    return _model(_class_of(config, raw, path), config, options, dtype=stated)
+    config = CONFIG_MAPPING[kind].from_dict(_without_numbers(raw))
+    model = _model(_class_of(config, raw, path), config, options, dtype=stated)
+    return replace(model, weights=weights)
 
 
-def _refuse_quantized(raw: Mapping[str, Any], path: Path) -> None:
-    """Refuse weights of fewer bits than numbers have here."""
+def _stated_weights(raw: Mapping[str, Any], path: Path) -> WeightFormat | None:
+    """The format of weights that a configuration states, or else the first part that does."""
     for part in (raw, *_parts(raw)):
-        for name in ("quantization_config", "compression_config"):
-            found = part.get(name)
-            if found:
-                method = found.get("quant_method") if isinstance(found, dict) else None
-                how = f" ({method})" if isinstance(method, str) else ""
-                raise InputError(
-                    f"has a {name}{how}, and quantized weights cannot be read; without that field"
-                    " the model is one of whole numbers (--dtype)",
-                    path,
-                )
+        for name in QUANTIZATION:
+            if part.get(name):
+                try:
+                    return configured_format(part[name])
+                except InputError as error:
+                    raise InputError(str(error), path) from None
+    return None
 
 
 def _stated_dtype(raw: Mapping[str, Any], path: Path) -> str | None:
@@ -329,12 +329,16 @@ def _stated_dtype(raw: Mapping[str, Any], path: Path) -> str | None:
     return None
 
 
-def _without_dtype(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration without the number type, which transformers would look up in torch."""
+QUANTIZATION = ("quantization_config", "compression_config")
+"""Fields of a configuration that say how weights are stored."""
+
+
+def _without_numbers(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration without number types, which transformers would look up in torch."""
     return {
-        name: _without_dtype(value) if isinstance(value, dict) else value
+        name: _without_numbers(value) if isinstance(value, dict) else value
         for name, value in raw.items()
-        if name not in ("dtype", "torch_dtype")
+        if name not in ("dtype", "torch_dtype", *QUANTIZATION)
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
+from placegap.instances.io.weight_formats import weight_format
 from placegap.instances.reading.errors import InputError
 
 UNCOUNTED = "reads_weights_without_flop_rule"
@@ -48,6 +49,8 @@ class TraceOptions:
         parameters, stay whole, as colocation groups.
     kv_tokens : int
         Tokens for which attention ops hold keys and values: the context.
+    weights : str or None
+        How weights are stored (`weight_format`); None: as the configuration says, else in `dtype`.
     decode : bool
         Whether the pass makes one token of each sequence from a cache of `kv_tokens`.
     prefill : int or None
@@ -70,6 +73,7 @@ class TraceOptions:
     dtype: Dtype | None = None
     tied: Tied = "copy"
     keep_modules: bool = False
+    weights: str | None = None
     kv_tokens: int = 0
     decode: bool = False
     prefill: int | None = None
@@ -90,7 +94,9 @@ class TraceOptions:
             raise InputError("--optimizer belongs to training; add --train")
         if self.decode and not self.kv_tokens:
             raise InputError("--decode reads a cache; say of how many tokens (--context 8192)")
-        for name in ("decode", "prefill", "kv_tokens"):
+        if self.weights is not None:
+            weight_format(self.weights)
+        for name in ("decode", "prefill", "kv_tokens", "weights"):
             if self.train and getattr(self, name):
                 option = "--context" if name == "kv_tokens" else f"--{name}"
                 raise InputError(f"{option} is for inference; leave out --train")

@@ -7,9 +7,11 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from placegap.instances.io.weight_formats import Role, WeightFormat, stored_bytes
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.reading.input_files import MAX_TORCH_MODULES
@@ -35,12 +37,16 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class Traceable:
-    """A module and the inputs that it is called with, and in words how large those are."""
+    """A module and the inputs that it is called with, and in words how large those are.
+
+    `weights` is how its weights are stored, where not in their number type.
+    """
 
     module: Any
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     sizes: str = ""
+    weights: WeightFormat | None = None
 
 
 def import_torch(source: str, *more: str) -> Any:
@@ -84,7 +90,7 @@ def built(source: str, build: Callable[[], Traceable], device: str = "meta") -> 
         module = found.module.to(device).eval()
         module.register_forward_hook(_tensors_for_objects)
         args, kwargs = tree_map(moved, (found.args, found.kwargs))
-        return Traceable(module, args, kwargs, found.sizes)
+        return replace(found, module=module, args=args, kwargs=kwargs)
 
 
 def _tensors_for_objects(module: Any, args: Any, output: Any) -> Any:
@@ -127,7 +133,34 @@ def traced(source: str, model: Traceable) -> tuple[Any, dict[str, Held]]:
         for op in [op for op in table if _name(op) in KEPT]:
             del table[op]
         program = program.run_decompositions(table)
-    return program.graph, held_of(model.module, program.graph_signature)
+    held = held_of(model.module, program.graph_signature)
+    bits = stored_bits(model)
+    return program.graph, {
+        node: replace(each, bits=bits.get(each.name)) for node, each in held.items()
+    }
+
+
+def stored_bits(model: Traceable) -> dict[str, Fraction]:
+    """Bits per weight of the parameters that are stored in another format, by name."""
+    if model.weights is None:
+        return {}
+    import torch
+
+    head = getattr(model.module, "get_output_embeddings", lambda: None)()
+    found = {}
+    for path, owner in model.module.named_modules():
+        role: Role = "matrix"
+        if isinstance(owner, torch.nn.Embedding):
+            role = "embedding"
+        elif owner is head:
+            role = "head"
+        elif "Router" in type(owner).__name__ or path.endswith((".gate", ".router")):
+            role = "router"
+        for name, parameter in owner.named_parameters(recurse=False):
+            bits = model.weights.bits_of(path, parameter.dim(), role)
+            if bits is not None and parameter.dtype.is_floating_point:
+                found[f"{path}.{name}" if path else name] = bits
+    return found
 
 
 def held_of(module: Any, signature: Any) -> dict[str, Held]:
@@ -218,10 +251,15 @@ def parameter_count(module: Any) -> int:
 
 def weights_in_words(model: Traceable) -> str:
     """Sizes of the inputs, number type of the weights, and their bytes; tied ones count once."""
-    found = list(model.module.parameters())
-    types = dict.fromkeys(str(parameter.dtype).removeprefix("torch.") for parameter in found)
-    size = sum(int(parameter.numel()) * parameter.element_size() for parameter in found)
+    found, bits = dict(model.module.named_parameters()), stored_bits(model)
+    types = dict.fromkeys(str(each.dtype).removeprefix("torch.") for each in found.values())
+    size = sum(
+        stored_bytes(int(each.numel()), bits.get(name) or Fraction(8 * each.element_size()))
+        for name, each in found.items()
+    )
     weights = f"{format_bytes(size)} of weights" if found else "no weights"
+    if model.weights is not None:
+        weights += f" as {model.weights.name}"
     return ", ".join(filter(None, (model.sizes, *types, weights)))
 
 
