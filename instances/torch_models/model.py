@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -28,6 +29,13 @@ from placegap.instances.torch_models.inference_phase import (
 )
 from placegap.instances.torch_models.options import ASSUMED, UNCOUNTED, UNREAD, Dtype, TraceOptions
 from placegap.instances.torch_models.presets import Preset, find_preset
+from placegap.instances.torch_models.repeated_layers import (
+    NotAlike,
+    Stack,
+    alike,
+    repeat_layers,
+    shortened,
+)
 from placegap.instances.torch_models.tracing import (
     Traceable,
     built,
@@ -67,21 +75,49 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
     """
     options = options or TraceOptions()
     model = build_model(name, options)
-    graph, held = traced(name, model)
-    labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
     try:
-        program = read_fx_graph(graph, held, labels=labels, tied=options.tied)
-        read_routed_experts(program, graph)
-        if options.cached_tokens and not add_kv_cache(program, graph, model.module, options):
-            raise ValueError("has no fused attention op that a cache (--context) belongs to")
+        program, read = _repeated(name, model, options) or _whole(name, model, options, ())
     except ValueError as error:
         raise InputError(str(error), name) from None
     idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))
-    live = {node.name for node in live_nodes(graph)}
-    read = [each.name for node, each in held.items() if node in live]
     said = {ASSUMED: weights_in_words(model), UNREAD: unread_in_words(model.module, read)}
     parameters = parameter_count(model.module)
     return as_document(name, options, program, parameters, without_ops=idle, said=said)
+
+
+def _repeated(
+    name: str, model: Traceable, options: TraceOptions
+) -> tuple[FxProgram, list[str]] | None:
+    """What `_whole` reads, from a trace of one layer of each kind, or None where that is no less.
+
+    Functions of users may tell layers apart by their number; models of transformers say so.
+    """
+    if not name.startswith("hf:"):
+        return None
+    with shortened(model.module) as stacks:
+        if not stacks:
+            return None
+    try:
+        return _whole(name, model, options, stacks)
+    except (InputError, ValueError, NotAlike):
+        return None
+
+
+def _whole(
+    name: str, model: Traceable, options: TraceOptions, stacks: Sequence[Stack]
+) -> tuple[FxProgram, list[str]]:
+    """The program of a model, and the names of all weights that it reads."""
+    with shortened(model.module) if stacks else nullcontext():
+        graph, held = traced(name, model)
+    labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
+    program = read_fx_graph(graph, held, labels=labels, tied=options.tied)
+    read_routed_experts(program, graph)
+    if options.cached_tokens and not add_kv_cache(program, graph, model.module, options):
+        raise ValueError("has no fused attention op that a cache (--context) belongs to")
+    repeat_layers(program, graph, stacks)
+    live = {node.name for node in live_nodes(graph)}
+    read = [each.name for node, each in held.items() if node in live]
+    return program, [other for each in read for other in alike(each, stacks)]
 
 
 def build_model(name: str, options: TraceOptions) -> Traceable:
