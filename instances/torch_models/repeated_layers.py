@@ -178,6 +178,7 @@ def alike(weight: str, stacks: Iterable[Stack]) -> list[str]:
 
 
 def _repeat(program: FxProgram, nodes: Nodes, stack: Stack) -> Nodes:
+    """Repeat the second block of one stack; the nodes as a whole trace would have them."""
     blocks = [stack.block_of(module) for _, module in nodes]
     second = [at for at, block in enumerate(blocks) if block == 1]
     last = [at for at, block in enumerate(blocks) if block == stack.blocks - 1]
@@ -192,12 +193,14 @@ def _repeat(program: FxProgram, nodes: Nodes, stack: Stack) -> Nodes:
     of_block = dict(zip(names, blocks, strict=True))
     behind = set(names[second[-1] + 1 :])
 
+    inner = {name for name, block in of_block.items() if block in (0, 1)}
+
     def moved(text: str, distance: int, paths: int) -> str:
         """A name so many blocks later in the numbers of nodes, and in the paths of modules."""
         parts = []
         for part in text.split("/"):
             head, dot, rest = part.partition(".")
-            if head in of_block:
+            if head in inner:
                 base, number = _split(head)
                 number += distance * steps.get(base, 0)
                 parts.append(f"{base}_{number}{dot}{rest}" if number else part)
@@ -206,29 +209,21 @@ def _repeat(program: FxProgram, nodes: Nodes, stack: Stack) -> Nodes:
         return "/".join(parts)
 
     def op_moved(op: dict[str, Any], distance: int, paths: int) -> dict[str, Any]:
-        shared = {
-            (moved(name, distance, paths) if _owner(name) in inner else name): size
-            for name, size in op["shared_state"].items()
+        shared = op["shared_state"].items()
+        found = {
+            **op,
+            "name": moved(op["name"], distance, paths),
+            "shared_state": {moved(name, distance, paths): size for name, size in shared},
         }
-        found = {**op, "name": moved(op["name"], distance, paths), "shared_state": shared}
         for name in {"module", "colocation"} & op.keys():
             found[name] = op[name] and stack.moved(op[name], paths)
         return found
 
     def edge_moved(edge: dict[str, Any], distance: int, paths: int) -> dict[str, Any]:
-        found = {**edge, "consumer": moved(edge["consumer"], distance, paths)}
-        if edge["producer"] in inner:
-            for name in ("producer", "tensor"):
-                found[name] = moved(edge[name], distance, paths)
-        return found
-
-    def _owner(name: str) -> str:
-        """The node that a name belongs to, or for a weight of a layer any node of the block."""
-        head = name.partition("/")[0].partition(".")[0]
-        return head if head in of_block or stack.block_of(name) is None else names[second[0]]
+        ends = ("producer", "consumer", "tensor")
+        return {**edge, **{name: moved(edge[name], distance, paths) for name in ends}}
 
     copies, skipped = stack.blocks - 3, stack.blocks - 2
-    inner = {name for name, block in of_block.items() if block in (0, 1)}
     edges: dict[str, list[dict[str, Any]]] = {}
     for edge in program.edges:
         edges.setdefault(edge["consumer"], []).append(edge)
@@ -243,23 +238,24 @@ def _repeat(program: FxProgram, nodes: Nodes, stack: Stack) -> Nodes:
         found = [edge_moved(edge, 1, skipped) for edge in edges.get(op["name"], [])]
         if found != edges.get(moved(op["name"], 1, 0), []):
             raise NotAlike
-    made: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
-    for op in program.ops:
-        if op["name"] not in behind:
-            made.append((op, edges.get(op["name"], [])))
+    made = [(op, edges.get(op["name"], [])) for op in program.ops if op["name"] not in behind]
     for copy in range(1, copies + 1):
-        made += [
-            (
-                op_moved(op, copy, copy),
-                [edge_moved(edge, copy, copy) for edge in edges.get(op["name"], [])],
-            )
-            for op in block_ops
-        ]
-    inner = inner | behind
+        for op in block_ops:
+            own = [edge_moved(edge, copy, copy) for edge in edges.get(op["name"], [])]
+            made.append((op_moved(op, copy, copy), own))
+    inner |= behind
     for op in program.ops:
         if op["name"] in behind:
-            own = edges.get(op["name"], [])
-            made.append((op_moved(op, copies, 0), [edge_moved(edge, copies, 0) for edge in own]))
+            own = [edge_moved(edge, copies, 0) for edge in edges.get(op["name"], [])]
+            made.append((op_moved(op, copies, 0), own))
+    uncounted = [text.partition(" ") for text in program.uncounted]
+    program.uncounted[:] = [
+        f"{moved(name, copy, 0)} {kind}"
+        for name, _, kind in uncounted
+        for copy in (
+            (copies,) if name in behind else range(copies + 1) if of_block[name] == 1 else (0,)
+        )
+    ]
     program.ops[:] = [op for op, _ in made]
     program.edges[:] = [edge for _, own in made for edge in own]
     return [
