@@ -192,7 +192,10 @@ def configured_format(raw: Any) -> WeightFormat:
     left_out: list[str] = []
     for key in ("modules_to_not_convert", "llm_int8_skip_modules", "skip_modules", "ignore"):
         found = raw.get(key)
-        left_out += [str(entry) for entry in found] if isinstance(found, Sequence) else []
+        if isinstance(found, str):
+            left_out.append(found)
+        elif isinstance(found, Sequence):
+            left_out += [str(entry) for entry in found]
     for entry in left_out:
         try:
             re.compile(entry.removeprefix("re:") if entry.startswith("re:") else "")

@@ -442,7 +442,7 @@ def _model(
     words = _in_words(inputs)
     if options.prefill and "logits_to_keep" in signature(module.forward).parameters:
         inputs["logits_to_keep"] = 1
-    if options.cached_tokens:
+    if options.decode or options.prefill:
         words += f" and a cache of {options.cached_tokens}"
     return Traceable(module, (), inputs, words)
 

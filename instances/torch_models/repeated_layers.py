@@ -215,8 +215,9 @@ def _repeat(program: FxProgram, nodes: Nodes, stack: Stack) -> Nodes:
             "name": moved(op["name"], distance, paths),
             "shared_state": {moved(name, distance, paths): size for name, size in shared},
         }
-        for name in {"module", "colocation"} & op.keys():
-            found[name] = op[name] and stack.moved(op[name], paths)
+        for name in ("module", "colocation"):
+            if op.get(name) is not None:
+                found[name] = stack.moved(op[name], paths)
         return found
 
     def edge_moved(edge: dict[str, Any], distance: int, paths: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from placegap.instances import InputError, Op
 from placegap.instances.io.onnx_model import read_onnx
-from placegap.instances.io.weight_formats import configured_format, weight_format
+from placegap.instances.io.weight_formats import METHODS, configured_format, weight_format
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
 helper = pytest.importorskip("onnx.helper")
@@ -58,6 +59,38 @@ def test_a_quantization_configuration_has_the_bits_of_its_numbers_and_scales(
 def test_a_quantization_configuration_that_cannot_be_read_is_one_line(raw: Any) -> None:
     with pytest.raises(InputError, match=r"^its quantization_config [^\n]*$"):
         configured_format(raw)
+
+
+@pytest.mark.deep
+def test_whatever_a_quantization_configuration_holds_is_read_or_one_line() -> None:
+    chance = random.Random(37)
+    keys = ["quant_method", "bits", "w_bit", "group_size", "nbits", "load_in_4bit", "ignore"]
+    keys += ["weight_block_size", "config_groups", "quant_config", "skip_modules", "weights"]
+    keys += ["num_bits", "weight_quant_params", "symmetric", "g"]
+    plain = [None, True, -1, 0, 3, 4, 8, 64, 10**9, 2.5, "4", "re:(", "lm_head", "", "[", *METHODS]
+
+    def draw(depth: int) -> Any:
+        kind = chance.randrange(8)
+        if depth and kind < 2:
+            return {chance.choice(keys): draw(depth - 1) for _ in range(chance.randrange(4))}
+        if depth and kind == 2:
+            return [draw(depth - 1) for _ in range(chance.randrange(3))]
+        return chance.choice(plain)
+
+    read, refused = 0, []
+    for _ in range(2000):
+        raw = {key: draw(3) for key in chance.sample(keys, 4)}
+        raw["quant_method"] = chance.choice([*METHODS, draw(1)])
+        try:
+            form = configured_format(raw)
+        except InputError as error:
+            refused.append(str(error))
+        else:
+            assert form.bits > 0
+            form.bits_of("model.layers.0.mlp", 2)
+            read += 1
+    assert 200 < read < 1800
+    assert not any("\n" in line for line in refused)
 
 
 @pytest.mark.parametrize("text", ["q9_9", "0", "65", "-4", "1e9", "nan", ""])
