@@ -201,7 +201,7 @@ class Int4(torch.nn.Module):
         self.register_buffer("w", torch.zeros(256, 64, dtype=torch.int32))
         self.register_buffer("scale", torch.zeros(256, 4, dtype=torch.float16))
     def forward(self, x):
-        shifts = torch.arange(0, 32, 4, dtype=torch.int32)
+        shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=x.device)
         w = ((self.w.unsqueeze(-1) >> shifts) & 15).reshape(256, 512).to(x.dtype) - 8
         return torch.nn.functional.linear(x, w * self.scale.repeat_interleave(128, 1))
 
