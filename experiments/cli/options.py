@@ -167,9 +167,32 @@ TRACING: Mapping[str, object] = {
         bool | None,
         typer.Option("--keep-modules", help="hf: and py: models: no block is split over devices."),
     ],
+    "weights": Annotated[
+        str | None,
+        typer.Option(
+            metavar="FORMAT",
+            help="hf:, py: and ONNX models: how weights are stored (int8, int4, q4_k_m, ...), or"
+            " bits per weight with scales (4.5); the configuration's quantization otherwise.",
+        ),
+    ],
     "kv_tokens": Annotated[
         int | None,
-        typer.Option(help="hf: and py: models: tokens whose keys and values attention holds."),
+        typer.Option(
+            "--context",
+            "--kv-tokens",
+            help="hf: and py: models: tokens whose keys and values attention holds.",
+        ),
+    ],
+    "decode": Annotated[
+        bool | None,
+        typer.Option(
+            "--decode",
+            help="hf: and py: models: one token of each sequence, from the cache of --context.",
+        ),
+    ],
+    "prefill": Annotated[
+        int | None,
+        typer.Option(help="hf: models: a prompt of so many tokens, which fills the cache."),
     ],
     "train": Annotated[
         bool | None,

@@ -178,7 +178,9 @@ def find_model(
         from placegap.instances.torch_models.model import read_traced_model
 
         return read_traced_model(model, tracing)
-    if tracing is not None and tracing != TraceOptions():
+    weights = None if tracing is None else tracing.weights
+    is_file = model not in corpus_names() and not is_workload(model)
+    if tracing is not None and tracing != TraceOptions(weights=weights if is_file else None):
         option = next(iter(tracing.chosen())).replace("_", "-")
         raise InputError(f"--{option} is for models that are traced ({', '.join(PREFIXES)})", model)
     if is_workload(model):
@@ -194,7 +196,7 @@ def find_model(
     if not os.path.exists(model) and "." not in os.path.basename(model):
         hint = instead_of(model, corpus_names(), "placegap instances")
         raise InputError(f"there is no file {model!r}, and no such graph in the corpus{hint}")
-    return read_model(model, time_unit, dict(dims))
+    return read_model(model, time_unit, dict(dims), weights)
 
 
 def open_questions(graph: Graph, model: str) -> tuple[str, ...]:

@@ -211,6 +211,9 @@ WHOLE_INPUT = frozenset(
 
 Shape = tuple[int, ...]
 
+BLOCK_PRODUCT = ("com.microsoft", "MatMulNBits")
+"""Domain and kind of onnxruntime's product with weights of 2 to 8 bits, in blocks with scales."""
+
 STANDARD_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.preview"})
 
 
@@ -233,7 +236,8 @@ def has_rule(node: Node) -> bool:
     >>> has_rule(Node("Erf", [], [], {})), has_rule(Node("NonMaxSuppression", [], [], {}))
     (True, False)
     """
-    return node.domain in STANDARD_DOMAINS and node.op_type in KINDS
+    standard = node.domain in STANDARD_DOMAINS and node.op_type in KINDS
+    return standard or (node.domain, node.op_type) == BLOCK_PRODUCT
 
 
 def count_flops(node: Node) -> int:
@@ -249,6 +253,8 @@ def count_flops(node: Node) -> int:
     kind, out = node.op_type, _elements(node.outputs[0])
     if not has_rule(node):
         return out
+    if (node.domain, kind) == BLOCK_PRODUCT:
+        return 2 * out * _shape(node, 0)[-1]
     if kind in COUNTED:
         return COUNTED[kind](node)
     if kind in VIEWS or kind in MOVES:

@@ -28,6 +28,7 @@ import ast
 import mmap
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from placegap.instances.io.onnx_flops import (
     has_rule,
 )
 from placegap.instances.io.onnx_shapes import Tensors, Value, infer_tensors, node_label
+from placegap.instances.io.weight_formats import WeightFormat
 from placegap.instances.problem.instance import Graph
 from placegap.instances.reading.errors import (
     InputError,
@@ -73,7 +75,15 @@ DTYPES = {
 """Number types that devices compute in at a rate of their own, by ONNX' names; others are None."""
 
 
-def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Document:
+NUMBERS = (1, 10, 11, 16)
+"""ONNX' float, float16, double and bfloat16."""
+
+
+def read_onnx(
+    path: str | Path,
+    dims: Mapping[str, int] | None = None,
+    weights: WeightFormat | None = None,
+) -> Document:
     """Read an ONNX model as a document without a cluster.
 
     Parameters
@@ -83,6 +93,8 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
         Sizes of open dimensions of the inputs, by name, or as "INPUT.AXIS" ("x.0"). A first
         dimension that is not known is the batch, and is set to 1 unless given here; "batch" means
         all of them where none is called so. Another unknown dimension is an error.
+    weights : WeightFormat, optional
+        How initializers of numbers are stored; None: in their type.
 
     Raises
     ------
@@ -95,7 +107,7 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
     constants = {tensor.name for tensor in model.graph.initializer}
     try:
         changes, assumed, sizes = _fix_inputs(model, constants, dims or {})
-        tensors, nodes, num_folded = infer_tensors(model, sizes)
+        tensors, nodes, num_folded = infer_tensors(model, sizes, _stored(model, weights))
         alive = _alive(nodes, {value.name for value in model.graph.output})
         raw = _describe(alive, tensors, {value.name for value in model.graph.output})
     except ValueError as error:
@@ -113,6 +125,21 @@ def read_onnx(path: str | Path, dims: Mapping[str, int] | None = None) -> Docume
     }
     with as_input_error(raw, path):
         return Document(name=path.stem, graph=Graph.model_validate(raw))
+
+
+def _stored(model: Any, weights: WeightFormat | None) -> dict[str, Fraction]:
+    """Bits per weight of the initializers of numbers; what Gather reads is an embedding."""
+    if weights is None:
+        return {}
+    tables = {node.input[0] for node in model.graph.node if node.op_type == "Gather"}
+    found = {
+        tensor.name: weights.bits_of(
+            tensor.name, len(tensor.dims), "embedding" if tensor.name in tables else "matrix"
+        )
+        for tensor in model.graph.initializer
+        if tensor.data_type in NUMBERS
+    }
+    return {name: bits for name, bits in found.items() if bits is not None}
 
 
 def inlined_model(path: Path) -> Any:

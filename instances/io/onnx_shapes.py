@@ -15,15 +15,20 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from math import isfinite, prod
 from typing import Any
 
 import numpy as np
 
-from placegap.instances.io.onnx_flops import Shape
+from placegap.instances.io.onnx_flops import BLOCK_PRODUCT, Shape
+from placegap.instances.io.weight_formats import stored_bytes
 
 SUB_BYTE_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
+
+QUANTIZED = frozenset({*SUB_BYTE_BITS, "INT8", "UINT8", "FLOAT8E4M3FN", "FLOAT8E5M2"})
+"""Types of weights that are no numbers to compute with; those of positions are wider."""
 
 LONGEST_REASON = 120
 """Characters of what inference says."""
@@ -51,6 +56,11 @@ class Tensors:
     small : dict of str to ndarray
         Values of constants that may decide a shape.
     constants : set of str
+    made_from : dict of str to (dict of str to int)
+        What a constant was computed from, and its bytes.
+    quantized : set of str
+        Constants of few bits, and those computed from such: weights are unpacked where they are
+        read, and count as large as what they were computed from.
     reasons : dict of str to str
         Why a shape is not known.
     """
@@ -59,6 +69,8 @@ class Tensors:
     types: dict[str, Any] = field(default_factory=dict)
     small: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     constants: set[str] = field(default_factory=set)
+    made_from: dict[str, dict[str, int]] = field(default_factory=dict)
+    quantized: set[str] = field(default_factory=set)
     reasons: dict[str, str] = field(default_factory=dict)
 
     def learn(self, name: str, stated: Any) -> None:
@@ -72,8 +84,27 @@ class Tensors:
         except ValueError as error:
             self.reasons[name] = str(error)
 
+    def fold(self, node: Any) -> None:
+        """Note that what a node writes is constant."""
+        reads, writes = (list(filter(None, names)) for names in (node.input, node.output))
+        self.constants.update(writes)
+        sources = [
+            self.made_from.get(name) or {name: self.values[name].bytes}
+            for name in reads
+            if name in self.values
+        ]
+        made_from = {name: size for source in sources for name, size in source.items()}
+        self.made_from.update(dict.fromkeys(writes, made_from))
+        if not self.quantized.isdisjoint(reads):
+            self.quantized.update(writes)
+            for name in self.values.keys() & set(writes):
+                size = min(self.values[name].bytes, sum(made_from.values()))
+                self.values[name] = replace(self.values[name], bytes=size)
 
-def infer_tensors(model: Any, sizes: Mapping[str, int]) -> tuple[Tensors, list[Any], int]:
+
+def infer_tensors(
+    model: Any, sizes: Mapping[str, int], stored: Mapping[str, Fraction] | None = None
+) -> tuple[Tensors, list[Any], int]:
     """Walk the graph: what is known of its tensors, the nodes that are left, how many were folded.
 
     Parameters
@@ -82,6 +113,8 @@ def infer_tensors(model: Any, sizes: Mapping[str, int]) -> tuple[Tensors, list[A
         Every input has a static shape, or is an initializer.
     sizes : mapping of str to int
         Of the symbols that shapes which the file states may name.
+    stored : mapping of str to Fraction, optional
+        Bits per weight of initializers that are stored in another number than their type has.
 
     Raises
     ------
@@ -96,6 +129,10 @@ def infer_tensors(model: Any, sizes: Mapping[str, int]) -> tuple[Tensors, list[A
     for value in model.graph.input:
         tensors.learn(value.name, value.type)
     _learn_weights(model.graph.initializer, tensors)
+    for name, bits in (stored or {}).items():
+        value = tensors.values[name]
+        tensors.values[name] = replace(value, bytes=stored_bytes(prod(value.shape), bits))
+        tensors.quantized.add(name)
     written = tensors.constants | {value.name for value in model.graph.input}
     left: list[Any] = []
     num_nodes = 0
@@ -115,7 +152,7 @@ def infer_tensors(model: Any, sizes: Mapping[str, int]) -> tuple[Tensors, list[A
         if not constant:
             left.append(node)
             continue
-        tensors.constants.update(filter(None, node.output))
+        tensors.fold(node)
         if tells_shape and reads:
             tensors.small[node.output[0]] = shape_values(node, tensors.values[reads[0]].shape)
         elif all(name in tensors.small for name in reads):
@@ -184,6 +221,8 @@ def _learn_weights(initializers: Any, tensors: Tensors) -> None:
         tensors.types[name] = helper.make_tensor_type_proto(tensor.data_type, dims)
         tensors.values[name] = _value(name, dims, tensor.data_type)
         tensors.constants.add(name)
+        if len(dims) > 1 and tensors.values[name].element_type in QUANTIZED:
+            tensors.quantized.add(name)
         if prod(dims) <= SMALL and not tensor.external_data:
             try:
                 tensors.small[name] = numpy_helper.to_array(tensor)
@@ -240,6 +279,13 @@ def _infer(node: Any, tensors: Tensors, opsets: Mapping[str, int]) -> None:
     reads = list(dict.fromkeys(name for name in node.input if name))
     domain = "" if node.domain == "ai.onnx" else node.domain
     reason = next((tensors.reasons[name] for name in reads if name in tensors.reasons), "")
+    if (node.domain, node.op_type) == BLOCK_PRODUCT and node.input[0] in tensors.values:
+        stated = type(tensors.types[node.input[0]])()
+        stated.CopyFrom(tensors.types[node.input[0]])
+        columns = next((each.i for each in node.attribute if each.name == "N"), 1)
+        stated.tensor_type.shape.dim[-1].dim_value = columns
+        tensors.learn(node.output[0], stated)
+        return
     found: Mapping[str, Any] = {}
     try:
         version = opsets.get(domain, opsets.get(node.domain, 1))

@@ -21,6 +21,7 @@ def read_model(
     path: str | Path,
     time_unit: TimeUnit | None = None,
     dims: Mapping[str, int] | None = None,
+    weights: str | None = None,
 ) -> Document:
     """Read a model file, its format detected by its content.
 
@@ -32,6 +33,8 @@ def read_model(
         Unit of the times in files that do not state it: dnn-partitioning and Moirai (default ms).
     dims : mapping of str to int, optional
         Sizes of the dimensions that an ONNX file leaves open; see `read_onnx`.
+    weights : str, optional
+        How the weights of an ONNX model are stored; see `weight_format`.
 
     Returns
     -------
@@ -57,8 +60,12 @@ def read_model(
     if _is_onnx(read_head(path, 2), path):
         _refuse_unit(time_unit, "has no times: they are costed", path)
         from placegap.instances.io.onnx_model import read_onnx
+        from placegap.instances.io.weight_formats import weight_format
 
-        return read_onnx(path, dims).read_from(path)
+        form = None if weights is None else weight_format(weights)
+        return read_onnx(path, dims, form).read_from(path)
+    if weights is not None:
+        raise InputError("is no ONNX file, and states its bytes; leave out --weights", path)
     if dims:
         raise InputError("is no ONNX file: its dimensions cannot be chosen (--dim)", path)
     data = read_content(path)

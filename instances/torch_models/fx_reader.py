@@ -6,7 +6,8 @@ What becomes what:
   of. A smaller view (a slice) is a tensor of its own; a larger one (an expand) keeps its root's
   size. An element of a tuple is a tensor of its own.
 - A node that reads only weights, buffers and constants is folded: what it returns is a constant of
-  the ops that read it. Dead nodes and checks go.
+  the ops that read it, no larger than what it was computed from where that is quantized: weights
+  stay as they are stored, and are unpacked where they are read. Dead nodes and checks go.
 - An op is a node that is left. An edge is one tensor that it hands to another op. The inputs of the
   program are no ops.
 - ``state_bytes``: the weights and constants that no other op reads; ``shared_state``: those that
@@ -19,10 +20,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import chain
+from math import prod
 from typing import Any, Literal
 
+from placegap.instances.io.weight_formats import stored_bytes
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.torch_models.fx_nodes import (
     READS_WHAT_IT_WRITES,
@@ -36,6 +40,7 @@ from placegap.instances.torch_models.fx_nodes import (
     kind_of_node,
     num_tensors_before,
     reads_matrix_unknown,
+    sizes_of,
     tensors_in,
 )
 from placegap.instances.torch_models.options import Tied
@@ -47,11 +52,17 @@ HeldKind = Literal["parameter", "buffer", "constant"]
 class Held:
     """What an input node of a program stands for, if it is no input of the model.
 
-    Nodes of one `name` are one tensor (tied weights).
+    Nodes of one `name` are one tensor (tied weights). `bits` is how many a weight is stored in,
+    where that is another number than its type has. `quantized` says whether it is stored as
+    integers or in 8 bits or fewer, or computed from what is, and `made_from` what a constant is
+    computed from, by name, and its bytes.
     """
 
     kind: HeldKind
     name: str
+    bits: Fraction | None = None
+    quantized: bool = False
+    made_from: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -201,7 +212,10 @@ class _Reading:
                 self._set(node, [])
                 return True
             name = node.name if held is None else held.name
-            self._set(node, [FxTensor(name, bytes_of(tensors[0]), None, held)])
+            size = _held_bytes(held, tensors[0])
+            if held is not None and (held.bits is not None or _is_quantized(held, tensors[0])):
+                held = replace(held, quantized=True)
+            self._set(node, [FxTensor(name, size, None, held)])
             return True
         if node.op != "call_function":
             raise ValueError(f"a node that is a {node.op} cannot be read; trace the model to ATen")
@@ -223,11 +237,26 @@ class _Reading:
             return True
         if not is_drawn(node) and all(self._folds(read) for read in reads):
             names = [_part(node, at, tensors) for at in range(len(tensors))]
+            sources = [(read.name, read.bytes, read.held) for read in reads]
+            made_from = dict(
+                part
+                for name, size, held in sources
+                for part in ((held and held.made_from) or ((name, size),))
+            )
+            quantized = any(held is not None and held.quantized for _, _, held in sources)
+            sizes = [bytes_of(tensor) for tensor in tensors]
+            if quantized:
+                sizes = [min(size, sum(made_from.values())) for size in sizes]
             self._set(
                 node,
                 [
-                    FxTensor(name, bytes_of(tensor), None, Held("constant", name))
-                    for name, tensor in zip(names, tensors, strict=True)
+                    FxTensor(
+                        name,
+                        size,
+                        None,
+                        Held("constant", name, None, quantized, (*made_from.items(),)),
+                    )
+                    for name, size in zip(names, sizes, strict=True)
                 ],
             )
             return True
@@ -255,17 +284,36 @@ class _Reading:
     def _view(self, node: Any, at: int, tensor: Any) -> FxTensor:
         """A view of the first input; a smaller one is a tensor of its own."""
         root = self.values[node.all_input_nodes[0]][0]
-        size = bytes_of(tensor)
+        size = _held_bytes(root.held, tensor)
         if size >= root.bytes:
             return root
         name = _part(node, at, tensors_in(node))
-        held = None if root.held is None else Held(root.held.kind, f"{root.held.name}/{name}")
+        held = root.held
+        if held is not None:
+            own = f"{held.name}/{name}"
+            held = replace(held, name=own, made_from=())
         return FxTensor(name if held is None else held.name, size, root.op, held)
 
     def _folds(self, tensor: FxTensor) -> bool:
         if tensor.held is None:
             return False
         return self.fold_parameters or tensor.held.kind != "parameter"
+
+
+def _held_bytes(held: Held | None, tensor: Any) -> int:
+    """Size of a tensor as it is held."""
+    if held is None or held.bits is None:
+        return bytes_of(tensor)
+    return stored_bytes(prod(sizes_of(tensor)), held.bits)
+
+
+def _is_quantized(held: Held, tensor: Any) -> bool:
+    """Whether a tensor of the model holds weights as integers or in 8 bits: it is a matrix of a
+    type that positions and masks do not have.
+    """
+    stored = tensor.dtype.itemsize == 1 or str(tensor.dtype) in ("torch.int16", "torch.int32")
+    number = str(tensor.dtype) != "torch.bool"
+    return held.kind != "constant" and len(tensor.shape) > 1 and stored and number
 
 
 def _check_target(node: Any) -> None:

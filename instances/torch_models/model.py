@@ -8,22 +8,36 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
 from placegap.instances.io.document import Document, read_json
+from placegap.instances.io.weight_formats import WeightFormat, configured_format, weight_format
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.torch_models.fx_reader import FxProgram, live_nodes, read_fx_graph
+from placegap.instances.torch_models.inference_phase import (
+    add_kv_cache,
+    read_routed_experts,
+    use_fused_attention,
+)
 from placegap.instances.torch_models.options import ASSUMED, UNCOUNTED, UNREAD, Dtype, TraceOptions
 from placegap.instances.torch_models.presets import Preset, find_preset
+from placegap.instances.torch_models.repeated_layers import (
+    NotAlike,
+    Stack,
+    alike,
+    repeat_layers,
+    shortened,
+)
 from placegap.instances.torch_models.tracing import (
     Traceable,
-    add_kv_cache,
     built,
     import_torch,
     modules_without_ops,
@@ -61,20 +75,49 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
     """
     options = options or TraceOptions()
     model = build_model(name, options)
-    graph, held = traced(name, model)
-    labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
     try:
-        program = read_fx_graph(graph, held, labels=labels, tied=options.tied)
-        if options.kv_tokens and not add_kv_cache(program, graph, options.kv_tokens):
-            raise ValueError("has no fused attention op that a cache (--kv-tokens) belongs to")
+        program, read = _repeated(name, model, options) or _whole(name, model, options, ())
     except ValueError as error:
         raise InputError(str(error), name) from None
     idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))
-    live = {node.name for node in live_nodes(graph)}
-    read = [each.name for node, each in held.items() if node in live]
     said = {ASSUMED: weights_in_words(model), UNREAD: unread_in_words(model.module, read)}
     parameters = parameter_count(model.module)
     return as_document(name, options, program, parameters, without_ops=idle, said=said)
+
+
+def _repeated(
+    name: str, model: Traceable, options: TraceOptions
+) -> tuple[FxProgram, list[str]] | None:
+    """What `_whole` reads, from a trace of one layer of each kind, or None where that is no less.
+
+    Functions of users may tell layers apart by their number; models of transformers say so.
+    """
+    if not name.startswith("hf:"):
+        return None
+    with shortened(model.module) as stacks:
+        if not stacks:
+            return None
+    try:
+        return _whole(name, model, options, stacks)
+    except (InputError, ValueError, NotAlike):
+        return None
+
+
+def _whole(
+    name: str, model: Traceable, options: TraceOptions, stacks: Sequence[Stack]
+) -> tuple[FxProgram, list[str]]:
+    """The program of a model, and the names of all weights that it reads."""
+    with shortened(model.module) if stacks else nullcontext():
+        graph, held = traced(name, model)
+    labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
+    program = read_fx_graph(graph, held, labels=labels, tied=options.tied)
+    read_routed_experts(program, graph)
+    if options.cached_tokens and not add_kv_cache(program, graph, model.module, options):
+        raise ValueError("has no fused attention op that a cache (--context) belongs to")
+    repeat_layers(program, graph, stacks)
+    live = {node.name for node in live_nodes(graph)}
+    read = [each.name for node, each in held.items() if node in live]
+    return program, [other for each in read for other in alike(each, stacks)]
 
 
 def build_model(name: str, options: TraceOptions) -> Traceable:
@@ -85,7 +128,8 @@ def build_model(name: str, options: TraceOptions) -> Traceable:
     InputError
         One line: there is no such model, torch is missing, or the model cannot be built.
     """
-    return built(*_builder(name, options))
+    model = built(*_builder(name, options))
+    return replace(model, weights=weight_format(options.weights)) if options.weights else model
 
 
 def build_real_model(name: str, options: TraceOptions, seed: int = 0) -> Traceable:
@@ -107,7 +151,7 @@ def _builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Tracea
     """What stands before messages about a model, and what builds it."""
     prefix, _, rest = name.partition(":")
     if prefix == "py":
-        for option in ("batch", "seq", "dtype"):
+        for option in ("batch", "seq", "dtype", "prefill"):
             if option in options.chosen():
                 raise InputError(f"the function chooses its inputs; leave out --{option}", name)
         import_torch(name)
@@ -275,37 +319,35 @@ def config_model(path: Path, options: TraceOptions) -> Traceable:
     Raises
     ------
     InputError
-        If the file is no configuration of a model that transformers knows, or one of quantized
-        weights.
+        If the file is no configuration of a model that transformers knows, or its weights are
+        quantized in a way that is not known.
     """
     raw = read_json(path)
     kind = raw.get("model_type") if isinstance(raw, dict) else None
     if not isinstance(kind, str):
         raise InputError("is no configuration: it has no model_type", path)
     _check_sizes(raw, path)
-    _refuse_quantized(raw, path)
+    weights = None if options.weights else _stated_weights(raw, path)
     stated = None if options.dtype else _stated_dtype(raw, path)
     from transformers import CONFIG_MAPPING
 
     if kind not in CONFIG_MAPPING:
         raise InputError(f"transformers knows no model_type {kind!r}", path)
-    config = CONFIG_MAPPING[kind].from_dict(_without_dtype(raw))
-    return _model(_class_of(config, raw, path), config, options, dtype=stated)
+    config = CONFIG_MAPPING[kind].from_dict(_without_numbers(raw))
+    model = _model(_class_of(config, raw, path), config, options, dtype=stated)
+    return replace(model, weights=weights)
 
 
-def _refuse_quantized(raw: Mapping[str, Any], path: Path) -> None:
-    """Refuse weights of fewer bits than numbers have here."""
+def _stated_weights(raw: Mapping[str, Any], path: Path) -> WeightFormat | None:
+    """The format of weights that a configuration states, or else the first part that does."""
     for part in (raw, *_parts(raw)):
-        for name in ("quantization_config", "compression_config"):
-            found = part.get(name)
-            if found:
-                method = found.get("quant_method") if isinstance(found, dict) else None
-                how = f" ({method})" if isinstance(method, str) else ""
-                raise InputError(
-                    f"has a {name}{how}, and quantized weights cannot be read; without that field"
-                    " the model is one of whole numbers (--dtype)",
-                    path,
-                )
+        for name in QUANTIZATION:
+            if part.get(name):
+                try:
+                    return configured_format(part[name])
+                except InputError as error:
+                    raise InputError(str(error), path) from None
+    return None
 
 
 def _stated_dtype(raw: Mapping[str, Any], path: Path) -> str | None:
@@ -323,12 +365,16 @@ def _stated_dtype(raw: Mapping[str, Any], path: Path) -> str | None:
     return None
 
 
-def _without_dtype(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration without the number type, which transformers would look up in torch."""
+QUANTIZATION = ("quantization_config", "compression_config")
+"""Fields of a configuration that say how weights are stored."""
+
+
+def _without_numbers(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration without number types, which transformers would look up in torch."""
     return {
-        name: _without_dtype(value) if isinstance(value, dict) else value
+        name: _without_numbers(value) if isinstance(value, dict) else value
         for name, value in raw.items()
-        if name not in ("dtype", "torch_dtype")
+        if name not in ("dtype", "torch_dtype", *QUANTIZATION)
     }
 
 
@@ -386,10 +432,19 @@ def _model(
     import torch
 
     config.use_cache = False
+    if options.decode and config.is_encoder_decoder:
+        raise InputError("--decode is for models without an encoder")
+    if options.cached_tokens:
+        use_fused_attention(model_class, config)
     chosen = getattr(torch, options.dtype or dtype or USUAL_DTYPE)
     module = model_class._from_config(config).to(chosen)
     inputs = example_inputs(module, options, seq)
-    return Traceable(module, (), inputs, _in_words(inputs))
+    words = _in_words(inputs)
+    if options.prefill and "logits_to_keep" in signature(module.forward).parameters:
+        inputs["logits_to_keep"] = 1
+    if options.decode or options.prefill:
+        words += f" and a cache of {options.cached_tokens}"
+    return Traceable(module, (), inputs, words)
 
 
 def _in_words(inputs: Mapping[str, Any]) -> str:
@@ -415,6 +470,7 @@ def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -
     config = module.config
     name = module.main_input_name
     batch, floats = options.batch, module.dtype
+    seq = 1 if options.decode else options.prefill or options.seq or seq
     if name == "pixel_values":
         height, width = _image_size(config)
         channels = _first(config, ("num_channels", "in_channels", "in_chans"), 3)
@@ -422,15 +478,15 @@ def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -
     if name == "input_features":
         bins = _first(config, ("num_mel_bins", "feature_size", "input_feat_per_channel"), 80)
         # two convolutions before the encoder halve the frames
-        frames = options.seq or seq or 2 * _first(config, ("max_source_positions",), 500)
+        frames = seq or 2 * _first(config, ("max_source_positions",), 500)
         inputs = {name: torch.zeros((batch, bins, frames), dtype=floats)}
     elif name == "input_values":
-        samples = options.seq or seq or USUAL_SAMPLES
+        samples = seq or USUAL_SAMPLES
         inputs = {name: torch.zeros((batch, samples), dtype=floats)}
     else:
         text = config.get_text_config()
         most = _first(text, ("max_position_embeddings", "n_positions"), USUAL_SEQ)
-        tokens = options.seq or seq or max(1, min(USUAL_SEQ, most))
+        tokens = seq or max(1, min(USUAL_SEQ, most))
         inputs = {name: torch.zeros((batch, tokens), dtype=torch.long)}
     if config.is_encoder_decoder:
         tokens = inputs[name].shape[1] if name == "input_ids" else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
+from placegap.instances.io.weight_formats import weight_format
 from placegap.instances.reading.errors import InputError
 
 UNCOUNTED = "reads_weights_without_flop_rule"
@@ -47,7 +48,13 @@ class TraceOptions:
         Whether the blocks that the model says are not to be split, and the other modules that hold
         parameters, stay whole, as colocation groups.
     kv_tokens : int
-        Tokens for which attention ops hold keys and values.
+        Tokens for which attention ops hold keys and values: the context.
+    weights : str or None
+        How weights are stored (`weight_format`); None: as the configuration says, else in `dtype`.
+    decode : bool
+        Whether the pass makes one token of each sequence from a cache of `kv_tokens`.
+    prefill : int or None
+        Tokens of a prompt that the pass fills the cache with; None: no such pass.
     train : bool
         Whether a whole training step is traced: forward, backward, updates of the weights.
     optimizer : {"sgd", "momentum", "adam", "adam8bit", "none"} or None
@@ -66,15 +73,18 @@ class TraceOptions:
     dtype: Dtype | None = None
     tied: Tied = "copy"
     keep_modules: bool = False
+    weights: str | None = None
     kv_tokens: int = 0
+    decode: bool = False
+    prefill: int | None = None
     train: bool = False
     optimizer: Optimizer | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (("batch", 1), ("seq", 1), ("kv_tokens", 0)):
+        for name, least in (("batch", 1), ("seq", 1), ("kv_tokens", 0), ("prefill", 1)):
             value = getattr(self, name)
             if value is not None and not least <= value <= LARGEST_SIZE:
-                option = f"--{name.replace('_', '-')}"
+                option = "--context" if name == "kv_tokens" else f"--{name}"
                 raise InputError(f"{option} must be from {least} to {LARGEST_SIZE} (got {value})")
         for name, kinds in (("dtype", Dtype), ("tied", Tied), ("optimizer", Optimizer)):
             given = getattr(self, name)
@@ -82,8 +92,21 @@ class TraceOptions:
                 raise InputError(f"--{name} {given!r} is none of {', '.join(get_args(kinds))}")
         if self.optimizer is not None and not self.train:
             raise InputError("--optimizer belongs to training; add --train")
-        if self.kv_tokens and self.train:
-            raise InputError("--kv-tokens is for inference; leave out --train")
+        if self.decode and not self.kv_tokens:
+            raise InputError("--decode reads a cache; say of how many tokens (--context 8192)")
+        if self.weights is not None:
+            weight_format(self.weights)
+        for name in ("decode", "prefill", "kv_tokens", "weights"):
+            if self.train and getattr(self, name):
+                option = "--context" if name == "kv_tokens" else f"--{name}"
+                raise InputError(f"{option} is for inference; leave out --train")
+        if (self.decode or self.prefill) and (self.seq or (self.decode and self.prefill)):
+            raise InputError("--seq, --decode and --prefill choose the tokens of a pass; state one")
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of each sequence that the cache of attention holds after the pass."""
+        return max(self.kv_tokens, self.prefill or 0)
 
     def chosen(self) -> dict[str, str | int | float | bool | None]:
         """The options that are not at their default, by name."""

@@ -109,6 +109,8 @@ def profile_model(
         gradients = frozenset(step.program.gradient_of.values())
     else:
         model = build_model(name, options)
+        if model.weights is not None:
+            raise InputError("ops of quantized weights are not measured", name)
         graph, held = traced(name, model)
         try:
             program = read_fx_graph(graph, held)

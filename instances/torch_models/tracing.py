@@ -7,20 +7,15 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from placegap.instances.io.weight_formats import Role, WeightFormat, stored_bytes
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.reading.input_files import MAX_TORCH_MODULES
-from placegap.instances.torch_models.fx_nodes import (
-    ATTENTION,
-    bytes_of,
-    is_view,
-    kind_of_node,
-    tensors_in,
-)
-from placegap.instances.torch_models.fx_reader import FxProgram, Held, HeldKind
+from placegap.instances.torch_models.fx_reader import Held, HeldKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,12 +37,16 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class Traceable:
-    """A module and the inputs that it is called with, and in words how large those are."""
+    """A module and the inputs that it is called with, and in words how large those are.
+
+    `weights` is how its weights are stored, where not in their number type.
+    """
 
     module: Any
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     sizes: str = ""
+    weights: WeightFormat | None = None
 
 
 def import_torch(source: str, *more: str) -> Any:
@@ -91,7 +90,7 @@ def built(source: str, build: Callable[[], Traceable], device: str = "meta") -> 
         module = found.module.to(device).eval()
         module.register_forward_hook(_tensors_for_objects)
         args, kwargs = tree_map(moved, (found.args, found.kwargs))
-        return Traceable(module, args, kwargs, found.sizes)
+        return replace(found, module=module, args=args, kwargs=kwargs)
 
 
 def _tensors_for_objects(module: Any, args: Any, output: Any) -> Any:
@@ -134,7 +133,34 @@ def traced(source: str, model: Traceable) -> tuple[Any, dict[str, Held]]:
         for op in [op for op in table if _name(op) in KEPT]:
             del table[op]
         program = program.run_decompositions(table)
-    return program.graph, held_of(model.module, program.graph_signature)
+    held = held_of(model.module, program.graph_signature)
+    bits = stored_bits(model)
+    return program.graph, {
+        node: replace(each, bits=bits.get(each.name)) for node, each in held.items()
+    }
+
+
+def stored_bits(model: Traceable) -> dict[str, Fraction]:
+    """Bits per weight of the parameters that are stored in another format, by name."""
+    if model.weights is None:
+        return {}
+    import torch
+
+    head = getattr(model.module, "get_output_embeddings", lambda: None)()
+    found = {}
+    for path, owner in model.module.named_modules():
+        role: Role = "matrix"
+        if isinstance(owner, torch.nn.Embedding):
+            role = "embedding"
+        elif owner is head:
+            role = "head"
+        elif "Router" in type(owner).__name__ or path.endswith((".gate", ".router")):
+            role = "router"
+        for name, parameter in owner.named_parameters(recurse=False):
+            bits = model.weights.bits_of(path, parameter.dim(), role)
+            if bits is not None and parameter.dtype.is_floating_point:
+                found[f"{path}.{name}" if path else name] = bits
+    return found
 
 
 def held_of(module: Any, signature: Any) -> dict[str, Held]:
@@ -225,10 +251,15 @@ def parameter_count(module: Any) -> int:
 
 def weights_in_words(model: Traceable) -> str:
     """Sizes of the inputs, number type of the weights, and their bytes; tied ones count once."""
-    found = list(model.module.parameters())
-    types = dict.fromkeys(str(parameter.dtype).removeprefix("torch.") for parameter in found)
-    size = sum(int(parameter.numel()) * parameter.element_size() for parameter in found)
+    found, bits = dict(model.module.named_parameters()), stored_bits(model)
+    types = dict.fromkeys(str(each.dtype).removeprefix("torch.") for each in found.values())
+    size = sum(
+        stored_bytes(int(each.numel()), bits.get(name) or Fraction(8 * each.element_size()))
+        for name, each in found.items()
+    )
     weights = f"{format_bytes(size)} of weights" if found else "no weights"
+    if model.weights is not None:
+        weights += f" as {model.weights.name}"
     return ", ".join(filter(None, (model.sizes, *types, weights)))
 
 
@@ -295,47 +326,3 @@ def no_split_label(module: Any) -> Callable[[Any], tuple[str, ...]]:
         return (path,) if path in holding else ()
 
     return label
-
-
-REPEATS = frozenset({"expand", "clone", "repeat", "repeat_interleave", "index_select"})
-"""Ops that hand the heads of keys and values to several heads of queries."""
-
-
-def add_kv_cache(program: FxProgram, graph: Any, tokens: int) -> int:
-    """Add the cache of so many tokens to the state of every attention op; how many have one.
-
-    Heads that are repeated for several heads of queries are held once.
-    """
-    ops = {op["name"]: op for op in program.ops}
-    found = 0
-    for node in graph.nodes:
-        if node.op != "call_function" or kind_of_node(node) not in ATTENTION:
-            continue
-        op = ops.get(program.op_of.get(node.name, ""))
-        if op is None:
-            continue
-        key, value = node.args[1], node.args[2]
-        per_token = sum(
-            _least_bytes(each) // tensors_in(each)[0].shape[-2] for each in (key, value)
-        )
-        op["state_bytes"] += per_token * tokens
-        op["resident_bytes"] += per_token * tokens
-        found += 1
-    return found
-
-
-def _least_bytes(node: Any) -> int:
-    """Bytes of keys or values before their heads were repeated."""
-    least = bytes_of(tensors_in(node)[0])
-    while node.op == "call_function" and (is_view(node) or kind_of_node(node) in REPEATS):
-        sources = node.all_input_nodes
-        if len(sources) != 1 or len(tensors_in(sources[0])) != 1:
-            break
-        node = sources[0]
-        if kind_of_node(node) in {"slice", "select", "split_with_sizes"}:
-            break
-        size = bytes_of(tensors_in(node)[0])
-        if size > least:  # a slice of a larger tensor: the cache holds the slice
-            break
-        least = size
-    return least

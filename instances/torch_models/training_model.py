@@ -109,6 +109,8 @@ def trace_step(name: str, options: TraceOptions) -> TracedStep:
         As `read_training_model`.
     """
     model = build_model(name, options)
+    if model.weights is not None:
+        raise InputError("quantized weights are not trained; leave out quantization_config", name)
     from placegap.instances.torch_models.joint_program import joint_program
     from placegap.instances.torch_models.training_graph import read_training_graph
 

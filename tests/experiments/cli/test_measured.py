@@ -88,7 +88,7 @@ def test_the_catalogue_need_not_know_a_kind_that_was_measured(tmp_path: Path) ->
         (["place", "hf:gpt2", "--optimizer", "adam"], "--optimizer belongs to training; add --t"),
         (
             ["place", "hf:gpt2", "--train", "--kv-tokens", "9"],
-            "--kv-tokens is for inference; leave out --train",
+            "--context is for inference; leave out --train",
         ),
     ],
 )

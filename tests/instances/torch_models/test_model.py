@@ -303,14 +303,14 @@ def test_the_number_type_is_the_configurations_unless_another_is_asked_for(
         ({"torch_dtype": "float8_e4m3fn"}, "its dtype 'float8_e4m3fn' is none of float32, float16"),
         ({"torch_dtype": "auto"}, r"its dtype 'auto' is none of .*; choose one \(--dtype\)"),
         (
-            {"quantization_config": {"quant_method": "gptq", "bits": 4}},
-            r"has a quantization_config \(gptq\), and quantized weights cannot be read",
+            {"quantization_config": {"quant_method": "gptq", "bits": 99}},
+            r"its quantization_config states 99 bits; a weight has 1 to 16",
         ),
-        ({"compression_config": {"format": "int-quantized"}}, "has a compression_config, and"),
-        ({"vision_config": {"quantization_config": {"bits": 8}}}, "has a quantization_config, and"),
+        ({"compression_config": {"format": "int"}}, "is of the method '', none of gptq, awq,"),
+        ({"text_config": {"quantization_config": {"quant_method": "vptq"}}}, "method 'vptq', none"),
     ],
 )
-def test_weights_of_other_types_are_refused(
+def test_weights_of_unknown_types_are_refused(
     fields: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     name = small(tmp_path, **fields)

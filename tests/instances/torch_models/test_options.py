@@ -37,7 +37,7 @@ def test_a_function_takes_no_sizes() -> None:
     ("options", "message"),
     [
         ({"batch": 0}, r"--batch must be from 1 to 10000000 \(got 0\)"),
-        ({"kv_tokens": -1}, r"--kv-tokens must be from 0"),
+        ({"kv_tokens": -1}, r"--context must be from 0"),
         ({"dtype": "int4"}, r"--dtype 'int4' is none of float32, float16, bfloat16, float64"),
         ({"tied": "apart"}, r"--tied 'apart' is none of copy, together"),
     ],

@@ -1,0 +1,152 @@
+"""What one step of inference reads besides its inputs: the cache of attention, routed experts.
+
+A forward pass is traced without a cache. Decoding traces one token of each sequence, and attention
+gets the cache that such a step finds: its bytes are read and held, and its FLOPs are those of the
+new token against all tokens that are kept. How many are kept, and what is kept of each, the
+attention module and its configuration say: shared heads (GQA, MQA) once, the last tokens of a
+sliding window or of a chunk, and of multi-head latent attention (DeepSeek-AI 2024, arXiv
+2405.04434, section 2.1) the latent and the rotated key, which queries meet directly there.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+from placegap.instances.torch_models.fx_nodes import (
+    ATTENTION,
+    GROUPED,
+    attention_flops,
+    bytes_of,
+    is_view,
+    kind_of_node,
+    sizes_of,
+    tensors_in,
+)
+from placegap.instances.torch_models.fx_reader import FxProgram
+from placegap.instances.torch_models.options import TraceOptions
+
+REPEATS = frozenset({"expand", "clone", "repeat", "repeat_interleave", "index_select"})
+"""Ops that hand the heads of keys and values to several heads of queries."""
+
+FUSED = "placegap_fused"
+"""Name of `fused_attention` among the implementations of transformers."""
+
+
+def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOptions) -> int:
+    """Add the cache of `options.cached_tokens` to every attention op; how many have one.
+
+    It is a part of the op's state, and a step that decodes reads it.
+    """
+    ops = {op["name"]: op for op in program.ops}
+    found = 0
+    for node in graph.nodes:
+        if node.op != "call_function" or kind_of_node(node) not in ATTENTION:
+            continue
+        op = ops.get(program.op_of.get(node.name, ""))
+        if op is None:
+            continue
+        owner = module.get_submodule(op["module"] or "")
+        query, key, value = (sizes_of(tensors_in(node.args[at])[0]) for at in range(3))
+        per_token = sum(_least_bytes(each) // key[-2] for each in node.args[1:3])
+        latent, rotated = (
+            getattr(owner, name, None) for name in ("kv_lora_rank", "qk_rope_head_dim")
+        )
+        if latent and rotated:
+            per_token = key[0] * (latent + rotated) * tensors_in(node)[0].dtype.itemsize
+            key = (*key[:-1], latent + rotated)
+            query, value = (*query[:-1], latent + rotated), (*value[:-1], latent)
+        tokens = _kept_tokens(owner, options.cached_tokens)
+        op["state_bytes"] += per_token * tokens
+        op["resident_bytes"] += per_token * tokens
+        if options.decode:
+            op["bytes_moved"] += per_token * tokens
+            op["flops"] = attention_flops(query, (*key[:-2], tokens, key[-1]), value)
+        found += 1
+    return found
+
+
+def _kept_tokens(attention: Any, tokens: int) -> int:
+    """Tokens of so many whose keys and values an attention module keeps."""
+    config = getattr(attention, "config", None)
+    kinds, at = getattr(config, "layer_types", None), getattr(attention, "layer_idx", None)
+    kind = kinds[at] if kinds and at is not None else None
+    if kind == "full_attention":
+        return tokens
+    limit = "attention_chunk_size" if kind == "chunked_attention" else "sliding_window"
+    most = getattr(attention, limit, None) or getattr(config, limit, None)
+    return min(tokens, most) if isinstance(most, int) else tokens
+
+
+def _least_bytes(node: Any) -> int:
+    """Bytes of keys or values before their heads were repeated."""
+    least = bytes_of(tensors_in(node)[0])
+    while node.op == "call_function" and (is_view(node) or kind_of_node(node) in REPEATS):
+        sources = node.all_input_nodes
+        if len(sources) != 1 or len(tensors_in(sources[0])) != 1:
+            break
+        node = sources[0]
+        if kind_of_node(node) in {"slice", "select", "split_with_sizes"}:
+            break
+        size = bytes_of(tensors_in(node)[0])
+        if size > least:  # a slice of a larger tensor: the cache holds the slice
+            break
+        least = size
+    return least
+
+
+def read_routed_experts(program: FxProgram, graph: Any) -> None:
+    """Let products of experts read the experts that tokens are routed to, and no others.
+
+    These are the expected number of distinct ones, where each token picks its k of E with equal
+    chances: E (1 - (1 - k/E)^tokens), which is k for one token. Routers that prefer some experts
+    reach fewer. Where no top-k comes before the product, every row may have an expert of its own.
+    """
+    ops = {op["name"]: op for op in program.ops}
+    top = 1
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        if kind_of_node(node) == "topk":
+            top = node.args[1]
+        elif kind_of_node(node) in GROUPED and node.name in program.op_of:
+            weights = program.read_of[node.args[1].name]
+            rows, experts = (sizes_of(tensors_in(node.args[at])[0])[0] for at in range(2))
+            if weights.held is None:
+                continue
+            read = float(min(rows, experts))
+            if top > 1 and rows % top == 0:
+                read = experts * (1 - (1 - top / experts) ** (rows // top))
+            unread = weights.bytes - ceil(weights.bytes * read / experts)
+            ops[program.op_of[node.name]]["bytes_moved"] -= unread
+
+
+def use_fused_attention(model_class: Any, config: Any) -> None:
+    """Let a model of transformers without a fused attention of its own trace as one op."""
+    if model_class._supports_sdpa or not getattr(model_class, "_supports_attention_backend", False):
+        return
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(FUSED, fused_attention)
+    config._attn_implementation = FUSED
+
+
+def fused_attention(
+    module: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    attention_mask: Any,
+    *,
+    s_aux: Any = None,
+    **kwargs: Any,
+) -> tuple[Any, None]:
+    """One op for attention, as an implementation of transformers; on the meta device alone.
+
+    Learned sinks stand in the place of a mask: they are read, and the result has no other shape.
+    """
+    from torch.nn.functional import scaled_dot_product_attention
+
+    mask = None if s_aux is None else s_aux.reshape(1, -1, 1, 1).to(query.dtype)
+    found = scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
+    return found.transpose(1, 2).contiguous(), None
