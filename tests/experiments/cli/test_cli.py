@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from doubles.bad_files import good_document, write_bad_files
+from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
+from placegap.experiments.running import placing
 from placegap.instances import Makespan, Plan, example
 from placegap.instances.io.costing import catalogue
 from placegap.instances.io.document import Document, load_document, save_document
@@ -19,6 +21,12 @@ from placegap.instances.io.plan_file import save_plan
 
 Capture = pytest.CaptureFixture[str]
 MAKESPAN = Makespan()
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts run right here."""
+    monkeypatch.setattr(placing, "run_pool", run_here)
 
 
 @pytest.fixture
