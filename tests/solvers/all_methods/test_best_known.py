@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from references.corpus import graph_of
 
 from placegap.instances import Instance
 from placegap.instances.corpus.corpus import (
@@ -13,7 +14,6 @@ from placegap.instances.corpus.corpus import (
     ONNX_FAMILY,
     BestEntry,
     corpus_names,
-    load_corpus,
     read_best_known,
 )
 from placegap.instances.io.cluster_file import cluster_names, load_cluster
@@ -53,7 +53,7 @@ PLACERS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft", "annealing
 
 @cache
 def on_cluster(graph: str, cluster: str) -> Instance:
-    return load_corpus(graph).instance(load_cluster(cluster))
+    return graph_of(graph).instance(load_cluster(cluster))
 
 
 def instance(entry: BestEntry) -> Instance:

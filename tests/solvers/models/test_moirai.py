@@ -144,7 +144,7 @@ def test_stopped_at_once_without_a_plan_it_says_so() -> None:
 
 def test_a_time_limit_is_kept_and_the_bound_is_valid() -> None:
     instance = layered(60)
-    result = solve(instance, PORT, "moirai", time_limit_s=2.0)
+    result = solve(instance, PORT, "moirai", time_limit_s=1.0)
     assert result.status == "feasible"
     assert result.value_ns is not None
     assert result.bound_ns is not None
