@@ -279,22 +279,3 @@ def test_letters_that_a_terminal_has_not_got_are_escapes(tmp_path: Path) -> None
     done = command_line("show", str(path), env={**environment, "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"deux-gp\\xe9s" in done.stdout
-
-
-def test_a_reader_that_goes_away_causes_no_traceback() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = command_line("instances", capture_output=False, stdout=writer, stderr=-1)
-    finally:
-        os.close(writer)
-    assert done.stderr == b""
-    assert done.returncode == 141
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_output_to_a_full_disk_is_one_line_and_exit_status_2() -> None:
-    with open("/dev/full", "wb") as full:
-        done = command_line("instances", "--json", capture_output=False, stdout=full, stderr=-1)
-    assert done.returncode == 2
-    assert done.stderr.decode().splitlines() == ["placegap: output: No space left on device"]

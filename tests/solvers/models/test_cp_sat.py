@@ -35,10 +35,10 @@ ONE = {"workers": 1}
 
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
-def test_it_equals_brute_force(semantics: Semantics) -> None:
-    for number, instance in enumerate(makespan_draws()[::5]):  # all in test_agreement_makespan.py
+def test_it_equals_brute_force_without_a_start(semantics: Semantics) -> None:
+    for instance in makespan_draws()[::10]:  # with one: test_agreement_makespan.py
         best = oracle(instance, semantics)
-        result = solve(instance, semantics, "cp-sat", {**ONE, "start": number % 2 == 0})
+        result = solve(instance, semantics, "cp-sat", {**ONE, "start": False})
         if best is None:
             assert (result.status, result.plan, result.bound_ns) == ("infeasible", None, None)
         else:
@@ -48,7 +48,7 @@ def test_it_equals_brute_force(semantics: Semantics) -> None:
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
 def test_stopped_at_once_it_returns_its_start_and_a_valid_bound(semantics: Semantics) -> None:
     gaps = 0
-    for instance in makespan_draws()[::4]:
+    for instance in makespan_draws()[::8]:
         best = oracle(instance, semantics)
         result = solve(instance, semantics, "cp-sat", ONE, time_limit_s=0.0)
         if best is None:
@@ -130,7 +130,7 @@ def test_an_interrupt_ends_the_search_and_keeps_the_plan(
     real = cp_model.CpSolver.solve
 
     def interrupted(solver: object, model: object) -> object:
-        alarm = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        alarm = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
         alarm.start()
         try:
             return real(solver, model)  # type: ignore[arg-type]

@@ -42,21 +42,13 @@ def layered(num_ops: int) -> Instance:
     return Instance(name=f"layered-{num_ops}", graph=graph, cluster=cluster)
 
 
+@pytest.mark.deep  # test_agreement_makespan.py has some of them
 @both_forms
 def test_it_equals_brute_force(form: Form) -> None:
-    for instance in makespan_draws()[::3]:  # all of them in test_agreement_makespan.py
+    for instance in makespan_draws():
         result = solve(instance, PORT, "moirai", {"form": form})
         optimum = oracle(instance, PORT)
         assert result.status == ("infeasible" if optimum is None else "optimal"), instance.name
-        assert (result.value_ns, result.bound_ns) == (optimum, optimum), instance.name
-
-
-@other_channels
-def test_it_equals_brute_force_on_every_channel_model(channels: Channels) -> None:
-    semantics = Makespan(channels=channels)
-    for instance in makespan_draws()[::4]:
-        result = solve(instance, semantics, "moirai")
-        optimum = oracle(instance, semantics)
         assert (result.value_ns, result.bound_ns) == (optimum, optimum), instance.name
 
 
