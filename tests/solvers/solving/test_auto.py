@@ -120,7 +120,7 @@ def test_a_part_that_fails_costs_a_sentence(
         raise error
 
     monkeypatch.setattr(beside, "solve", fail)
-    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=1.0)
+    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=2.0)
     assert found.plan is not None
     assert found.bound_ns is not None
     assert message in found.message
