@@ -11,7 +11,7 @@ from draws.tiny import SHARED, needs_moirai
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 PLACE = ["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--method"]
-WORKBOOK = SHARED / "instances" / "moirai" / "example-1.xls"
+WORKBOOK = (SHARED / "instances" / "moirai" / "example-1.xls").resolve()
 MISSING_OF_A_STUDY = f"""
 import json
 from placegap.experiments.studies.config import load_study
