@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -37,6 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return ROOMS.index(first) if first in ROOMS else len(ROOMS)
 
     items.sort(key=room)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage seldom, and never in what modules hold: that took a tenth of the time."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,3 +66,36 @@ def without_extras(code: str, *arguments: str, cwd: Path) -> subprocess.Complete
         check=False,
         env=dict(os.environ),  # readline, loaded by pytest, sets COLUMNS behind it
     )
+
+
+EACH = """
+import contextlib, io, json
+from doubles.pool_jobs import run_here
+from placegap.experiments.cli import main
+from placegap.experiments.running import placing
+from placegap.experiments.studies import run
+
+placing.run_pool = run.run_pool = run_here  # workers would find what is hidden here
+done = []
+for one in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = exec(one, {}) if isinstance(one, str) else main(one)
+    done.append([status or 0, out.getvalue(), err.getvalue()])
+print(json.dumps(done))
+"""
+
+
+class Done(NamedTuple):
+    """How a command or some code ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def each_without_extras(steps: Sequence[str | Sequence[str]], cwd: Path) -> list[Done]:
+    """Run commands of placegap, and code, one after another in one Python without extras."""
+    done = without_extras(EACH, json.dumps(steps), cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return [Done(*each) for each in json.loads(done.stdout)]

@@ -5,12 +5,28 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from doubles.hidden_extras import without_extras
-from draws.tiny import needs_moirai
+import pytest
+from doubles.hidden_extras import Done, each_without_extras
+from draws.tiny import SHARED, needs_moirai
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
-CLI = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
-PLACE = ["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie"]
+PLACE = ["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--method"]
+WORKBOOK = (SHARED / "instances" / "moirai" / "example-1.xls").resolve()
+MISSING_OF_A_STUDY = f"""
+import json
+from placegap.experiments.studies.config import load_study
+from placegap.experiments.studies.plan import plan_study
+path = {str(EXPERIMENTS / "ours" / "placers.yaml")!r}
+cells = list(plan_study(load_study(path), path, tell=lambda said: None))
+print(json.dumps(sorted({{cell.method for cell in cells if cell.is_missing}})))
+"""
+BENCHMARKS = """
+from pathlib import Path
+from placegap.experiments.research.bench.placers import layered, measure
+from placegap.experiments.research.bench.measuring import workbooks
+print(measure(layered(200, 4), 'metis'))
+print(workbooks(Path('.')))
+"""
 
 STUDY = """
 name: partial
@@ -32,90 +48,87 @@ PIP_LINES = """\
 """
 
 
-def test_a_method_that_is_not_installed_is_a_cell_with_the_command_below(tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text(STUDY % "")
-    done = without_extras(CLI, "study", "s.yaml", "--workers", "1", "--rows", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert PIP_LINES in done.stdout
-    assert done.stdout.count("not installed") == 4
+STEPS: dict[str, str | list[str]] = {
+    "study": ["study", "study.yaml", "--workers", "1", "--rows"],
+    "optional": ["study", "optional.yaml", "--workers", "1"],
+    "asked for": ["study", "asked.yaml", "--workers", "1"],
+    "metis": [*PLACE, "metis"],
+    "scotch": [*PLACE, "scotch"],
+    "scip": [*PLACE, "moirai", "--param", "solver=scip"],
+    "methods": ["methods", "--json"],
+    "missing": MISSING_OF_A_STUDY,
+    "benchmarks": BENCHMARKS,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the commands run."""
+    folder = tmp_path_factory.mktemp("extras")
+    entry = ", {model: %s%s}"
+    (folder / "study.yaml").write_text(STUDY % "")
+    (folder / "optional.yaml").write_text(STUDY % entry % (WORKBOOK, ", optional: true"))
+    (folder / "asked.yaml").write_text(STUDY % entry % (WORKBOOK, ""))
+    (folder / "moirai").mkdir()
+    (folder / "moirai" / "a.xls").write_text("")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> dict[str, Done]:
+    """How each step ends where no extra is installed; one program runs them all."""
+    return dict(zip(STEPS, each_without_extras(list(STEPS.values()), folder), strict=True))
+
+
+def test_a_method_that_is_not_installed_is_a_cell_with_the_command_below(
+    done: dict[str, Done], folder: Path
+) -> None:
+    status, out, err = done["study"]
+    assert status == 0, err
+    assert PIP_LINES in out
+    assert out.count("not installed") == 4
     # what is installed has run, and nothing else stands in the log: it runs once it is there
-    log = (tmp_path / "results" / "partial" / "runs.jsonl").read_text().splitlines()
-    assert [json.loads(line)["method"] for line in log] == ["single-device"]
+    log = (folder / "results" / "partial" / "runs.jsonl").read_text().splitlines()
+    assert {json.loads(line)["method"] for line in log} == {"single-device"}
 
 
-def test_the_studies_that_ship_need_no_extra(tmp_path: Path) -> None:
-    code = (
-        "import json\n"
-        "from placegap.experiments.studies.config import load_study\n"
-        "from placegap.experiments.studies.plan import plan_study\n"
-        "cells = list(plan_study(load_study(sys.argv[1]), sys.argv[1], tell=lambda said: None))\n"
-        "print(json.dumps(sorted({cell.method for cell in cells if cell.is_missing})))\n"
-    )
-    done = without_extras(code, str(EXPERIMENTS / "ours" / "placers.yaml"), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == ["metis", "mt-kahypar", "scotch"]
+def test_the_studies_that_ship_need_no_extra(done: dict[str, Done]) -> None:
+    assert json.loads(done["missing"].out) == ["metis", "mt-kahypar", "scotch"]
 
 
 @needs_moirai
-def test_an_optional_workbook_that_nothing_can_read_is_left_out(tmp_path: Path) -> None:
-    from draws.tiny import SHARED
-
-    workbook = SHARED / "instances" / "moirai" / "example-1.xls"
-    entry = "{model: %s%s}"
-    (tmp_path / "s.yaml").write_text(STUDY % f", {entry % (workbook, ', optional: true')}")
-    done = without_extras(CLI, "study", "s.yaml", "--workers", "1", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert f"{workbook}: needs xlrd: pip install 'placegap[xls]'\n" in done.stderr
+def test_an_optional_workbook_that_nothing_can_read_is_left_out(done: dict[str, Done]) -> None:
+    needed = "needs xlrd: pip install 'placegap[xls]'"
+    assert done["optional"].status == 0, done["optional"].err
+    assert f"{WORKBOOK}: {needed}\n" in done["optional"].err
     # one that is asked for is an error
-    (tmp_path / "s.yaml").write_text(STUDY % f", {entry % (workbook, '')}")
-    done = without_extras(CLI, "study", "s.yaml", "--workers", "1", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].endswith("needs xlrd: pip install 'placegap[xls]'")
+    assert done["asked for"].status == 2
+    assert done["asked for"].err.splitlines()[-1].endswith(needed)
 
 
-def test_place_says_in_one_line_what_to_install(tmp_path: Path) -> None:
-    # workers are processes of their own: what is hidden here has to be hidden there
-    code = (
-        "from placegap.experiments.running import placing\n"
-        "from placegap.experiments.cli import main\n"
-        "from placegap.experiments.running.pool import Ending\n"
-        "placing.run_pool = lambda tasks, function, **options: (\n"
-        "    Ending(task, 'done', function(task), '', 0.0) for task in tasks)\n"
-        f"place = {PLACE!r}\n"
-        "for method in ('metis', 'scotch'):\n"
-        "    print(main([*place, '--method', method]))\n"
-        "print(main([*place, '--method', 'moirai', '--param', 'solver=scip']))\n"
-    )
-    done = without_extras(code, cwd=tmp_path)
-    assert done.stdout.split() == ["2", "2", "2"]
-    metis, scotch, scip = done.stderr.splitlines()
-    assert metis == "placegap: metis needs pymetis: pip install 'placegap[metis]'"
+def test_place_says_in_one_line_what_to_install(done: dict[str, Done]) -> None:
+    asked = [done[name] for name in ("metis", "scotch", "scip")]
+    assert [(status, out) for status, out, _ in asked] == [(2, "")] * 3
+    metis, scotch, scip = (err for _, _, err in asked)
+    assert metis == "placegap: metis needs pymetis: pip install 'placegap[metis]'\n"
     assert scotch.startswith("placegap: scotch needs Scotch's program gpart on the PATH")
-    assert scip == "placegap: solver=scip needs pyscipopt: pip install 'placegap[scip]'"
+    assert scotch.count("\n") == 1
+    assert scip == "placegap: solver=scip needs pyscipopt: pip install 'placegap[scip]'\n"
 
 
-def test_the_list_of_methods_says_what_to_install(tmp_path: Path) -> None:
-    done = without_extras(CLI, "methods", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    missing = {row["method"]: row["missing"] for row in json.loads(done.stdout)["methods"]}
+def test_the_list_of_methods_says_what_to_install(done: dict[str, Done]) -> None:
+    status, out, err = done["methods"]
+    assert status == 0, err
+    missing = {row["method"]: row["missing"] for row in json.loads(out)["methods"]}
     assert missing["metis"] == "needs pymetis: pip install 'placegap[metis]'"
     assert missing["hrl"] == "needs torch: pip install 'placegap[torch]'"
     partitioners, learned = ["metis", "mt-kahypar", "scotch"], ["hrl", "placeto"]
     assert {name for name, what in missing.items() if what} == {*partitioners, *learned}
 
 
-def test_the_benchmarks_say_what_to_install(tmp_path: Path) -> None:
-    code = (
-        "from placegap.experiments.research.bench.placers import layered, measure\n"
-        "from placegap.experiments.research.bench.measuring import workbooks\n"
-        "print(measure(layered(200, 4), 'metis'))\n"
-        "print(workbooks(__import__('pathlib').Path('.')))\n"
-    )
-    (tmp_path / "moirai").mkdir()
-    (tmp_path / "moirai" / "a.xls").write_text("")
-    done = without_extras(code, cwd=tmp_path)
-    assert done.stdout.splitlines() == [
+def test_the_benchmarks_say_what_to_install(done: dict[str, Done]) -> None:
+    assert done["benchmarks"].out.splitlines() == [
         "needs pymetis: pip install 'placegap[metis]'",
         "left out, needs xlrd, pip install 'placegap[xls]': moirai/a.xls",
         "[]",
-    ], done.stderr
+    ]

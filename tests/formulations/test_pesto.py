@@ -71,7 +71,7 @@ def test_each_rule_has_its_optimum(feature: Feature, form: Form) -> None:
 
 @both_forms
 def test_it_equals_brute_force(form: Form) -> None:
-    for instance in makespan_draws()[::2]:
+    for instance in makespan_draws()[::5]:
         assert optimum(instance, form) == oracle(instance, SEMANTICS), instance.name
 
 
@@ -79,7 +79,7 @@ def test_the_optimum_stays_in_the_model_when_it_is_the_horizon() -> None:
     # FD-DPS, figure 3: op2 and op4 on the second device, 5 + 1 + 20 + 8 = 34; op3's 10 + 10 fit
     assert optimum(example(), "strengthened", 34) == 34
     assert optimum(example(), "strengthened", 33) is None
-    for instance in makespan_draws()[1::2]:
+    for instance in makespan_draws()[1::5]:
         best = oracle(instance, SEMANTICS)
         if best is not None:
             assert optimum(instance, "strengthened", best) == best, instance.name

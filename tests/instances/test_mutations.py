@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from doubles import mutations
 
-QUICK = 25
+QUICK = 12
 SLOW = 20
 """Inputs of importers that take a second each."""
 MANY = 2000

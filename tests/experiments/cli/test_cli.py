@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from doubles.bad_files import good_document, write_bad_files
+from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
+from placegap.experiments.running import placing
 from placegap.instances import Makespan, Plan, example
 from placegap.instances.io.costing import catalogue
 from placegap.instances.io.document import Document, load_document, save_document
@@ -19,6 +21,12 @@ from placegap.instances.io.plan_file import save_plan
 
 Capture = pytest.CaptureFixture[str]
 MAKESPAN = Makespan()
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts run right here."""
+    monkeypatch.setattr(placing, "run_pool", run_here)
 
 
 @pytest.fixture
@@ -271,22 +279,3 @@ def test_letters_that_a_terminal_has_not_got_are_escapes(tmp_path: Path) -> None
     done = command_line("show", str(path), env={**environment, "PYTHONIOENCODING": "ascii"})
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"deux-gp\\xe9s" in done.stdout
-
-
-def test_a_reader_that_goes_away_causes_no_traceback() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = command_line("instances", capture_output=False, stdout=writer, stderr=-1)
-    finally:
-        os.close(writer)
-    assert done.stderr == b""
-    assert done.returncode == 141
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_output_to_a_full_disk_is_one_line_and_exit_status_2() -> None:
-    with open("/dev/full", "wb") as full:
-        done = command_line("instances", "--json", capture_output=False, stdout=full, stderr=-1)
-    assert done.returncode == 2
-    assert done.stderr.decode().splitlines() == ["placegap: output: No space left on device"]

@@ -106,7 +106,15 @@ def test_a_study_killed_at_any_moment_loses_and_repeats_nothing(
     assert len(keys) == len(set(keys)) == 8
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def stopped(out: Path) -> str:
+    """What a study says last that was stopped."""
+    return (
+        f"placegap: stopped; {out / 'runs.jsonl'} keeps every run that is done,"
+        " and the same command goes on from there"
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])  # SIGTERM is below
 def test_a_signal_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
     path = study_file(tmp_path, "{seconds: 0.05}, {seconds: 60}", seeds="0, 1")
     process = study_process(path, tmp_path, "--workers", "1")
@@ -115,10 +123,7 @@ def test_a_signal_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, numbe
     out, err = finish(process)
     assert process.returncode == 128 + number
     assert out == ""
-    assert err.splitlines()[-1:] == [
-        f"placegap: stopped; {tmp_path / 'runs.jsonl'} keeps every run that is done,"
-        " and the same command goes on from there"
-    ]
+    assert err.splitlines()[-1] == stopped(tmp_path)
     assert len(log_lines(tmp_path)) == 1
     assert no_session(process.pid)
 
@@ -132,8 +137,10 @@ def test_after_a_signal_to_all_processes_every_run_is_done_exactly_once(
     wait_for_lines(tmp_path, 2)
     send(process, signal.SIGTERM)
     send(process, signal.SIGTERM)  # as `timeout` does
-    finish(process)
-    assert process.returncode == 143
+    out, err = finish(process)
+    assert (process.returncode, out) == (143, "")
+    assert err.splitlines()[-1] == stopped(tmp_path)
+    assert no_session(process.pid)
     before = (tmp_path / "runs.jsonl").read_bytes()
     run_study(path, tmp_path, workers=2, modules=fakes)
     assert (tmp_path / "runs.jsonl").read_bytes().startswith(before)

@@ -288,7 +288,7 @@ ALL_RULES = [*MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS, *STAGE_SEMANTICS]
 def test_a_plan_is_a_solution_of_the_referees_value(semantics: Semantics, symmetry: bool) -> None:
     staged = semantics in STAGE_SEMANTICS
     draws = equal_device_draws() if staged else max_load_draws()
-    for instance in draws[ALL_RULES.index(semantics) % 3 :: 12]:
+    for instance in draws[ALL_RULES.index(semantics) :: 24]:
         best = solve(instance, semantics, "brute-force")
         if best.plan is None:
             continue

@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from references.corpus import graph_of
 
 from placegap.instances import (
     BestKnown,
@@ -66,7 +67,7 @@ def test_building_again_writes_nothing(rebuilt: Path) -> None:
 
 @pytest.mark.parametrize("name", corpus_names())
 def test_a_graph_states_its_source_its_licence_and_what_was_changed(name: str) -> None:
-    document = load_corpus(name)
+    document = graph_of(name)
     provenance = document.graph.provenance
     assert document.name == document.graph.name == name
     if name in corpus_names(ONNX_FAMILY):
@@ -86,7 +87,7 @@ def test_a_graph_states_its_source_its_licence_and_what_was_changed(name: str) -
 
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: "/".join(path.parts[-3:]))
 def test_a_graph_of_dnn_partitioning_is_what_the_importer_reads(path: Path) -> None:
-    read, shipped = read_dnn_partitioning(path), load_corpus(partitioning_name(path))
+    read, shipped = read_dnn_partitioning(path), graph_of(partitioning_name(path))
     assert (shipped.graph.ops, shipped.graph.edges) == (read.graph.ops, read.graph.edges)
     assert shipped.cluster == read.cluster
     assert shipped.instance().content_hash == read.instance().content_hash
@@ -95,7 +96,7 @@ def test_a_graph_of_dnn_partitioning_is_what_the_importer_reads(path: Path) -> N
 def test_graphs_of_dnn_partitioning_ask_what_their_authors_ask() -> None:
     # throughput-inputs: contiguous splits of least maximum load; latency-inputs: q = 1
     for name in corpus_names(PARTITIONING_FAMILY):
-        semantics = load_corpus(name).semantics
+        semantics = graph_of(name).semantics
         chain = MaxLoad(plans="chain")
         calls = LatencySubgraphs(subgraphs=1)
         assert semantics == (calls if name.endswith("_latency") else chain)
@@ -109,7 +110,7 @@ def test_the_licence_of_dnn_partitioning_ships_with_its_graphs() -> None:
 
 @pytest.mark.parametrize("name", corpus_names(ONNX_FAMILY))
 def test_a_graph_becomes_an_instance_on_a_cluster_with_times_for_all_its_kinds(name: str) -> None:
-    instance = load_corpus(name).instance(load_cluster("moirai-inter-server"))
+    instance = graph_of(name).instance(load_cluster("moirai-inter-server"))
     kinds = {"RTX2080Ti", "T4", "P4", "RTX3060Ti"}
     assert all(op.time_ns.keys() == kinds for op in instance.graph.ops)
 
@@ -136,7 +137,7 @@ def test_committed_best_values_belong_to_the_committed_graphs_and_clusters() -> 
     for entry in read_best_known():
         where = entry.graph, entry.cluster
         if where not in hashes:
-            instance = load_corpus(entry.graph).instance(load_cluster(entry.cluster))
+            instance = graph_of(entry.graph).instance(load_cluster(entry.cluster))
             hashes[where] = instance.content_hash
         assert entry.content_hash == hashes[where], entry.key
 

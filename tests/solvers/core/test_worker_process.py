@@ -23,8 +23,7 @@ print(result.value_ns, result.status)
 POOL = """
 print("here", flush=True)
 from placegap.experiments.running.pool import run_pool
-from placegap.instances.corpus.corpus import load_corpus
-found = run_pool(["zfnet512"], load_corpus, workers=2, hard_limit_s=lambda name: 99)
+found = run_pool(["task"], len, workers=2, hard_limit_s=lambda name: 99)
 print(*(ending.fate for ending in found))
 """
 

@@ -16,7 +16,7 @@ from doubles.processes import children
 from draws.bottlenecks import SPOILS, bottleneck_instance
 from draws.tiny import SHARED, needs_moirai
 from features.makespan import instance
-from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
+from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.instances import (
     Instance,
@@ -89,10 +89,9 @@ def seeds(semantics: Semantics, end: int) -> range:
 
 @by_label
 def test_it_equals_brute_force(semantics: Semantics) -> None:
-    problems = [
-        bottleneck_instance(seed) for seed in range(MAKESPAN_SEMANTICS.index(semantics), 96, 8)
-    ]
-    for number, problem in enumerate([*problems, *makespan_draws()[::10]]):
+    # test_agreement_makespan.py has other instances
+    for number, seed in enumerate(seeds(semantics, 96)):
+        problem = bottleneck_instance(seed)
         result = solve(problem, semantics, "decomposition", {**ONE, "start": number % 2 == 0})
         agrees(problem, semantics, result, proven=True)
 
@@ -270,14 +269,18 @@ def test_a_process_that_is_one_worker_of_many_does_the_work_itself(
 
 
 def test_where_no_process_can_start_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+
     def fail(*args: object, **options: object) -> None:
+        tried.append(args)
         raise BlockingIOError("no more processes")
 
     monkeypatch.setattr(section_jobs, "SPAWN_AFTER_S", 0.0)
     monkeypatch.setattr(worker_process.subprocess, "Popen", fail)
-    problem = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
-    result = solve(problem, PORT, "decomposition", {"workers": 2})
-    assert (result.status, result.value_ns) == ("optimal", 786_996)
+    with without_the_whole_model():
+        result = solve(example(), PORT, "decomposition", {"workers": 2, "start": False})
+    assert tried
+    assert (result.status, result.value_ns) == ("optimal", 34)
 
 
 # ------------------------------------------------------------------------------------ real graphs

@@ -60,7 +60,7 @@ def test_wide_sections_give_a_plan_and_a_bound(count: int, width: int) -> None:
     instance = branches(count, width, accelerators=3, host=True)
     for semantics in (ONCE, TWICE):
         params = {"finish": False, "moves": 200, "rounds": 1}
-        result = solve(instance, semantics, "latency", params, time_limit_s=2)
+        result = solve(instance, semantics, "latency", params, time_limit_s=0.5)
         assert result.value_ns is not None
         assert "failed" not in result.details
         # a path of that many ops, each at least 1 ns
@@ -83,7 +83,7 @@ def test_a_phase_that_fails_costs_neither_plan_nor_bound(monkeypatch: pytest.Mon
         assert str(result.details["failed"]) in result.message, where
     monkeypatch.setattr(latency.latency_ip, "solve_cp", fails)
     monkeypatch.setattr(latency, "best_row", fails)
-    result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 10}, time_limit_s=2)
+    result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 10}, time_limit_s=0.5)
     assert result.value_ns is not None
     assert result.bound_ns
     assert "rows failed" in result.message
@@ -92,7 +92,7 @@ def test_a_phase_that_fails_costs_neither_plan_nor_bound(monkeypatch: pytest.Mon
 
 def test_a_search_that_stops_says_why() -> None:
     instance = branches(40, 5, accelerators=3, host=True)
-    result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 100}, time_limit_s=1)
+    result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 100}, time_limit_s=0.5)
     assert result.status == "optimal" or "time limit" in result.message
     result = solve(instance, ONCE, "latency", {"finish": False, "moves": 100, "rounds": 1})
     assert result.status == "optimal" or "all rounds" in result.message

@@ -35,10 +35,10 @@ ONE = {"workers": 1}
 
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
-def test_it_equals_brute_force(semantics: Semantics) -> None:
-    for number, instance in enumerate(makespan_draws()[::5]):  # all in test_agreement_makespan.py
+def test_it_equals_brute_force_without_a_start(semantics: Semantics) -> None:
+    for instance in makespan_draws()[::10]:  # with one: test_agreement_makespan.py
         best = oracle(instance, semantics)
-        result = solve(instance, semantics, "cp-sat", {**ONE, "start": number % 2 == 0})
+        result = solve(instance, semantics, "cp-sat", {**ONE, "start": False})
         if best is None:
             assert (result.status, result.plan, result.bound_ns) == ("infeasible", None, None)
         else:
@@ -48,7 +48,7 @@ def test_it_equals_brute_force(semantics: Semantics) -> None:
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
 def test_stopped_at_once_it_returns_its_start_and_a_valid_bound(semantics: Semantics) -> None:
     gaps = 0
-    for instance in makespan_draws()[::4]:
+    for instance in makespan_draws()[::8]:
         best = oracle(instance, semantics)
         result = solve(instance, semantics, "cp-sat", ONE, time_limit_s=0.0)
         if best is None:
@@ -66,10 +66,10 @@ def hard() -> Instance:
 
 def test_a_time_limit_is_kept_and_the_plan_is_no_worse_than_the_placers() -> None:
     began = time.perf_counter()
-    result = solve(hard(), PORT, "cp-sat", time_limit_s=2.0)
+    result = solve(hard(), PORT, "cp-sat", ONE, time_limit_s=1.0)
     assert time.perf_counter() - began < 8
     assert result.status == "feasible"
-    assert result.message.startswith("time limit of 2 s reached")
+    assert result.message.startswith("time limit of 1 s reached")
     placers = [solve(hard(), PORT, name).value_ns for name in ("heft", "peft", "etf")]
     assert result.value_ns is not None
     assert result.bound_ns is not None
@@ -138,7 +138,7 @@ def test_an_interrupt_ends_the_search_and_keeps_the_plan(
             alarm.cancel()
 
     monkeypatch.setattr(cp_model.CpSolver, "solve", interrupted)
-    result = solve(hard(), PORT, "cp-sat", time_limit_s=60.0)
+    result = solve(hard(), PORT, "cp-sat", ONE, time_limit_s=60.0)
     assert result.status == "feasible"
     assert result.solve_s < 30
 

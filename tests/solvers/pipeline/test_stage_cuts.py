@@ -77,14 +77,14 @@ def compare(drawn: Iterator[Draw]) -> Counter[str]:
 
 
 def test_finds_and_proves_what_brute_force_finds() -> None:
-    ended = compare(draws(range(60), most_layers=5, most_devices=3))
-    assert ended["optimal"] >= 30
-    assert ended["infeasible"] >= 5
+    ended = compare(draws(range(30), most_layers=5, most_devices=3))
+    assert ended["optimal"] >= 15
+    assert ended["infeasible"] >= 2
 
 
 @pytest.mark.deep
 def test_finds_and_proves_what_brute_force_finds_5000_times() -> None:
-    compare(draws(range(60, 4060), most_layers=5, most_devices=3))
+    compare(draws(range(30, 4060), most_layers=5, most_devices=3))
     compare(draws(range(4060, 5060), most_layers=7, most_devices=2))
 
 
@@ -142,14 +142,14 @@ def extreme_rows(seeds: range) -> Iterator[Draw]:
 
 
 def test_finds_and_proves_what_brute_force_finds_on_all_scales() -> None:
-    ended = compare(extreme_rows(range(120)))
-    assert ended["optimal"] >= 70
-    assert ended["infeasible"] >= 5
+    ended = compare(extreme_rows(range(60)))
+    assert ended["optimal"] >= 35
+    assert ended["infeasible"] >= 2
 
 
 @pytest.mark.deep
 def test_finds_and_proves_what_brute_force_finds_on_all_scales_3000_times() -> None:
-    compare(extreme_rows(range(120, 3120)))
+    compare(extreme_rows(range(60, 3120)))
 
 
 def compare_peaks(seeds: range) -> Counter[str]:

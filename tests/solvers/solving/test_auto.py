@@ -92,10 +92,10 @@ def test_an_iteration_of_a_pipeline_is_proven_by_cuts() -> None:
 
 
 def test_the_whole_time_is_used_where_nothing_is_proven() -> None:
-    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=2.0)
+    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=1.0)
     assert found.status == "feasible"
     assert found.message == "stopped at the time limit"
-    assert 1.5 < found.solve_s < 20.0  # busy machines are late
+    assert 0.7 < found.solve_s < 20.0  # busy machines are late
 
 
 def test_it_stops_at_the_gap_that_suffices() -> None:
@@ -120,7 +120,7 @@ def test_a_part_that_fails_costs_a_sentence(
         raise error
 
     monkeypatch.setattr(beside, "solve", fail)
-    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=5.0)
+    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=2.0)
     assert found.plan is not None
     assert found.bound_ns is not None
     assert message in found.message
@@ -484,7 +484,7 @@ def test_a_graph_too_large_to_be_copied_stays_in_one_process(
     assert auto._head_start_s(task, Clock(60.0), 2) is not None
     monkeypatch.setattr(auto, "MOST_PARTS", auto.parts_of(task) - 1)
     assert auto._head_start_s(task, Clock(60.0), 2) is None
-    found = solve(task.instance, Makespan(), "auto", {"workers": 2}, time_limit_s=2.0)
+    found = solve(task.instance, Makespan(), "auto", {"workers": 2}, time_limit_s=0.5)
     assert found.value_ns is not None
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from placegap.experiments.studies import run as study
 from placegap.experiments.studies.run import run_study
 
 needs_dask = pytest.mark.skipif(
-    bool(subprocess.run([sys.executable, "-c", "import distributed"], check=False).returncode),
+    find_spec("distributed") is None,
     reason="needs the dask extra",
 )
 
