@@ -44,39 +44,21 @@ HOMES = {
     "etf": Home("placers.earliest_start"),
     "peft": Home("placers.heft_peft_cpop"),
     "even-split": Home("placers.pipeline_stages", {"pipeline_iteration": Cost(5.0, 5.0)}),
-    "round-robin": Home(
-        "placers.baselines",
-        {
-            "max_load": Cost(0.4, 0.7),
-            "pipeline_iteration": Cost(0.4, 2.0),
-        },
-    ),
+    "round-robin": Home("placers.baselines", {"pipeline_iteration": Cost(0.4, 2.0)}),
     "m-etf": Home("placers.baechi"),
     "lc-glb": Home("placers.cluster_balancing"),
     "d-dps": Home("placers.dynamic_critical_path"),
     "cpop": Home("placers.heft_peft_cpop"),
     "order-place": Home("placers.celeritas"),
-    "greedy": Home(
-        "placers.greedy_and_moves",
-        {
-            "max_load": Cost(0.4, 0.7),
-            "pipeline_iteration": Cost(0.4, 2.0),
-        },
-    ),
-    "random": Home(
-        "placers.baselines",
-        {
-            "max_load": Cost(0.4, 0.7),
-            "pipeline_iteration": Cost(0.4, 2.0),
-        },
-    ),
+    "greedy": Home("placers.greedy_and_moves", {"pipeline_iteration": Cost(0.4, 2.0)}),
+    "random": Home("placers.baselines", {"pipeline_iteration": Cost(0.4, 2.0)}),
     "data-parallel": Home("placers.baselines", {"max_load": Cost(0.3, 0.5)}),
     "local-search": Home("placers.greedy_and_moves", {"max_load": Cost(1.5, 10.0)}),
     "slicing": Home("placers.slicing", {"max_load": Cost(1.5, 14.0, most_parts=100_000)}),
     "pipedream": Home("placers.pipedream", {"max_load": Cost(2.0, 3.0)}),
     "getf": Home("placers.getf"),
-    "metis": Home("placers.partitioners", {"max_load": Cost(1.7, 3.0)}),
-    "scotch": Home("placers.partitioners", {"max_load": Cost(20.0, 10.0)}),
+    "metis": Home("placers.partitioners"),
+    "scotch": Home("placers.partitioners"),
     "mp-dps": Home("placers.heft_peft_cpop", {"makespan": Cost(2.5, 40.0)}),
     "frontier-paths": Home(
         "bounds.frontier_paths",
@@ -91,7 +73,7 @@ HOMES = {
         },
     ),
     "m-sct": Home("placers.m_sct"),
-    "mt-kahypar": Home("placers.partitioners", {"max_load": Cost(7.0, 35.0, most_parts=100_000)}),
+    "mt-kahypar": Home("placers.partitioners"),
     "slicegraph": Home("placers.slicing", {"max_load": Cost(15.0, 150.0, most_parts=8_000)}),
     "simulated-moves": Home(
         "placers.pipeline_stages",

@@ -337,7 +337,7 @@ register(
         paper="Tarnawski et al. 2020",
         cites=("tarnawski2020",),
         summary="fills devices in topological order, by memory alone",
-        starts={"max_load": Cost(0.4, 0.7), "pipeline_iteration": Cost(0.4, 2.0)},
+        starts={"pipeline_iteration": Cost(0.4, 2.0)},
         run=greedy,
         params=Params,
         applies=why_not_one_level,

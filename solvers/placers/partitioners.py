@@ -30,7 +30,7 @@ from placegap.instances.problem.nets import Nets, build_nets
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics, plan_class
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.method import Cost, Method, Params, Task, why_not_installed
+from placegap.solvers.core.method import Method, Params, Task, why_not_installed
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.worker_process import end_with_parent
@@ -318,7 +318,6 @@ register(
         paper="Karypis and Kumar 1998",
         cites=("karypis1998",),
         summary="graph partitioner, where installed",
-        starts={"max_load": Cost(1.7, 3.0)},
         run=metis,
         params=MetisParams,
         applies=why_not_parts,
@@ -401,7 +400,6 @@ register(
         paper="Gottesbüren et al. 2024",
         cites=("gottesbueren2024",),
         summary="hypergraph partitioner, where installed",
-        starts={"max_load": Cost(7.0, 35.0, most_parts=100000)},
         run=mt_kahypar,
         params=MtKahyparParams,
         applies=why_not_parts,
@@ -494,7 +492,6 @@ register(
         paper="Pellegrini and Roman 1996",
         cites=("pellegrini1996",),
         summary="graph partitioner, where installed",
-        starts={"max_load": Cost(20.0, 10.0)},
         run=scotch,
         params=Params,
         applies=why_not_parts,
