@@ -69,7 +69,8 @@ def spent_by(args: tuple[str, ...]) -> Spent:
 def modules_of(args: tuple[str, ...]) -> int:
     """How many modules all processes of a run import."""
     environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
-    done = subprocess.run([sys.executable, *args], capture_output=True, text=True, env=environment)
+    command = [sys.executable, *args]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return done.stderr.count("import time:")
 
 
