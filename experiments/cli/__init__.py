@@ -95,11 +95,11 @@ def _run(args: list[str]) -> int:
     with _without_threads():
         import numpy  # noqa: F401 (read once, when it is loaded)
 
-    from placegap.experiments.cli.app import app
+    from placegap.experiments.cli.app import load_app
 
     # typer brings its own copy of click, or uses the installed one
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(load_app(next(iter(args), "")))
     try:
         with command.make_context("placegap", list(args)) as context:
             command.invoke(context)
