@@ -33,7 +33,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import networkx as nx
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
@@ -164,6 +163,8 @@ def _components(tail: Ints, head: Ints, num_nodes: int) -> Ints:
     """Strongly connected component of each node."""
     if len(_depth_first_order(tail, head, num_nodes)) == num_nodes:
         return np.arange(num_nodes)  # no cycle, as nearly always
+    import networkx as nx  # takes a tenth of a second to load
+
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(num_nodes))
     graph.add_edges_from(zip(tail.tolist(), head.tolist(), strict=True))

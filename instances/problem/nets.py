@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
@@ -115,6 +114,8 @@ def stage_blocks(instance: Instance) -> Ints | None:
     >>> stage_blocks(example()).tolist()
     [0, 1, 2, 3]
     """
+    import networkx as nx  # takes a tenth of a second to load
+
     arrays, index = instance.arrays, instance.arrays.index
     if (arrays.backward[index.producer] & ~arrays.backward[index.consumer]).any():
         return None
