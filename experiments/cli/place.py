@@ -186,19 +186,17 @@ class Extras(NamedTuple):
 
 def place_command(asked: PlaceOptions) -> None:
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
-    from placegap.experiments.running.exporting import (
-        check_copies,
-        joins_ends,
-        price_of_modules,
-        write_exports,
-    )
     from placegap.experiments.running.placing import FIRST_SHARE, given_plan
 
     wanted = _checked(asked)
     fine = read_instance(source_of(asked))
-    kinds = list(wanted.exports)
-    check_copies(kinds, fine.graph, asked.model)
-    instance = with_granularity(fine, wanted.whole, join_ends=joins_ends(kinds))
+    together = False
+    if wanted.exports:
+        from placegap.experiments.running.exporting import check_copies, joins_ends
+
+        check_copies(list(wanted.exports), fine.graph, asked.model)
+        together = joins_ends(list(wanted.exports))
+    instance = with_granularity(fine, wanted.whole, join_ends=together)
     instance, first = _first_attempt(asked, wanted, fine, instance)
     known = None
     if asked.start is not None:
@@ -219,14 +217,15 @@ def place_command(asked: PlaceOptions) -> None:
     if asked.certificate is not None:
         written = _certify(instance, result, asked.certificate, asked.time_limit)
     if instance is not fine:
+        from placegap.experiments.running.exporting import price_of_modules
+
         with spinner(f"placing {fine.name} op by op"):
             rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
             price = price_of_modules(fine, rest, result, wanted.whole)
     # a signal that comes now keeps neither the plan nor what is printed from being whole
     with held():
         try:
-            for sentence in write_exports(fine, result, wanted.exports, asked.model):
-                warn(sentence)
+            _export(asked, wanted, fine, result)
         finally:  # also where a format cannot say the plan, which may have taken an hour
             report(asked, fine, result, Extras(opinion, written, price))
     if opinion is not None and opinion.verdict == "CONTRADICTS":
@@ -238,16 +237,18 @@ def place_command(asked: PlaceOptions) -> None:
 
 def _checked(asked: PlaceOptions) -> Wanted:
     """Refuse options that exclude each other before anything is read."""
-    from placegap.experiments.running.exporting import needed_granularity, parse_exports
-    from placegap.instances.transforms.table import find_transform
     from placegap.solvers.core.registry import find_method, parse_params
 
     if not (0 < asked.time_limit <= LONGEST_S or asked.time_limit == math.inf):
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
     if not 0 <= asked.gap < 1 or asked.seed < 0:
         raise InputError("--gap must be in [0, 1), --seed not negative")
-    exports = parse_exports(asked.export or ())
-    whole = needed_granularity(asked.granularity, list(exports))
+    exports, whole = dict[str, Path](), asked.granularity or "op"
+    if asked.export:
+        from placegap.experiments.running.exporting import needed_granularity, parse_exports
+
+        exports = parse_exports(asked.export)
+        whole = needed_granularity(asked.granularity, list(exports))
     written = (asked.out, asked.write, asked.log, asked.plot, asked.certificate)
     check_outputs(*written, *exports.values())
     check_plot(asked.plot)
@@ -272,6 +273,8 @@ def _checked(asked: PlaceOptions) -> Wanted:
     if asked.coarsen is None and coarsen_params:
         raise InputError("--coarsen-param belongs to a transform: name it by --coarsen")
     if asked.coarsen is not None:
+        from placegap.instances.transforms.table import find_transform
+
         find_transform(asked.coarsen, coarsen_params)
     if asked.method is not None:
         parse_params(find_method(asked.method), params)
@@ -282,7 +285,6 @@ def _first_attempt(
     asked: PlaceOptions, wanted: Wanted, fine: Instance, instance: Instance
 ) -> tuple[Instance, Attempt]:
     """The instance with the bounds that are known of it, and what is asked of a method."""
-    from placegap.experiments.running.exporting import check_formats
     from placegap.experiments.running.placing import (
         FIRST_SHARE,
         Attempt,
@@ -317,7 +319,10 @@ def _first_attempt(
         coarsen=asked.coarsen,
         coarsen_params=wanted.coarsen_params,
     )
-    check_formats(list(wanted.exports), instance, first.semantics)
+    if wanted.exports:
+        from placegap.experiments.running.exporting import check_formats
+
+        check_formats(list(wanted.exports), instance, first.semantics)
     if (
         is_traced(asked.model)
         and asked.rules.objective is None
@@ -338,7 +343,6 @@ def _placed(
     known: Result | None,
 ) -> Result:
     """The result of the method; after a stop signal that of before is reported, and it ends."""
-    from placegap.experiments.running.exporting import write_exports
     from placegap.experiments.running.placing import Stopped, place
 
     fine, instance = instances
@@ -354,8 +358,7 @@ def _placed(
             raise KeyboardInterrupt from None
         with held():
             report(asked, fine, stopped.best, Extras())
-            for sentence in write_exports(fine, stopped.best, wanted.exports, asked.model):
-                warn(sentence)
+            _export(asked, wanted, fine, stopped.best)
         warn(f"stopped; this is the plan of {stopped.best.method}")
         raise typer.Exit(stop_status()) from None
     except RuntimeError as error:
@@ -364,6 +367,16 @@ def _placed(
     for sentence in warnings:
         warn(sentence)
     return result
+
+
+def _export(asked: PlaceOptions, wanted: Wanted, fine: Instance, result: Result) -> None:
+    """Write the plan for other tools, if it was asked for."""
+    if not wanted.exports:
+        return
+    from placegap.experiments.running.exporting import write_exports
+
+    for sentence in write_exports(fine, result, wanted.exports, asked.model):
+        warn(sentence)
 
 
 def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -44,16 +45,11 @@ from placegap.solvers.core.result import (
     with_reason,
     word_of,
 )
-from placegap.solvers.solving.coarsened import solve_coarse
 from placegap.solvers.solving.known_bounds import with_known_bound, with_stored_bound
-from placegap.solvers.solving.second_opinion import (
-    Opinion,
-    Verdict,
-    compare,
-    nobody_to_ask,
-    second_methods,
-)
 from placegap.solvers.solving.solve import default_method
+
+if TYPE_CHECKING:
+    from placegap.solvers.solving.second_opinion import Opinion, Verdict
 
 DEFAULT_TIME_LIMIT_S = 60.0
 COMPILING = "compiling kernels, once on a machine"
@@ -439,6 +435,13 @@ def ask_second(
 
     `first` has the time limit of both together.
     """
+    from placegap.solvers.solving.second_opinion import (
+        Opinion,
+        compare,
+        nobody_to_ask,
+        second_methods,
+    )
+
     asked = next(second_methods(instance, first.semantics, result.method), None)
     if asked is None or result.split is not None:
         return result, nobody_to_ask(result)
@@ -499,6 +502,8 @@ def _run_attempt(attempt: Attempt) -> Result | Failure:
             raise KeyboardInterrupt
         run: Callable[..., Result]
         if attempt.coarsen is not None:
+            from placegap.solvers.solving.coarsened import solve_coarse
+
             run = partial(
                 solve_coarse, transform=attempt.coarsen, transform_params=attempt.coarsen_params
             )
