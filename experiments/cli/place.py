@@ -166,6 +166,11 @@ class PlaceOptions:
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False
     as_json: JsonOption = False
 
+    @property
+    def tells(self) -> bool:
+        """Whether progress is told."""
+        return not (self.quiet or self.as_json)
+
 
 class Wanted(NamedTuple):
     """What some of the options say: files by kind of export, what stays whole, parameters."""
@@ -189,7 +194,7 @@ def place_command(asked: PlaceOptions) -> None:
     from placegap.experiments.running.placing import FIRST_SHARE, given_plan
 
     wanted = _checked(asked)
-    fine = read_instance(source_of(asked))
+    fine = read_instance(source_of(asked), tells=asked.tells)
     together = False
     if wanted.exports:
         from placegap.experiments.running.exporting import check_copies, joins_ends
@@ -200,7 +205,7 @@ def place_command(asked: PlaceOptions) -> None:
     instance, first = _first_attempt(asked, wanted, fine, instance)
     known = None
     if asked.start is not None:
-        with spinner(f"reading {asked.start}"):
+        with spinner(f"reading {asked.start}", tells=asked.tells):
             known, said = given_plan(instance, first.semantics, asked.start, fine)
         for sentence in said:
             warn(sentence)
@@ -212,14 +217,14 @@ def place_command(asked: PlaceOptions) -> None:
     opinion = written = price = None
     if asked.second_opinion:
         result, opinion = _ask_second(
-            instance, replace(first, time_limit_s=asked.time_limit), result
+            asked, instance, replace(first, time_limit_s=asked.time_limit), result
         )
     if asked.certificate is not None:
-        written = _certify(instance, result, asked.certificate, asked.time_limit)
+        written = _certify(asked, instance, result, asked.certificate)
     if instance is not fine:
         from placegap.experiments.running.exporting import price_of_modules
 
-        with spinner(f"placing {fine.name} op by op"):
+        with spinner(f"placing {fine.name} op by op", tells=asked.tells):
             rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
             price = price_of_modules(fine, rest, result, wanted.whole)
     # a signal that comes now keeps neither the plan nor what is printed from being whole
@@ -349,7 +354,7 @@ def _placed(
     try:
         what = f"placing {instance.name}, {first.semantics.label}"
         with (
-            live_line(what, quiet=asked.quiet or asked.as_json) as show,
+            live_line(what, quiet=not asked.tells) as show,
             search_log(asked.log, asked.plot, what) as on_news,
         ):
             result, warnings = place(first, start=known, on_news=both(show, on_news))
@@ -387,7 +392,7 @@ def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> Non
     assert asked.write is not None
     seen, semantics = coarsened(instance, first)
     method = asked.method or proving_method(semantics)
-    with spinner(f"building the model of {method} for {seen.name}"):
+    with spinner(f"building the model of {method} for {seen.name}", tells=asked.tells):
         written = write_model(
             seen,
             semantics,
@@ -432,7 +437,7 @@ def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics
 
 
 def _certify(
-    instance: Instance, result: Result, path: Path, time_limit_s: float
+    asked: PlaceOptions, instance: Instance, result: Result, path: Path
 ) -> Certificate | None:
     """Write what of the bound can be certified; a stop signal leaves the result as it is."""
     from placegap.experiments.running.certifying import write_certificate
@@ -440,8 +445,8 @@ def _certify(
     seen = instance if result.split is None else result.split.fine
     found = None
     try:
-        with spinner(f"certifying a bound of {instance.name}"):
-            found = write_certificate(seen, result, path, time_limit_s)
+        with spinner(f"certifying a bound of {instance.name}", tells=asked.tells):
+            found = write_certificate(seen, result, path, asked.time_limit)
     except KeyboardInterrupt:
         warn("stopped: there is no certificate")
     else:
@@ -450,12 +455,14 @@ def _certify(
     return found
 
 
-def _ask_second(instance: Instance, first: Attempt, result: Result) -> tuple[Result, Opinion]:
+def _ask_second(
+    asked: PlaceOptions, instance: Instance, first: Attempt, result: Result
+) -> tuple[Result, Opinion]:
     from placegap.experiments.running.placing import ask_second
     from placegap.solvers.solving.second_opinion import Opinion
 
     try:
-        with spinner(f"a second opinion on {instance.name}"):
+        with spinner(f"a second opinion on {instance.name}", tells=asked.tells):
             return ask_second(instance, first, result)
     except KeyboardInterrupt:
         return result, Opinion("none", "stopped")

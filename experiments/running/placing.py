@@ -33,7 +33,7 @@ from placegap.instances.referee.loads import check_semantics
 from placegap.solvers import Result, solve
 from placegap.solvers.core.clock import compiled_s, stop_asked, while_compiling
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
+from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once, hearing
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import (
     PROOF,
@@ -486,10 +486,20 @@ def _answer(ending: Ending[Attempt]) -> Result | Failure:
 
 
 def run_attempt(attempt: Attempt) -> Result | Failure:
-    """What the worker does: read the instance, solve, judge."""
-    with while_compiling(
-        lambda: send_news(News(doing=COMPILING), compiles=True),
-        lambda: send_news(News(), compiles=False),
+    """What the worker does: read the instance, solve, judge; and tell what it does."""
+    doing = [""]
+
+    def hear(said: str) -> None:
+        doing[:] = [said]
+        send_news(News(doing=said))
+
+    hear(f"placing by {attempt.method}")
+    with (
+        hearing(hear),
+        while_compiling(
+            lambda: send_news(News(doing=COMPILING), compiles=True),
+            lambda: send_news(News(doing=doing[0]), compiles=False),
+        ),
     ):
         return _run_attempt(attempt)
 
