@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from placegap.experiments.running.pool import Ending, run_pool, send_news
 from placegap.experiments.running.rules import Rules, as_options, nearest, option
 from placegap.experiments.running.sources import Source, load_source
-from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
+from placegap.experiments.running.warm_up import GRACE_S, one_line
 from placegap.instances.io.document import read_json
 from placegap.instances.io.plan_file import is_plan
 from placegap.instances.problem.instance import Instance
@@ -31,7 +31,7 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers import Result, solve
-from placegap.solvers.core.clock import compiled_s, stop_asked, while_compiling
+from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once, hearing
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -507,9 +507,6 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
 def _run_attempt(attempt: Attempt) -> Result | Failure:
     try:
         compiled = compiled_s()
-        warm_up(attempt.method, attempt.semantics, attempt.params, branching=False)
-        if stop_asked():  # and the method has taken it for an end of the warm-up
-            raise KeyboardInterrupt
         run: Callable[..., Result]
         if attempt.coarsen is not None:
             from placegap.solvers.solving.coarsened import solve_coarse

@@ -223,7 +223,7 @@ class _Lines:
             self.newest = news
             now = time.monotonic()
             if news.doing:
-                due = self.began + SOON_S if self.printed == self.began else self.printed + DOING_S
+                due = self.printed + (SOON_S if news.value_ns is None else DOING_S)
             elif news.value_ns is not None:
                 due = now if is_first else self.printed + max(EVERY_S, EVERY * (now - self.began))
             else:

@@ -177,7 +177,8 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
         )
     if method.claim != "exact":
         return method.run(task, params)
-    say(f"proving by {method.name}")
+    if method.name != default_method(task.semantics):  # which runs others, and they say so
+        say(f"proving by {method.name}")
     from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS
 
     return run_exact(method, task, params)
