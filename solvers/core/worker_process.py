@@ -79,9 +79,10 @@ class WorkerProcess:
         # They go to whole process groups and are the parent's business: the child keeps the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         self._process: _Copy | subprocess.Popen[bytes]
+        copied = copied and has_one_thread()
         try:
             with other:
-                if copied and has_one_thread():
+                if copied:
                     self._process = _Copy(
                         target=_copied, args=(self.pipe, other, os.getpid(), alone, serve, args)
                     )
@@ -95,7 +96,7 @@ class WorkerProcess:
             raise
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # what came meanwhile is raised here
-            if isinstance(self._process, subprocess.Popen):
+            if not copied:
                 self._send(serve, args, alone)
         except BaseException:
             self.kill()
@@ -215,6 +216,8 @@ def silence() -> None:
     os.dup2(nowhere, 2)
     if nowhere > 2:
         os.close(nowhere)
+    # a copy has its parent's streams, which may write elsewhere (a notebook's, those of a test)
+    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (stays open)
 
 
 def _die_with_parent(pipe: Connection, parent: int) -> None:
