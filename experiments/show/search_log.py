@@ -192,15 +192,16 @@ def live_line(what: str, *, quiet: bool = False) -> Iterator[Listener]:
 
 
 def _changing(what: str, stack: ExitStack) -> Listener:
-    """A listener that shows the newest of all on a line of a terminal."""
+    """A listener that shows what is known, then what is done, on a line of a terminal."""
     shown: list[Callable[[str], None]] = []
-    doing = [what]
+    doing = [""]
 
     def hear(news: News) -> None:
         if not shown:
             shown.append(stack.enter_context(spinner(what)))
-        doing.append(news.doing or doing.pop())
-        shown[0](news_text(replace(news, doing=doing[-1])))
+        doing[:] = [news.doing or doing[0]]
+        known = news_text(replace(news, doing=""))
+        shown[0](", ".join(filter(None, (known, *doing))) or what)
 
     return hear
 

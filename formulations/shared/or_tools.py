@@ -11,6 +11,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 
+__all__ = ["cp_model"]
+
+
 class _PandasIfLoaded(ModuleType):
     """Stands for pandas in `cp_model`: the module where it is loaded, else empty classes."""
 
