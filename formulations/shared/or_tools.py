@@ -10,7 +10,6 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-
 __all__ = ["cp_model"]
 
 

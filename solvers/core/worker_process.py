@@ -165,6 +165,10 @@ def _copied(
 ) -> None:
     """Life of a copy."""
     parents.close()
+    import fcntl  # Linux has it
+
+    # its number may be that of a standard stream, where the parent's are closed
+    pipe = Connection(fcntl.fcntl(pipe.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
     gc.freeze()  # looking for garbage among what the parent has made would copy all of its memory
     _live(pipe, parent, alone, lambda: (serve, args))
 
