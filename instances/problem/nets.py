@@ -119,7 +119,8 @@ def stage_blocks(instance: Instance) -> Ints | None:
     arrays, index = instance.arrays, instance.arrays.index
     if (arrays.backward[index.producer] & ~arrays.backward[index.consumer]).any():
         return None
-    tail, head = distinct(*arrays.group[stage_arcs(instance)], arrays.num_groups)
+    tail, head = arrays.group[stage_arcs(instance)]
+    tail, head = distinct(tail, head, arrays.num_groups)
     component = components(tail, head, arrays.num_groups)
     _, first, component = np.unique(component, return_index=True, return_inverse=True)
     tail, head = distinct(component[tail], component[head], len(first))
