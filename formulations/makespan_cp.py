@@ -26,7 +26,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from placegap.formulations.shared.cp_families import (
     MOST_UNITS,
@@ -41,6 +40,7 @@ from placegap.formulations.shared.cp_families import (
     largest_spread,
     memory_capacity,
 )
+from placegap.formulations.shared.or_tools import cp_model
 from placegap.formulations.shared.pairs import edge_ends, tensor_edges
 from placegap.formulations.shared.times import (
     LARGEST_HORIZON_NS,

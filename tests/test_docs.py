@@ -33,7 +33,7 @@ from typer.main import get_command
 
 import placegap.formulations
 from placegap.experiments.cli import main
-from placegap.experiments.cli.app import app
+from placegap.experiments.cli.app import load_app
 from placegap.experiments.running.pool import Ending, run_here
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -164,7 +164,7 @@ def figures(text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("page", WITH_CODE)
 def test_a_command_in_a_sentence_has_options_that_exist(page: str) -> None:
-    known = get_command(app)
+    known = get_command(load_app())
     assert isinstance(known, TyperGroup)
     for text in inline_commands(page):
         words = shlex.split(text.replace("...", ""))

@@ -12,8 +12,8 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 
@@ -75,14 +75,31 @@ def print_version() -> int:
     return 0
 
 
+@contextmanager
+def _without_threads() -> Iterator[None]:
+    """NumPy brings threads for products of matrices, which no command makes; without them this
+    process can be copied for its workers (`worker_process`).
+    """
+    name = "OPENBLAS_NUM_THREADS"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(name) if before is None else os.environ.update({name: before})
+
+
 def _run(args: list[str]) -> int:
     import typer
 
-    from placegap.experiments.cli.app import app
+    with _without_threads():
+        import numpy  # noqa: F401 (read once, when it is loaded)
+
+    from placegap.experiments.cli.app import load_app
 
     # typer brings its own copy of click, or uses the installed one
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(load_app(next(iter(args), "")))
     try:
         with command.make_context("placegap", list(args)) as context:
             command.invoke(context)

@@ -1,56 +1,57 @@
-"""The commands, in the order of the help."""
+"""The commands, in the order of the help; a command's module is loaded when it is asked for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from importlib import import_module
+from inspect import signature
 from typing import Annotated
 
 import typer
 
 from placegap.experiments.cli import print_version
-from placegap.experiments.cli.lists import instances_command, methods_command
-from placegap.experiments.cli.measured import (
-    profile_command,
-    run_command,
-    standard_evaluation_command,
-)
-from placegap.experiments.cli.models import (
-    coarsen_command,
-    convert_command,
-    generate_command,
-    split_command,
-)
 from placegap.experiments.cli.options import command
-from placegap.experiments.cli.place import place_command
-from placegap.experiments.cli.show import compare_command, show_command
-from placegap.experiments.cli.study import study_command
-from placegap.experiments.cli.verify import verify_command
 
-app = typer.Typer(
-    name="placegap",
-    help="Place computation graphs on devices, and prove how far each placement is from optimal.",
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command("place")(command(place_command))
-app.command("study")(command(study_command))
-app.command("convert")(command(convert_command))
-app.command("coarsen")(command(coarsen_command))
-app.command("split")(command(split_command))
-app.command("profile")(command(profile_command))
-app.command("run")(command(run_command))
-app.command("show")(command(show_command))
-app.command("compare")(command(compare_command))
-app.command("verify")(command(verify_command))
-app.command("methods")(methods_command)
-app.command("instances")(instances_command)
-app.command("generate")(generate_command)
-app.command("standard-evaluation")(command(standard_evaluation_command))
+MODULES = {
+    "place": "place",
+    "study": "study",
+    "convert": "models",
+    "coarsen": "models",
+    "split": "models",
+    "profile": "measured",
+    "run": "measured",
+    "show": "show",
+    "compare": "show",
+    "verify": "verify",
+    "methods": "lists",
+    "instances": "lists",
+    "generate": "models",
+    "standard-evaluation": "measured",
+}
+"""Name of a command -> its module, which has a function ``NAME_command``."""
 
 
-@app.callback()
+def load_app(asked: str = "") -> typer.Typer:
+    """The application with the command that is asked for, or, where there is no such, with all."""
+    app = typer.Typer(
+        name="placegap",
+        help="Place computation graphs on devices, and prove how far each placement is from"
+        " optimal.",
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    names: Sequence[str] = (asked,) if asked in MODULES else tuple(MODULES)
+    for name in names:
+        module = import_module(f"placegap.experiments.cli.{MODULES[name]}")
+        run = getattr(module, f"{name.replace('-', '_')}_command")
+        app.command(name)(command(run) if list(signature(run).parameters) == ["asked"] else run)
+    app.callback()(options)
+    return app
+
+
 def options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)

@@ -25,7 +25,13 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.time_unit import TimeUnit
-from placegap.instances.torch_models.options import Dtype, Optimizer, Tied, TraceOptions
+from placegap.instances.torch_models.options import (
+    Dtype,
+    Optimizer,
+    Tied,
+    TraceOptions,
+    is_traced,
+)
 
 if TYPE_CHECKING:
     from placegap.experiments.running.sources import Source
@@ -318,8 +324,8 @@ def source_of(asked: Any, model: str | None = None) -> Source:
     )
 
 
-def read_instance(source: Source) -> Instance:
-    """The instance of a source.
+def read_instance(source: Source, *, tells: bool = False) -> Instance:
+    """The instance of a source; reading that takes long is told, where it `tells` (`spinner`).
 
     Raises
     ------
@@ -328,7 +334,8 @@ def read_instance(source: Source) -> Instance:
     """
     from placegap.experiments.running.sources import idle_devices, load_source
 
-    with spinner(f"reading {source.model}"):
+    doing = "tracing" if is_traced(source.model) else "reading"
+    with spinner(f"{doing} {source.model}", tells=tells):
         instance = load_source(source)
     warn_open(instance.graph, source.model)
     idle = idle_devices(instance)

@@ -168,6 +168,11 @@ class PlaceOptions:
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False
     as_json: JsonOption = False
 
+    @property
+    def tells(self) -> bool:
+        """Whether progress is told."""
+        return not (self.quiet or self.as_json)
+
 
 class Wanted(NamedTuple):
     """What some of the options say: files by kind of export, what stays whole, parameters."""
@@ -188,23 +193,21 @@ class Extras(NamedTuple):
 
 def place_command(asked: PlaceOptions) -> None:
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
-    from placegap.experiments.running.exporting import (
-        check_copies,
-        joins_ends,
-        price_of_modules,
-        write_exports,
-    )
     from placegap.experiments.running.placing import FIRST_SHARE, given_plan
 
     wanted = _checked(asked)
-    fine = read_instance(source_of(asked))
-    kinds = list(wanted.exports)
-    check_copies(kinds, fine.graph, asked.model)
-    instance = with_granularity(fine, wanted.whole, join_ends=joins_ends(kinds))
+    fine = read_instance(source_of(asked), tells=asked.tells)
+    together = False
+    if wanted.exports:
+        from placegap.experiments.running.exporting import check_copies, joins_ends
+
+        check_copies(list(wanted.exports), fine.graph, asked.model)
+        together = joins_ends(list(wanted.exports))
+    instance = with_granularity(fine, wanted.whole, join_ends=together)
     instance, first = _first_attempt(asked, wanted, fine, instance)
     known = None
     if asked.start is not None:
-        with spinner(f"reading {asked.start}"):
+        with spinner(f"reading {asked.start}", tells=asked.tells):
             known, said = given_plan(instance, first.semantics, asked.start, fine)
         for sentence in said:
             warn(sentence)
@@ -216,19 +219,20 @@ def place_command(asked: PlaceOptions) -> None:
     opinion = written = price = None
     if asked.second_opinion:
         result, opinion = _ask_second(
-            instance, replace(first, time_limit_s=asked.time_limit), result
+            asked, instance, replace(first, time_limit_s=asked.time_limit), result
         )
     if asked.certificate is not None:
-        written = _certify(instance, result, asked.certificate, asked.time_limit)
+        written = _certify(asked, instance, result, asked.certificate)
     if instance is not fine:
-        with spinner(f"placing {fine.name} op by op"):
+        from placegap.experiments.running.exporting import price_of_modules
+
+        with spinner(f"placing {fine.name} op by op", tells=asked.tells):
             rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
             price = price_of_modules(fine, rest, result, wanted.whole)
     # a signal that comes now keeps neither the plan nor what is printed from being whole
     with held():
         try:
-            for sentence in write_exports(fine, result, wanted.exports, asked.model):
-                warn(sentence)
+            _export(asked, wanted, fine, result)
         finally:  # also where a format cannot say the plan, which may have taken an hour
             report(asked, fine, result, Extras(opinion, written, price))
     if opinion is not None and opinion.verdict == "CONTRADICTS":
@@ -240,16 +244,18 @@ def place_command(asked: PlaceOptions) -> None:
 
 def _checked(asked: PlaceOptions) -> Wanted:
     """Refuse options that exclude each other before anything is read."""
-    from placegap.experiments.running.exporting import needed_granularity, parse_exports
-    from placegap.instances.transforms.table import find_transform
     from placegap.solvers.core.registry import find_method, parse_params
 
     if not (0 < asked.time_limit <= LONGEST_S or asked.time_limit == math.inf):
         raise InputError(f"--time-limit must be positive, and at most {LONGEST_S} or inf")
     if not 0 <= asked.gap < 1 or asked.seed < 0:
         raise InputError("--gap must be in [0, 1), --seed not negative")
-    exports = parse_exports(asked.export or ())
-    whole = needed_granularity(asked.granularity, list(exports))
+    exports, whole = dict[str, Path](), asked.granularity or "op"
+    if asked.export:
+        from placegap.experiments.running.exporting import needed_granularity, parse_exports
+
+        exports = parse_exports(asked.export)
+        whole = needed_granularity(asked.granularity, list(exports))
     written = (asked.out, asked.write, asked.log, asked.plot, asked.certificate)
     check_outputs(*written, *exports.values())
     check_plot(asked.plot)
@@ -274,6 +280,8 @@ def _checked(asked: PlaceOptions) -> Wanted:
     if asked.coarsen is None and coarsen_params:
         raise InputError("--coarsen-param belongs to a transform: name it by --coarsen")
     if asked.coarsen is not None:
+        from placegap.instances.transforms.table import find_transform
+
         find_transform(asked.coarsen, coarsen_params)
     if asked.method is not None:
         parse_params(find_method(asked.method), params)
@@ -284,7 +292,6 @@ def _first_attempt(
     asked: PlaceOptions, wanted: Wanted, fine: Instance, instance: Instance
 ) -> tuple[Instance, Attempt]:
     """The instance with the bounds that are known of it, and what is asked of a method."""
-    from placegap.experiments.running.exporting import check_formats
     from placegap.experiments.running.placing import (
         FIRST_SHARE,
         Attempt,
@@ -319,7 +326,10 @@ def _first_attempt(
         coarsen=asked.coarsen,
         coarsen_params=wanted.coarsen_params,
     )
-    check_formats(list(wanted.exports), instance, first.semantics)
+    if wanted.exports:
+        from placegap.experiments.running.exporting import check_formats
+
+        check_formats(list(wanted.exports), instance, first.semantics)
     if (
         is_traced(asked.model)
         and asked.rules.objective is None
@@ -340,14 +350,13 @@ def _placed(
     known: Result | None,
 ) -> Result:
     """The result of the method; after a stop signal that of before is reported, and it ends."""
-    from placegap.experiments.running.exporting import write_exports
     from placegap.experiments.running.placing import Stopped, place
 
     fine, instance = instances
     try:
         what = f"placing {instance.name}, {first.semantics.label}"
         with (
-            live_line(what, quiet=asked.quiet or asked.as_json) as show,
+            live_line(what, quiet=not asked.tells) as show,
             search_log(asked.log, asked.plot, what) as on_news,
         ):
             result, warnings = place(first, start=known, on_news=both(show, on_news))
@@ -356,8 +365,7 @@ def _placed(
             raise KeyboardInterrupt from None
         with held():
             report(asked, fine, stopped.best, Extras())
-            for sentence in write_exports(fine, stopped.best, wanted.exports, asked.model):
-                warn(sentence)
+            _export(asked, wanted, fine, stopped.best)
         warn(f"stopped; this is the plan of {stopped.best.method}")
         raise typer.Exit(stop_status()) from None
     except RuntimeError as error:
@@ -368,6 +376,16 @@ def _placed(
     return result
 
 
+def _export(asked: PlaceOptions, wanted: Wanted, fine: Instance, result: Result) -> None:
+    """Write the plan for other tools, if it was asked for."""
+    if not wanted.exports:
+        return
+    from placegap.experiments.running.exporting import write_exports
+
+    for sentence in write_exports(fine, result, wanted.exports, asked.model):
+        warn(sentence)
+
+
 def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> None:
     """``--write``: the MIP of a method in a file, unsolved, and a line that says so."""
     from placegap.solvers.models.export import write_model
@@ -376,7 +394,7 @@ def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> Non
     assert asked.write is not None
     seen, semantics = coarsened(instance, first)
     method = asked.method or proving_method(semantics)
-    with spinner(f"building the model of {method} for {seen.name}"):
+    with spinner(f"building the model of {method} for {seen.name}", tells=asked.tells):
         written = write_model(
             seen,
             semantics,
@@ -421,7 +439,7 @@ def coarsened(instance: Instance, attempt: Attempt) -> tuple[Instance, Semantics
 
 
 def _certify(
-    instance: Instance, result: Result, path: Path, time_limit_s: float
+    asked: PlaceOptions, instance: Instance, result: Result, path: Path
 ) -> Certificate | None:
     """Write what of the bound can be certified; a stop signal leaves the result as it is."""
     from placegap.experiments.running.certifying import write_certificate
@@ -429,8 +447,8 @@ def _certify(
     seen = instance if result.split is None else result.split.fine
     found = None
     try:
-        with spinner(f"certifying a bound of {instance.name}"):
-            found = write_certificate(seen, result, path, time_limit_s)
+        with spinner(f"certifying a bound of {instance.name}", tells=asked.tells):
+            found = write_certificate(seen, result, path, asked.time_limit)
     except KeyboardInterrupt:
         warn("stopped: there is no certificate")
     else:
@@ -439,12 +457,14 @@ def _certify(
     return found
 
 
-def _ask_second(instance: Instance, first: Attempt, result: Result) -> tuple[Result, Opinion]:
+def _ask_second(
+    asked: PlaceOptions, instance: Instance, first: Attempt, result: Result
+) -> tuple[Result, Opinion]:
     from placegap.experiments.running.placing import ask_second
     from placegap.solvers.solving.second_opinion import Opinion
 
     try:
-        with spinner(f"a second opinion on {instance.name}"):
+        with spinner(f"a second opinion on {instance.name}", tells=asked.tells):
             return ask_second(instance, first, result)
     except KeyboardInterrupt:
         return result, Opinion("none", "stopped")

@@ -10,13 +10,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from placegap.experiments.running.pool import Ending, run_pool, send_news
 from placegap.experiments.running.rules import Rules, as_options, nearest, option
 from placegap.experiments.running.sources import Source, load_source
-from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
+from placegap.experiments.running.warm_up import GRACE_S, one_line
 from placegap.instances.io.document import read_json
 from placegap.instances.io.plan_file import is_plan
 from placegap.instances.problem.instance import Instance
@@ -30,9 +31,9 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers import Result, solve
-from placegap.solvers.core.clock import compiled_s, stop_asked, while_compiling
+from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once
+from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once, hearing
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import (
     PROOF,
@@ -44,16 +45,11 @@ from placegap.solvers.core.result import (
     with_reason,
     word_of,
 )
-from placegap.solvers.solving.coarsened import solve_coarse
 from placegap.solvers.solving.known_bounds import with_known_bound, with_stored_bound
-from placegap.solvers.solving.second_opinion import (
-    Opinion,
-    Verdict,
-    compare,
-    nobody_to_ask,
-    second_methods,
-)
 from placegap.solvers.solving.solve import default_method
+
+if TYPE_CHECKING:
+    from placegap.solvers.solving.second_opinion import Opinion, Verdict
 
 DEFAULT_TIME_LIMIT_S = 60.0
 COMPILING = "compiling kernels, once on a machine"
@@ -439,6 +435,13 @@ def ask_second(
 
     `first` has the time limit of both together.
     """
+    from placegap.solvers.solving.second_opinion import (
+        Opinion,
+        compare,
+        nobody_to_ask,
+        second_methods,
+    )
+
     asked = next(second_methods(instance, first.semantics, result.method), None)
     if asked is None or result.split is not None:
         return result, nobody_to_ask(result)
@@ -483,10 +486,20 @@ def _answer(ending: Ending[Attempt]) -> Result | Failure:
 
 
 def run_attempt(attempt: Attempt) -> Result | Failure:
-    """What the worker does: read the instance, solve, judge."""
-    with while_compiling(
-        lambda: send_news(News(doing=COMPILING), compiles=True),
-        lambda: send_news(News(), compiles=False),
+    """What the worker does: read the instance, solve, judge; and tell what it does."""
+    doing = [""]
+
+    def hear(said: str) -> None:
+        doing[:] = [said]
+        send_news(News(doing=said))
+
+    hear(f"placing by {attempt.method}")
+    with (
+        hearing(hear),
+        while_compiling(
+            lambda: send_news(News(doing=COMPILING), compiles=True),
+            lambda: send_news(News(doing=doing[0]), compiles=False),
+        ),
     ):
         return _run_attempt(attempt)
 
@@ -494,11 +507,10 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
 def _run_attempt(attempt: Attempt) -> Result | Failure:
     try:
         compiled = compiled_s()
-        warm_up(attempt.method, attempt.semantics, attempt.params, branching=False)
-        if stop_asked():  # and the method has taken it for an end of the warm-up
-            raise KeyboardInterrupt
         run: Callable[..., Result]
         if attempt.coarsen is not None:
+            from placegap.solvers.solving.coarsened import solve_coarse
+
             run = partial(
                 solve_coarse, transform=attempt.coarsen, transform_params=attempt.coarsen_params
             )

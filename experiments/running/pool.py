@@ -1,4 +1,4 @@
-"""A small pool of spawned worker processes with hard time limits, and the signals that end it.
+"""A small pool of worker processes with hard time limits, and the signals that end it.
 
 A worker serves one task after another through a pipe. It is replaced when a task runs past its hard
 limit or takes the process down; the other workers go on. The limit stands while a worker compiles
@@ -365,7 +365,8 @@ class TaskProcess(Generic[T]):
     ) -> None:
         self.on_news = on_news
         try:
-            self.process = WorkerProcess(_serve, (function, tuple(modules), stoppable), alone=alone)
+            job = (function, tuple(modules), stoppable)
+            self.process = WorkerProcess(_serve, job, alone=alone, copied=True)
         except OSError as error:
             raise PoolError(f"worker processes cannot start ({error.strerror})") from None
         self.pipe = self.process.pipe

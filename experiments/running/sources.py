@@ -8,15 +8,16 @@ from functools import lru_cache
 from pathlib import Path
 
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
-from placegap.instances.corpus.workloads import build_workload, is_workload
 from placegap.instances.io.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.io.cluster_text import is_cluster_text
-from placegap.instances.io.costing import catalogue, specs_of
 from placegap.instances.io.document import Document
-from placegap.instances.io.measured_times import MEASURED, read_times, with_times
-from placegap.instances.io.onnx_model import ASSUMED_DIMS, WITHOUT_RULE
-from placegap.instances.io.reader import read_model
-from placegap.instances.problem.instance import Cluster, Graph, Instance
+from placegap.instances.problem.instance import (
+    ASSUMED_DIMS,
+    WITHOUT_RULE,
+    Cluster,
+    Graph,
+    Instance,
+)
 from placegap.instances.problem.memory_pressure import with_device_memory
 from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.time_unit import TimeUnit
@@ -113,8 +114,12 @@ def check_rates(model: str, cluster: Cluster | None, times: Path | None = None) 
     """
     if cluster is None or not is_traced(model):
         return
+    from placegap.instances.io.costing import catalogue, specs_of
+
     known = set(specs_of(cluster))
     if times is not None:
+        from placegap.instances.io.measured_times import read_times
+
         for _, kind in read_times(times).samples_ns:  # a trace does not say on which kind
             known |= {device.kind for device in cluster.devices} if kind is None else {kind}
     without = [device for device in cluster.devices if device.kind not in known]
@@ -133,6 +138,8 @@ def on_cluster(document: Document, cluster: Cluster | None, times: Path | None =
     chosen = cluster or document.cluster
     if times is None or chosen is None:
         return document.instance(cluster)
+    from placegap.instances.io.measured_times import read_times, with_times
+
     measured = with_times(document.graph, read_times(times), chosen)
     update = {"graph": measured.graph, "best_known": ()}
     return document.model_copy(update=update).read_from(document.source).instance(cluster)
@@ -179,14 +186,17 @@ def find_model(
 
         return read_traced_model(model, tracing)
     weights = None if tracing is None else tracing.weights
-    is_file = model not in corpus_names() and not is_workload(model)
+    is_file = ":" not in model and model not in corpus_names()
     if tracing is not None and tracing != TraceOptions(weights=weights if is_file else None):
         option = next(iter(tracing.chosen())).replace("_", "-")
         raise InputError(f"--{option} is for models that are traced ({', '.join(PREFIXES)})", model)
-    if is_workload(model):
-        if time_unit is not None:
-            raise InputError(f"{model} has no times: they are costed; leave out --time-unit")
-        return build_workload(model, dict(dims))
+    if ":" in model:
+        from placegap.instances.corpus.workloads import build_workload, is_workload
+
+        if is_workload(model):
+            if time_unit is not None:
+                raise InputError(f"{model} has no times: they are costed; leave out --time-unit")
+            return build_workload(model, dict(dims))
     if model in corpus_names():
         if time_unit is not None:
             raise InputError(f"{model} states its times in ns; leave out --time-unit")
@@ -196,6 +206,8 @@ def find_model(
     if not os.path.exists(model) and "." not in os.path.basename(model):
         hint = instead_of(model, corpus_names(), "placegap instances")
         raise InputError(f"there is no file {model!r}, and no such graph in the corpus{hint}")
+    from placegap.instances.io.reader import read_model
+
     return read_model(model, time_unit, dict(dims), weights)
 
 
@@ -267,6 +279,8 @@ def idle_devices(instance: Instance) -> str | None:
 
 def measured_times(graph: Graph) -> str | None:
     """One line on how many ops have measured times and which names match none; else None."""
+    from placegap.instances.io.measured_times import MEASURED
+
     sentence = graph.provenance.parameters.get(MEASURED)
     return sentence if isinstance(sentence, str) else None
 

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from placegap.instances.corpus.generate import generate
-from placegap.instances.io.document import Document
 from placegap.instances.problem.example import example
 from placegap.instances.problem.semantics import Semantics
 from placegap.solvers import solve
@@ -50,6 +48,9 @@ def warm_up(
     diamond = example()
     examples = [(diamond, GRACE_S)]
     if branching:
+        from placegap.instances.corpus.generate import generate
+        from placegap.instances.io.document import Document
+
         graph = generate("layered", {"ops": 12, "width": 4}, seed=2)
         examples.append((Document(name="warm-up", graph=graph).instance(diamond.cluster), 1.0))
     with contextlib.suppress(Exception):

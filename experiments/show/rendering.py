@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,10 @@ from rich.text import Text
 from placegap.instances.reading.errors import InputError, shorten
 
 LONGEST_WARNING = 300
+SOON_S = 1.0
+"""What takes longer is told in a line where stderr is no terminal: within two seconds of the start,
+of which loading takes half."""
+
 PADDING = 3
 """Between two columns."""
 
@@ -79,13 +84,23 @@ def warn(sentence: str) -> None:
 
 
 @contextmanager
-def spinner(what: str) -> Iterator[Callable[[str], None]]:
+def spinner(what: str, *, tells: bool = False) -> Iterator[Callable[[str], None]]:
     """A line with a spinner, a text and a clock on stderr, if that is a terminal; it goes away.
 
-    What it yields changes the text, which is cut where the terminal is too narrow for it.
+    What it yields changes the text, which is cut where the terminal is too narrow for it. Where
+    stderr is no terminal, one that `tells` prints what it is about after a second. No thread is
+    left of either.
     """
     if not shows_live():
-        yield lambda text: None
+        timer = threading.Timer(SOON_S, warn, [f"after {SOON_S:g} s: {what}"])
+        if tells:
+            timer.start()
+        try:
+            yield lambda text: None
+        finally:
+            timer.cancel()
+            if tells:
+                timer.join()
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

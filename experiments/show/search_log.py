@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from placegap.experiments.show.figures import common_unit, format_gap, format_ns, format_s
-from placegap.experiments.show.rendering import shows_live, spinner, warn
+from placegap.experiments.show.rendering import SOON_S, shows_live, spinner, warn
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import NOTHING, Listener, News
 from placegap.solvers.core.result import relative_gap
@@ -169,16 +170,19 @@ def news_text(news: News) -> str:
 def live_line(what: str, *, quiet: bool = False) -> Iterator[Listener]:
     """A function that takes `News` and shows it on stderr, as that is a terminal or not.
 
+    Nothing is shown, and no thread begun, before the first news: a worker process that is started
+    until then may be a copy of this one.
+
     Parameters
     ----------
     what : str
-        What is being done, until there are news.
+        What is being done, as long as no news says so.
     quiet : bool
         Show nothing where stderr is no terminal.
     """
     if shows_live():
-        with spinner(what) as show:
-            yield lambda news: show(news_text(news))
+        with ExitStack() as stack:
+            yield _changing(what, stack)
         return
     lines = _Lines()
     try:
@@ -187,8 +191,26 @@ def live_line(what: str, *, quiet: bool = False) -> Iterator[Listener]:
         lines.close()
 
 
+def _changing(what: str, stack: ExitStack) -> Listener:
+    """A listener that shows what is known, then what is done, on a line of a terminal."""
+    shown: list[Callable[[str], None]] = []
+    doing = [""]
+
+    def hear(news: News) -> None:
+        if not shown:
+            shown.append(stack.enter_context(spinner(what)))
+        doing[:] = [news.doing or doing[0]]
+        known = news_text(replace(news, doing=""))
+        shown[0](", ".join(filter(None, (known, *doing))) or what)
+
+    return hear
+
+
 class _Lines:
-    """A line for the first news, and for later ones when the last line is old enough."""
+    """A line for the first plan, and for later ones when the last line is old enough.
+
+    What is done meanwhile stands in a line of its own where nothing else is known for a while.
+    """
 
     def __init__(self) -> None:
         self.began = self.printed = time.monotonic()
@@ -198,20 +220,21 @@ class _Lines:
 
     def listen(self, news: News) -> None:
         with self.lock:
-            is_first = self.newest.value_ns is None
+            is_first = self.newest.value_ns is None and news.value_ns is not None
             self.newest = news
             now = time.monotonic()
-            if news.doing and (self.printed == self.began or now - self.printed > DOING_S):
-                self._print()
-            if news.doing or news.value_ns is None or self.timer is not None:
+            if news.doing:
+                due = self.printed + (SOON_S if news.value_ns is None else DOING_S)
+            elif news.value_ns is not None:
+                due = now if is_first else self.printed + max(EVERY_S, EVERY * (now - self.began))
+            else:
                 return
-            wait_s = self.printed + max(EVERY_S, EVERY * (now - self.began)) - now
-            if is_first or wait_s <= 0:
+            if due <= now:
                 self._print()
-                return
-            self.timer = threading.Timer(wait_s, self._later)
-            self.timer.daemon = True
-            self.timer.start()
+            elif self.timer is None:
+                self.timer = threading.Timer(due - now, self._later)
+                self.timer.daemon = True
+                self.timer.start()
 
     def _later(self) -> None:
         with self.lock:

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from placegap.formulations.latency_ip import plan_values
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
@@ -43,6 +42,7 @@ from placegap.formulations.shared.cp_families import (
     largest_spread,
     memory_capacity,
 )
+from placegap.formulations.shared.or_tools import cp_model
 from placegap.formulations.shared.pairs import tensor_edges
 from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem.instance import Instance

@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from placegap.formulations.shared.families import Linear, for_whole_groups, possible_devices
 from placegap.instances.problem.array_types import Flags, Floats, Ints
@@ -479,6 +478,8 @@ def device_pools(arrays: Arrays) -> DevicePools:
     times = np.unique(time[~np.eye(len(pool), dtype=bool)])
     ratio = times[1:] / times[:-1]
     if len(ratio) and ratio.max() >= UNLIKE_LINKS:
+        from scipy.sparse.csgraph import connected_components  # takes 0.1 s to load
+
         pool = connected_components(time <= times[ratio.argmax()], directed=False)[1]
     all_bytes = int(arrays.group_bytes.sum())
     room = np.zeros(pool.max() + 1, np.int64)

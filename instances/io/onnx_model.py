@@ -43,19 +43,13 @@ from placegap.instances.io.onnx_flops import (
 )
 from placegap.instances.io.onnx_shapes import Tensors, Value, infer_tensors, node_label
 from placegap.instances.io.weight_formats import WeightFormat
-from placegap.instances.problem.instance import Graph
+from placegap.instances.problem.instance import ASSUMED_DIMS, WITHOUT_RULE, Graph
 from placegap.instances.reading.errors import (
     InputError,
     MissingExtra,
     as_input_error,
 )
 from placegap.instances.reading.input_files import MAX_ONNX_BYTES, MAX_ONNX_NODES, check_regular
-
-ASSUMED_DIMS = "assumed_dims"
-"""Parameter of the provenance that names the sizes nobody stated, as "N=1, M=1"."""
-
-WITHOUT_RULE = "ops_without_flop_rule"
-"""Parameter of the provenance that counts, by kind, ops whose FLOPs are a guess: "Foo 3, Bar 1"."""
 
 UNNAMED_BATCH = "batch"
 """What an open first dimension without a name is called."""

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from pydantic import BaseModel
 from placegap.instances.io.certificate_file import Certificate
 from placegap.instances.io.document import Document, write_json
 from placegap.instances.io.plan_file import PlanFile
+from placegap.instances.problem import semantics
 from placegap.instances.reading.input_files import data_path
 
 SCHEMAS: dict[str, type[BaseModel]] = {
@@ -39,7 +43,7 @@ def json_schema(name: str) -> dict[str, Any]:
     """
     schema = SCHEMAS[name].model_json_schema()
     for part in (schema, *schema.get("$defs", {}).values()):
-        _describe(part)
+        _describe(part, _rules_of(part.get("title", "")))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": schema_path(name).name,
@@ -52,8 +56,31 @@ def schema_path(name: str) -> Path:
     return data_path(f"{name}.schema.json")
 
 
-def _describe(part: dict[str, Any]) -> None:
-    """Turn a numpydoc docstring into the descriptions of a class and of its fields."""
+def _rules_of(name: str) -> dict[str, str]:
+    """The docstrings below the fields of a class of semantics; of another class, none.
+
+    pydantic would read them, from the source, whenever the module is loaded.
+    """
+    found: dict[str, str] = {}
+    for kind in reversed(getattr(getattr(semantics, name, None), "__mro__", ())):
+        if kind.__module__ != semantics.__name__:
+            continue
+        (tree,) = ast.parse(inspect.getsource(kind)).body
+        for field, text in pairwise(tree.body if isinstance(tree, ast.ClassDef) else ()):
+            match field, text:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=rule)),
+                    ast.Expr(value=ast.Constant(value=str(said))),
+                ):
+                    found[rule] = inspect.cleandoc(said)
+    return found
+
+
+def _describe(part: dict[str, Any], rules: dict[str, str]) -> None:
+    """Turn docstrings, of numpydoc or of single rules, into descriptions of a class and fields."""
+    for field, text in rules.items():
+        found = {"description": text} | part["properties"][field]
+        part["properties"][field] = dict(sorted(found.items()))
     docstring = part.get("description", "")
     part["description"] = _one_line(_SECTION.sub("", docstring))
     for names, text in _ATTRIBUTE.findall(docstring.partition("Attributes\n")[2]):

@@ -33,7 +33,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import networkx as nx
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
@@ -114,7 +113,7 @@ def contract(
     """
     arrays = instance.arrays
     tail, head = _class_arcs(instance, one_pass)
-    block = _components(tail, head, arrays.num_groups)[arrays.group]
+    block = components(tail, head, arrays.num_groups)[arrays.group]
     rule = rule or IdleRule()
     held, exact = np.ones(instance.num_ops, np.bool_), True
     time_ns, resident_bytes = block_sums(instance, block, held)
@@ -128,11 +127,11 @@ def contract(
     member = np.zeros(arrays.num_groups, np.int64)
     member[arrays.group] = np.arange(instance.num_ops)
     num_blocks = int(block.max()) + 1
-    tail, head = _distinct(block[member[tail]], block[member[head]], num_blocks)
+    tail, head = distinct(block[member[tail]], block[member[head]], num_blocks)
     rank = np.empty(num_blocks, np.int64)
     rank[_depth_first_order(tail, head, num_blocks)] = np.arange(num_blocks)
     block = rank[block]
-    tail, head = _distinct(rank[tail], rank[head], num_blocks)
+    tail, head = distinct(rank[tail], rank[head], num_blocks)
     blocks = Blocks(block, *block_sums(instance, block, held), tail, head, held, roomy, exact)
     freeze(blocks)
     return blocks
@@ -150,20 +149,22 @@ def _class_arcs(instance: Instance, one_pass: bool) -> tuple[Ints, Ints]:
     mirrored = backward[a] & backward[b] & (orphan[group[a]] | orphan[group[b]])
     tail = np.concatenate([group[a[forward]], group[b[mirrored]]])
     head = np.concatenate([group[b[forward]], group[a[mirrored]]])
-    return _distinct(tail, head, arrays.num_groups)
+    return distinct(tail, head, arrays.num_groups)
 
 
-def _distinct(tail: Ints, head: Ints, num_nodes: int) -> tuple[Ints, Ints]:
+def distinct(tail: Ints, head: Ints, num_nodes: int) -> tuple[Ints, Ints]:
     """Arcs between different nodes, each once, sorted."""
     pairs = np.unique((tail * num_nodes + head)[tail != head])
     ends = np.divmod(pairs, num_nodes)
     return ends[0], ends[1]
 
 
-def _components(tail: Ints, head: Ints, num_nodes: int) -> Ints:
+def components(tail: Ints, head: Ints, num_nodes: int) -> Ints:
     """Strongly connected component of each node."""
     if len(_depth_first_order(tail, head, num_nodes)) == num_nodes:
         return np.arange(num_nodes)  # no cycle, as nearly always
+    import networkx as nx  # takes a tenth of a second to load
+
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_nodes_from(range(num_nodes))
     graph.add_edges_from(zip(tail.tolist(), head.tolist(), strict=True))

@@ -10,11 +10,12 @@ For pipeline_iteration `stage_blocks` finds the ops that every plan keeps in one
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 
-import networkx as nx
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.blocks import components, distinct
 from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
@@ -118,18 +119,24 @@ def stage_blocks(instance: Instance) -> Ints | None:
     arrays, index = instance.arrays, instance.arrays.index
     if (arrays.backward[index.producer] & ~arrays.backward[index.consumer]).any():
         return None
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from(range(arrays.num_groups))
     tail, head = arrays.group[stage_arcs(instance)]
-    graph.add_edges_from(
-        (x, y) for x, y in zip(tail.tolist(), head.tolist(), strict=True) if x != y
-    )
-    whole = nx.condensation(graph)
-    first = {node: min(whole.nodes[node]["members"]) for node in whole}
-    number = np.zeros(arrays.num_groups, np.int64)
-    for at, node in enumerate(nx.lexicographical_topological_sort(whole, key=first.__getitem__)):
-        number[sorted(whole.nodes[node]["members"])] = at
-    return np.asarray(number[arrays.group], np.int64)
+    tail, head = distinct(tail, head, arrays.num_groups)
+    component = components(tail, head, arrays.num_groups)
+    _, first, component = np.unique(component, return_index=True, return_inverse=True)
+    tail, head = distinct(component[tail], component[head], len(first))
+    start, arc = group_by(tail, len(first))
+    waiting = np.bincount(head, minlength=len(first)).tolist()
+    ready = [(int(op), node) for node, op in enumerate(first) if not waiting[node]]
+    heapify(ready)
+    number = np.zeros(len(first), np.int64)
+    for at in range(len(first)):
+        _, node = heappop(ready)
+        number[node] = at
+        for later in head[arc[start[node] : start[node + 1]]].tolist():
+            waiting[later] -= 1
+            if not waiting[later]:
+                heappush(ready, (int(first[later]), later))
+    return np.asarray(number[component[arrays.group]], np.int64)
 
 
 def stage_arcs(instance: Instance) -> Ints:

@@ -46,7 +46,6 @@ class _Rules(BaseModel):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         json_schema_extra={"required": ["objective"]},
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 import numpy as np
 
@@ -505,12 +507,14 @@ def _chain(
         for a, b in zip(ends[0][mask].tolist(), ends[1][mask].tolist(), strict=True):
             if region[a] != region[b]:
                 arcs.setdefault((int(region[a]), int(region[b])), (a, b))
-    import networkx as nx  # loaded when used: a tenth of a second
-
-    quotient = nx.DiGraph(list(arcs))
+    order = TopologicalSorter[int]()
+    for a, b in arcs:
+        order.add(b, a)
     try:
-        cycle = [(int(arc[0]), int(arc[1])) for arc in nx.find_cycle(quotient)]
-    except nx.NetworkXNoCycle:
+        order.prepare()
+    except CycleError as found:
+        cycle = list(pairwise(found.args[1]))
+    else:
         return
     around = [names[a] for a, _ in cycle]
     a, b = (instance.graph.ops[i].name for i in arcs[cycle[-1]])

@@ -16,7 +16,6 @@ import heapq
 from itertools import pairwise
 from typing import NamedTuple
 
-import networkx as nx
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
@@ -252,6 +251,8 @@ class _Items:
         return start
 
     def _cycle(self, before: Ints, after: Ints) -> str:
+        import networkx as nx  # takes a tenth of a second to load
+
         pairs = zip(before.tolist(), after.tolist(), strict=True)
         names = [self._name(arc[0]) for arc in nx.find_cycle(nx.DiGraph(pairs))]
         return " waits for ".join([names[0], *reversed(names)])

@@ -8,7 +8,6 @@ Co-placement: an op and its only consumer become one op, as Baechi's grouper doe
 
 from __future__ import annotations
 
-import networkx as nx
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
@@ -92,6 +91,8 @@ def _fused(instance: Instance) -> Ints:
 
 def _without_cycles(instance: Instance, unit: Ints) -> Ints:
     """Take apart the units that lie on a cycle of units; numbers of the groups of ops."""
+    import networkx as nx  # takes a tenth of a second to load
+
     index = instance.arrays.index
     graph: nx.DiGraph[int] = nx.DiGraph()
     graph.add_edges_from(

@@ -28,8 +28,6 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
-from ortools.graph.python import max_flow
-from scipy.optimize import linprog
 
 from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem.array_types import Flags, Ints
@@ -241,6 +239,8 @@ def _minimum_cut(tail: Ints, head: Ints, capacity: Ints, num_nodes: int) -> tupl
     """
     here = np.zeros(num_nodes, np.bool_)
     here[0] = True
+    from ortools.graph.python import max_flow
+
     solver = max_flow.SimpleMaxFlow()
     arcs = solver.add_arcs_with_capacity(tail.astype(np.int32), head.astype(np.int32), capacity)
     if not len(tail) or solver.solve(0, 1) != solver.OPTIMAL:
@@ -378,6 +378,8 @@ def _weights(loads: Ints) -> tuple[Ints, float, Ints]:
 
     They only propose: what they prove is worked out in integers.
     """
+    from scipy.optimize import linprog  # takes 0.1 s to load
+
     num, rows = loads.shape
     unit = max(1.0, float(loads.max()))
     found = linprog(

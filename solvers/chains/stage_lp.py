@@ -25,7 +25,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.graph_index import group_by
@@ -454,6 +453,8 @@ class _Rows:
         cost[slack] = PENALTY
         upper = np.ones(self.num_columns)
         upper[slack] = MOST_SLACK
+        from scipy import sparse  # takes 0.1 s to load
+
         matrix = sparse.csc_array(
             (
                 np.concatenate(self.value),

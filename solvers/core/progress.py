@@ -202,6 +202,32 @@ def tell(
             ledger.enter(News(value_ns, bound_ns, by, plan, rests_on=rests_on))
 
 
+_hearers: list[Callable[[str], object]] = []
+
+
+@contextmanager
+def hearing(hearer: Callable[[str], object]) -> Iterator[None]:
+    """Hear, in this process, what is done meanwhile, in words.
+
+    Examples
+    --------
+    >>> with hearing(print):
+    ...     say("proving by cp-sat")
+    proving by cp-sat
+    """
+    _hearers.append(hearer)
+    try:
+        yield
+    finally:
+        _hearers.remove(hearer)
+
+
+def say(doing: str) -> None:
+    """Say what is done from now on, to whoever hears."""
+    for hearer in tuple(_hearers):
+        hearer(doing)
+
+
 def each_plan_once(listener: Listener) -> Listener:
     """A listener that is given no plan that it was given before: large plans travel slowly.
 

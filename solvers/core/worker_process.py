@@ -3,12 +3,18 @@
 `multiprocessing` imports the parent's main module into every process that it spawns: a script
 without a guard would run again there, and one from stdin could not start any. Here the interpreter
 is started with a line of its own, and imports nothing but the module of the function that it runs.
+
+Importing takes most of a second. So a command, as long as it has one thread, is copied instead
+(`fork`): the copy has all modules that the command has loaded, and the instance that it has read.
+A fork beside other threads may wait for ever for a lock that one of them held, and a solver's pool
+of threads is not there in the copy.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import multiprocessing
 import os
 import select
@@ -18,6 +24,7 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
+from multiprocessing.context import ForkProcess
 from typing import Any
 
 from placegap.solvers.core.clock import STOP_SIGNALS
@@ -46,6 +53,8 @@ class WorkerProcess:
         What it gets besides its end of the pipe; can be pickled.
     alone : bool
         Whether it may start processes of its own (`may_start_processes`).
+    copied : bool
+        Whether it may be a copy of this process, where that is safe (`has_one_thread`).
 
     Attributes
     ----------
@@ -59,31 +68,49 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, serve: Callable[..., None], args: tuple[Any, ...] = (), *, alone: bool = False
+        self,
+        serve: Callable[..., None],
+        args: tuple[Any, ...] = (),
+        *,
+        alone: bool = False,
+        copied: bool = False,
     ) -> None:
-        from placegap.solvers.core.registry import METHODS  # which brings NumPy and pydantic
-
         self.pipe, other = Pipe()
-        command = [sys.executable, *_flags(), "-P", "-c", BEGIN]
         # They go to whole process groups and are the parent's business: the child keeps the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        self._process: _Copy | subprocess.Popen[bytes]
+        copied = copied and has_one_thread()
         try:
             with other:
-                self._process = subprocess.Popen(command, stdin=other.fileno())
+                if copied:
+                    self._process = _Copy(
+                        target=_copied, args=(self.pipe, other, os.getpid(), alone, serve, args)
+                    )
+                    self._process.start()
+                else:
+                    command = [sys.executable, *_flags(), "-P", "-c", BEGIN]
+                    self._process = subprocess.Popen(command, stdin=other.fileno())
         except BaseException:
             self.pipe.close()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             raise
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)  # what came meanwhile is raised here
-            # where it has died, reading from the pipe tells so
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self.pipe.send(sys.path)
-                self.pipe.send((os.getpid(), alone, METHODS.outside()))
-                self.pipe.send((serve, args))
+            if not copied:
+                self._send(serve, args, alone)
         except BaseException:
             self.kill()
             raise
+
+    def _send(self, serve: Callable[..., None], args: tuple[Any, ...], alone: bool) -> None:
+        """What a new interpreter has to be told."""
+        from placegap.solvers.core.registry import METHODS  # which brings NumPy and pydantic
+
+        # where it has died, reading from the pipe tells so
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.pipe.send(sys.path)
+            self.pipe.send((os.getpid(), alone, METHODS.outside()))
+            self.pipe.send((serve, args))
 
     def last_words(self) -> str:
         """How the process ended, in words; waits until it has."""
@@ -107,21 +134,76 @@ def _flags() -> list[str]:
     return flags
 
 
-def begin(pipe: Connection) -> None:
-    """Life of the process, once it can import this module."""
-    global _may_start_processes
-    parent, _may_start_processes, modules = pipe.recv()
-    _die_with_parent(pipe, parent)
-    from placegap.solvers.core.registry import METHODS
+class _Copy(ForkProcess):
+    """A fork, with the few calls of `subprocess.Popen` that are used here."""
 
-    METHODS.hear_of(modules)
+    def wait(self) -> int:
+        self.join()
+        assert self.exitcode is not None
+        return self.exitcode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.is_alive():
+            assert self.pid is not None
+            os.kill(self.pid, number)
+
+
+def has_one_thread() -> bool:
+    """Whether this process can be copied: on Linux, and without threads, those of libraries
+    included.
+    """
+    return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
+
+
+def _copied(
+    parents: Connection,
+    pipe: Connection,
+    parent: int,
+    alone: bool,
+    serve: Callable[..., None],
+    args: tuple[Any, ...],
+) -> None:
+    """Life of a copy."""
+    parents.close()
+    import fcntl  # Linux has it
+
+    # its number may be that of a standard stream, where the parent's are closed
+    pipe = Connection(fcntl.fcntl(pipe.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
+    gc.freeze()  # looking for garbage among what the parent has made would copy all of its memory
+    _live(pipe, parent, alone, lambda: (serve, args))
+
+
+def begin(pipe: Connection) -> None:
+    """Life of a new interpreter, once it can import this module."""
+    parent, alone, modules = pipe.recv()
+
+    def told() -> tuple[Callable[..., None], tuple[Any, ...]]:
+        from placegap.solvers.core.registry import METHODS
+
+        METHODS.hear_of(modules)
+        serve, args = pipe.recv()
+        return serve, args
+
+    _live(pipe, parent, alone, told)
+
+
+def _live(
+    pipe: Connection,
+    parent: int,
+    alone: bool,
+    told: Callable[[], tuple[Callable[..., None], tuple[Any, ...]]],
+) -> None:
+    """Life of the process, which ends with its parent."""
+    global _may_start_processes  # noqa: PLW0603 (a fact of this process)
+    _may_start_processes = alone
+    _die_with_parent(pipe, parent)
     if "fork" in multiprocessing.get_all_start_methods():
         # a lock that a library makes when it is loaded then has no name, which a kill would leak
         multiprocessing.set_start_method("fork", force=True)
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     os.close(nowhere)
-    serve, args = pipe.recv()
+    serve, args = told()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         serve(pipe, *args)  # until the parent is gone, or done
 
@@ -138,6 +220,8 @@ def silence() -> None:
     os.dup2(nowhere, 2)
     if nowhere > 2:
         os.close(nowhere)
+    # a copy has its parent's streams, which may write elsewhere (a notebook's, those of a test)
+    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (stays open)
 
 
 def _die_with_parent(pipe: Connection, parent: int) -> None:

@@ -18,15 +18,10 @@ With slack memory the first step alone is exact; the last makes the method exact
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from placegap.formulations.makespan_cp import (
-    MakespanModel,
-    build,
-    read_plan,
-    warm_start,
-)
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS, serial_horizon_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
@@ -41,8 +36,7 @@ from placegap.instances.problem.sections import (
 )
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate
-from placegap.solvers.core.back_ends.cp_sat import SOLVER, Answer, Settings, run_cp_sat
-from placegap.solvers.core.back_ends.outcome import say_rest
+from placegap.solvers.core.back_ends.outcome import MOST_PARTS, say_rest
 from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
@@ -62,7 +56,10 @@ from placegap.solvers.decomposition.chain_sides import SideWork, raise_by_work
 from placegap.solvers.decomposition.search import Runs, SectionSearch, runs_of
 from placegap.solvers.decomposition.section_jobs import SectionWorkers, Step, break_symmetry
 from placegap.solvers.local_search.annealing import Annealing, usual_moves
-from placegap.solvers.models.cp_sat import MOST_PARTS
+
+if TYPE_CHECKING:  # CP-SAT brings pandas, which take half a second; many graphs need neither
+    from placegap.formulations.makespan_cp import MakespanModel
+    from placegap.solvers.core.back_ends.cp_sat import Answer
 
 LP_FROM = 40
 """Sections of so many inner ops get the LP first: CP-SAT proves most smaller ones in a second."""
@@ -406,6 +403,9 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
     start[v] >= end[u] + bound - p_vb. Bounds that hold only for better plans are no harm: the
     model has no others.
     """
+    from placegap.formulations.makespan_cp import build, read_plan, warm_start
+    from placegap.solvers.core.back_ends.cp_sat import SOLVER, Settings, run_cp_sat
+
     task, instance = search.task, search.task.instance
     parts, left_s = whole_parts(instance), search.clock.left_s
     if parts > MOST_PARTS:
@@ -442,6 +442,8 @@ def solve_whole(search: SectionSearch, chains: Sequence[Chain], workers: int) ->
 
 
 def _learn(search: SectionSearch, found: Answer) -> None:
+    from placegap.solvers.core.back_ends.cp_sat import SOLVER
+
     search.faults += found.faults
     search.note = {
         "refused": found.reason,

@@ -12,9 +12,8 @@ import contextlib
 from collections import deque
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
 from placegap.formulations.shared import devices
 from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
 from placegap.instances.problem.instance import Instance
@@ -23,13 +22,15 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.simulate import simulate
-from placegap.solvers.core.back_ends.cp_sat import Settings, run_cp_sat
 from placegap.solvers.core.back_ends.outcome import bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Start, Task
 from placegap.solvers.core.result import word_of
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.worker_process import WorkerProcess, may_start_processes, silence
+
+if TYPE_CHECKING:  # CP-SAT brings pandas
+    from placegap.formulations.makespan_cp import MakespanModel
 
 Step = Literal["lp", "cp"]
 
@@ -150,6 +151,9 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
 
 
 def _cp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAnswer:
+    from placegap.formulations.makespan_cp import build, read_plan, warm_start
+    from placegap.solvers.core.back_ends.cp_sat import Settings, run_cp_sat
+
     model = build(job.instance, job.semantics, horizon)
     plan = break_symmetry(model, known.plan)
     if plan is not None and known.upper_ns is not None and known.upper_ns <= horizon:

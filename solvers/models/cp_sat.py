@@ -11,14 +11,12 @@ from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.cp_sat import Settings, search
+from placegap.solvers.core.back_ends.outcome import MOST_PARTS
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Method, Params, Start, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
-
-MOST_PARTS = 400_000
-"""Ops x devices + edges x devices^2 of the largest model that is built."""
 
 
 class CpSatParams(ExactParams):

@@ -19,6 +19,7 @@ from placegap.solvers.core.progress import (
     OnBound,
     OnPlan,
     listening,
+    say,
     stopped_quietly,
 )
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -176,6 +177,8 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
         )
     if method.claim != "exact":
         return method.run(task, params)
+    if method.name != default_method(task.semantics):  # which runs others, and they say so
+        say(f"proving by {method.name}")
     from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS
 
     return run_exact(method, task, params)

@@ -27,13 +27,14 @@ def begin(
 ) -> subprocess.Popen[str]:
     """Start Python code as a terminal starts a program: a process group of its own.
 
-    It ignores the signals that are named, and no others, whatever the tests themselves ignore.
+    It ignores the signals that are named, and no others, whatever the tests themselves ignore. As
+    the command, it has one thread until it starts others, so that workers are copies of it.
     """
     paths = os.pathsep.join([str(TESTS), *filter(None, sys.path)])
     with dispositions(ignored):
         return subprocess.Popen(
             [sys.executable, "-c", code, *args],
-            env={**os.environ, "PYTHONPATH": paths, **env},
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": paths, **env},
             start_new_session=True,
             text=True,
             **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from ortools.sat.python import cp_model
-
 from placegap.formulations.shared.cp_families import RowTooLarge, Values, refuse_large_rows
+from placegap.formulations.shared.or_tools import cp_model
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics

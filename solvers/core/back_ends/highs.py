@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import highspy
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.common.errors import InfeasibleConstraintException
 
 from placegap.instances.problem.array_types import Floats
 from placegap.instances.reading.errors import paused_collector
@@ -23,6 +21,9 @@ from placegap.solvers.core.back_ends.standard_form import (
 )
 from placegap.solvers.core.clock import now_s, run_stoppable
 from placegap.solvers.core.method import Limits
+
+if TYPE_CHECKING:  # Pyomo takes half a second to load
+    import pyomo.environ as pyo
 
 WATCH_S = 0.1
 """A watch is called so often at most."""
@@ -69,6 +70,8 @@ def solve_model(
     -------
     MipOutcome
     """
+    from pyomo.common.errors import InfeasibleConstraintException
+
     began = now_s()
     try:
         form, lp, solver = hand_over(model, limits, relax=relax)

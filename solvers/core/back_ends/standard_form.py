@@ -17,14 +17,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
 from placegap.instances.problem.array_types import Flags, Floats
 from placegap.instances.reading.errors import paused_collector
+
+if TYPE_CHECKING:  # Pyomo takes half a second to load
+    import pyomo.environ as pyo
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def compile_model(model: pyo.ConcreteModel, *, relax: bool = False) -> StandardF
 
     Examples
     --------
+    >>> import pyomo.environ as pyo
     >>> model = pyo.ConcreteModel()
     >>> model.x = pyo.Var(bounds=(0, 3), domain=pyo.Integers)
     >>> model.row = pyo.Constraint(expr=2 * model.x >= 3)
@@ -97,6 +99,8 @@ def compile_model(model: pyo.ConcreteModel, *, relax: bool = False) -> StandardF
     >>> form.matrix.toarray().tolist(), form.row_lower.tolist(), form.row_upper.tolist()
     ([[2.0]], [3.0], [inf])
     """
+    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+
     with paused_collector():
         form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
         bounds = [column.bounds for column in form.columns]

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from placegap.experiments.cli import main
-from placegap.experiments.cli.app import app
+from placegap.experiments.cli.app import load_app
 from placegap.experiments.cli.options import RULES
 from placegap.experiments.running.rules import Rules
 from placegap.instances.problem.semantics import (
@@ -22,7 +22,7 @@ from placegap.instances.problem.semantics import (
     Transfers,
 )
 
-COMMANDS: Any = typer.main.get_command(app)
+COMMANDS: Any = typer.main.get_command(load_app())
 
 
 @pytest.mark.parametrize("command", ["place", "verify", "coarsen"])

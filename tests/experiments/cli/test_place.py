@@ -167,7 +167,6 @@ def test_if_the_exact_methods_fail_the_plan_of_a_placer_stands(
         raise error
 
     monkeypatch.setattr(beside, "solve", fail)
-    monkeypatch.setattr(placing, "warm_up", lambda *args, **kwargs: None)
     command = ["place", str(model), "--objective", objective, "--json", "--time-limit", "1"]
     assert main(command) == 0
     out, err = capsys.readouterr()

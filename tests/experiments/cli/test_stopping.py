@@ -95,7 +95,7 @@ def test_ctrl_c_keeps_what_the_solver_has(tmp_path: Path, hard: Path, method: st
     # the processes of the default method know no doubles: its log tells that CP-SAT has begun
     begun = tmp_path / ("log.jsonl" if method is None else "solving")
     own = ["--log", str(begun)] if method is None else ["--method", method]
-    process = begin(PLACE, tmp_path, str(hard), "--time-limit", "60", *own)
+    process = begin(PLACE, tmp_path, str(hard), "--time-limit", "600", *own)
     wait_for(process, begun)
     while method is None and "cp-sat" not in begun.read_text() and process.poll() is None:
         time.sleep(0.02)

@@ -156,12 +156,17 @@ def test_a_signal_to_all_processes_is_the_parents_business_alone(number: int) ->
     assert no_session(parent.pid)
 
 
-def test_processes_that_cannot_be_started_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("copied", [True, False])
+def test_processes_that_cannot_be_started_are_an_error(
+    copied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*args: object, **options: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     before = children()  # another test may have left Python's tracker of resources
+    monkeypatch.setattr(worker_process, "has_one_thread", lambda: copied)
     monkeypatch.setattr(worker_process.subprocess, "Popen", fail)
+    monkeypatch.setattr(os, "fork", fail)
     with pytest.raises(PoolError, match=r"cannot start \(Resource temporarily unavailable\)"):
         endings([("sleep", 0)])
     assert children() == before

@@ -33,6 +33,7 @@ from placegap.instances.io.reader import read_model
 from placegap.instances.problem.sections import cuts, memory_is_slack, sections_between
 from placegap.solvers import Result, SolverDisagreement, solve
 from placegap.solvers.core import worker_process
+from placegap.solvers.core.back_ends import cp_sat
 from placegap.solvers.core.back_ends.cp_sat import Answer
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import News
@@ -398,7 +399,7 @@ def test_what_a_lie_of_cp_sat_helps_to_prove_is_never_called_a_proof(
 ) -> None:
     # "no better schedule of this section exists", whatever the section
     lie = Answer("infeasible")
-    monkeypatch.setattr(section_jobs, "run_cp_sat", lambda *_: lie)
+    monkeypatch.setattr(cp_sat, "run_cp_sat", lambda *_: lie)
     monkeypatch.setattr(decomposition, "solve_whole", lambda *_: None)
     lied = 0
     for seed in range(25):

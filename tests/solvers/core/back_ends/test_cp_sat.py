@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from ortools.sat.python import cp_model
 
+from placegap.formulations import makespan_cp
 from placegap.formulations.latency_ip import cp as latency_cp
 from placegap.formulations.shared.cp_families import LARGEST_ACTIVITY
 from placegap.instances import Instance, LatencySubgraphs, Makespan, Plan, example
@@ -16,7 +17,6 @@ from placegap.solvers import Result, solve
 from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.result import PROOF, word_of
-from placegap.solvers.decomposition import decomposition as decomposition_whole
 from placegap.solvers.decomposition import section_jobs
 from placegap.solvers.decomposition.section_jobs import Job, work
 from placegap.solvers.models import cp_sat
@@ -114,8 +114,7 @@ def test_decomposition_keeps_its_plan_and_names_the_fault(monkeypatch: pytest.Mo
     def faulty(*_: object) -> cp_sat_run.Answer:
         return cp_sat_run.Answer("fault", faults=(f"{WORD} on a section: says nonsense",))
 
-    for module in (section_jobs, decomposition_whole):
-        monkeypatch.setattr(module, "run_cp_sat", faulty)
+    monkeypatch.setattr(cp_sat_run, "run_cp_sat", faulty)
     result = solve(example(), PORT, "decomposition", ONE)
     assert result.value_ns is not None
     assert result.bound_ns is not None
@@ -150,7 +149,7 @@ def test_a_model_of_too_large_numbers_is_not_run(
 
         return build_spoiled
 
-    for module in (cp_sat, section_jobs, decomposition_whole, latency_cp):
+    for module in (cp_sat, makespan_cp, latency_cp):
         monkeypatch.setattr(module, "build", spoiled(module.build))  # type: ignore[attr-defined]
     semantics = ONCE if method == "latency-ip" else PORT
     result = solve(example(), semantics, method, ONE)

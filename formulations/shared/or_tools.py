@@ -1,0 +1,44 @@
+"""OR-tools' CP-SAT, loaded without pandas, which take four times as long as all the rest of it.
+
+`cp_model` asks pandas for two classes, of what its callers may give it. Nobody can give it such an
+object who has not loaded pandas, so until then two empty classes do.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["cp_model"]
+
+
+class _PandasIfLoaded(ModuleType):
+    """Stands for pandas in `cp_model`: the module where it is loaded, else empty classes."""
+
+    def __getattr__(self, name: str) -> Any:
+        loaded = sys.modules.get("pandas", self)
+        if loaded is not self:
+            return getattr(loaded, name)
+        if name in ("Index", "Series"):
+            return type(name, (), {})
+        raise AttributeError(name)
+
+
+def _load() -> ModuleType:
+    known = sys.modules
+    is_first = "pandas" not in known and "ortools.sat.python.cp_model" not in known
+    if is_first:
+        known["pandas"] = _PandasIfLoaded("pandas")
+    try:
+        from ortools.sat.python import cp_model
+    finally:
+        if is_first:
+            del known["pandas"]
+    return cp_model
+
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+else:
+    cp_model = _load()
