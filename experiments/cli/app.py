@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from placegap.experiments.cli import print_version
+from placegap.experiments.cli.kernels import kernels_command
 from placegap.experiments.cli.lists import instances_command, methods_command
 from placegap.experiments.cli.measured import (
     profile_command,
@@ -46,6 +47,7 @@ app.command("compare")(command(compare_command))
 app.command("verify")(command(verify_command))
 app.command("methods")(methods_command)
 app.command("instances")(instances_command)
+app.command("kernels")(kernels_command)
 app.command("generate")(generate_command)
 app.command("standard-evaluation")(command(standard_evaluation_command))
 

@@ -84,11 +84,12 @@ class Kernel:
         if self._dispatcher is None or not self._dispatcher.overloads:
             if _thread.is_plain:
                 return self.py_func(*args)
-            if self.bounded and self._plain_s < PLAIN_S and self._is_little(args):
+            may_be = self.bounded and _settings.plain and self._plain_s < PLAIN_S
+            if may_be and self._is_little(args):
                 began = time.perf_counter()
                 _thread.is_plain = True
                 try:
-                    return self.py_func(*args)
+                    return _plain(self.py_func(*args))
                 finally:
                     _thread.is_plain = False
                     self._plain_s += time.perf_counter() - began
@@ -103,12 +104,35 @@ class Kernel:
         return "numba" not in sys.modules or not self.dispatcher.is_kept(args)
 
 
+class _Settings:
+    plain = True
+    """Whether any kernel may run uncompiled."""
+
+
+_settings = _Settings()
+
+
+def compile_always() -> None:
+    """Run no kernel of this process as plain Python from now on."""
+    _settings.plain = False
+
+
 class _Thread(threading.local):
     is_plain = False
     """Whether it is in a kernel that runs uncompiled."""
 
 
 _thread = _Thread()
+
+
+def _plain(value: Any) -> Any:
+    """What compiled code returns: numbers of Python for those of numpy, in tuples as well."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple):
+        parts = map(_plain, value)
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    return value
 
 
 def _entries(value: object) -> int:

@@ -381,7 +381,7 @@ def intervals(instance: Instance, most_ops: int = MOST_OPS) -> list[Interval]:
     ]
 
 
-@kernel
+@kernel(bounded=True)
 def _find(
     pred_ptr: Ints, pred: Ints, num_succs: Ints, most: int, ahead: int
 ) -> tuple[Ints, Ints, Ints, Ints]:

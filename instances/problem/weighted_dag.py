@@ -74,7 +74,7 @@ def dfs_topo(flow: Flow) -> Ints:
     return _depth_first(flow, flow.order)
 
 
-@kernel
+@kernel(bounded=True)
 def _depth_first(flow: Flow, preference: Ints) -> Ints:
     """A topological order: always the node that became ready last; of several, as preferred."""
     n = len(preference)

@@ -273,7 +273,7 @@ def _ranks(priority: Ints, position: Ints, destination: Ints) -> Ints:
     return rank
 
 
-@kernel
+@kernel(bounded=True)
 def _bottom_levels(order: Ints, ptr: Ints, succ: Ints, transfer_ns: Ints, time_ns: Ints) -> Ints:
     """Longest path from the start of each op to the end of the graph, transfers included."""
     level = np.zeros(len(time_ns), np.int64)
@@ -306,7 +306,7 @@ class _Queues(NamedTuple):
     touched: Ints
 
 
-@kernel
+@kernel(bounded=True)
 def _run_events(
     duration: Ints, rank: Ints, item_of_rank: Ints, waits: _Waits, queues: _Queues
 ) -> Ints:

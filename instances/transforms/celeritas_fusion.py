@@ -78,7 +78,7 @@ def fusion_segments(
     return segment
 
 
-@kernel
+@kernel(bounded=True)
 def _cuts(
     flow: Flow,
     order: Ints,

@@ -117,7 +117,7 @@ def channel_table(semantics: Makespan, num_devices: int) -> ChannelTable:
     return ChannelTable(np.array(table, np.int64), channels, ways)
 
 
-@kernel
+@kernel(bounded=True)
 def paths_through(
     enter: Ints, own: Ints, leave: Ints, producer: Ints, consumer: Ints, move_ns: Ints
 ) -> tuple[Ints, Ints, Ints]:
@@ -180,7 +180,7 @@ def paths_through(
     return gap, head, tail
 
 
-@kernel
+@kernel(bounded=True)
 def raise_by_all(gap: Ints, own: Ints, head: Ints, tail: Ints, mass: int, weights: Ints) -> None:
     """What ops that may be anywhere say of the gaps: paths over each, and the work of all."""
     size, num_devices = own.shape
@@ -243,7 +243,7 @@ def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
     return best if best < NO_WAY else 0
 
 
-@kernel
+@kernel(bounded=True)
 def port_gap(
     gap: Ints,
     own: Ints,
@@ -438,7 +438,7 @@ class IntervalOps(NamedTuple):
     pointer: Ints
 
 
-@kernel
+@kernel(bounded=True)
 def _gaps(
     parts: IntervalOps,
     graph: Direction,

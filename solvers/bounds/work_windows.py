@@ -161,7 +161,7 @@ class ArcsInto(NamedTuple):
     gap_ns: Ints
 
 
-@kernel
+@kernel(bounded=True)
 def _heads(graph: Direction, time: Ints, mass: Ints, width: int, arcs: ArcsInto, most: int) -> Ints:
     """Least start of every op on every device, by paths and by the work of its ancestors."""
     num_ops, num_devices = time.shape
@@ -203,7 +203,7 @@ def _heads(graph: Direction, time: Ints, mass: Ints, width: int, arcs: ArcsInto,
     return start
 
 
-@kernel
+@kernel(bounded=True)
 def _most_over_windows(head: Ints, tail: Ints, mass: Ints, width: int) -> int:
     """Largest a width + b width + mass of the ops with heads >= a and tails >= b.
 

@@ -116,7 +116,7 @@ def committed_plan(instance: Instance, admission: Admission, stuck: int) -> Outc
     return Outcome(Plan(placement(admission.home[admission.group])))
 
 
-@kernel
+@kernel(bounded=True)
 def _fill(admission: Admission, clusters: Clusters, order: Ints) -> Any:
     """Commit the clusters in order; the op that fits nowhere, or -1."""
     num_devices = len(admission.free_bytes)
@@ -212,7 +212,7 @@ class Committed(NamedTuple):
     mark: Ints
 
 
-@kernel
+@kernel(bounded=True)
 def adjust(
     problem: Problem,
     admission: Admission,
@@ -348,7 +348,7 @@ def _dearest_back(problem: Problem, clusters: Clusters, c: int, at: int, before:
     return longest
 
 
-@kernel
+@kernel(bounded=True)
 def receive(
     problem: Problem,
     admission: Admission,

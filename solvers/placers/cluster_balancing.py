@@ -112,7 +112,7 @@ def balance(instance: Instance, cluster: Ints, start_ns: Ints) -> Outcome:
     )
 
 
-@kernel
+@kernel(bounded=True)
 def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: Ints) -> Any:
     """Commit the clusters in order; the op that fits nowhere, or -1."""
     num_devices = problem.time_ns.shape[1]
@@ -142,7 +142,7 @@ def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: 
     return NOWHERE
 
 
-@kernel
+@kernel(bounded=True)
 def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
     """Repeatedly take the longest path of what is left, with its transfers, for a cluster.
 
@@ -215,7 +215,7 @@ def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
     return cluster, start
 
 
-@kernel
+@kernel(bounded=True)
 def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
     """Take ready nodes by longest path through them; join a parent's cluster if it starts earlier.
 
@@ -277,7 +277,7 @@ def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
     return cluster, start
 
 
-@kernel
+@kernel(bounded=True)
 def _level(flow: Flow, cluster: Ints, level: Ints, node: Any) -> Any:
     """Longest path from the node on, among nodes without a cluster."""
     longest = np.int64(0)

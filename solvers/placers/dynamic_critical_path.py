@@ -117,7 +117,7 @@ class PathSlots(NamedTuple):
     is_near: Flags
 
 
-@kernel
+@kernel(bounded=True)
 def schedule_dynamic_path(
     problem: Problem,
     admission: Admission,

@@ -92,7 +92,7 @@ def etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     return outcome_of(task.instance, times, admission)
 
 
-@kernel
+@kernel(bounded=True)
 def earliest_start_first(
     problem: Problem, admission: Admission, order: Ints, booked: bool, favourite: Ints
 ) -> KernelTimes:
@@ -332,7 +332,7 @@ def book_transfers(problem: Problem, placed: PlacedOps, op: int, k: int, news: l
             news.append(u)
 
 
-@kernel(allocates=False)
+@kernel(bounded=True, allocates=False)
 def _starts(
     problem: Problem, admission: Admission, placed: PlacedOps, op: int, where: int
 ) -> tuple[int, int, int]:

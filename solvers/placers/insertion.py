@@ -31,7 +31,7 @@ FOREVER = 2**63 - 1
 NONE = -1
 
 
-@kernel
+@kernel(bounded=True)
 def schedule_by_insertion(
     problem: Problem, admission: Admission, order: Ints, gaps: Gaps, lookahead: Ints, scale: int
 ) -> KernelTimes:
@@ -130,7 +130,7 @@ def idle_devices(num_devices: int, num_ops: int) -> Gaps:
     return Gaps(begin, end, longest, left, right, parent, priority, np.arange(num_devices))
 
 
-@kernel
+@kernel(bounded=True)
 def first_fit(gaps: Gaps, device: int, ready_ns: int, duration_ns: int) -> Any:
     """The first gap of the device in which the op can start at max(gap's begin, ready) and end."""
     begin, end, left, right = gaps.begin_ns, gaps.end_ns, gaps.left, gaps.right
@@ -204,7 +204,7 @@ def _rotate_up(gaps: Gaps, device: int, node: int) -> None:
     _measure(gaps, old)
 
 
-@kernel(allocates=False)
+@kernel(bounded=True, allocates=False)
 def _measure(gaps: Gaps, node: int) -> None:
     longest = gaps.end_ns[node] - gaps.begin_ns[node]
     if gaps.left[node] != NONE:

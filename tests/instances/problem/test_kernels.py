@@ -19,10 +19,15 @@ from numba.core.errors import NumbaError
 
 import placegap.instances
 import placegap.solvers
+from placegap.instances import Makespan, example
+from placegap.instances.corpus.generate import generate
+from placegap.instances.io.document import Document
 from placegap.instances.problem import compiled_kernels
+from placegap.instances.problem import kernels as kernels_module
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.compiled_kernels import fingerprint
 from placegap.instances.problem.kernels import Kernel, kernel
+from placegap.solvers import solve
 
 FOLDERS = [Path(str(where.__file__)).parent for where in (placegap.instances, placegap.solvers)]
 
@@ -171,7 +176,11 @@ def test_an_entry_is_of_the_fields_of_the_named_tuples_that_a_kernel_takes(
 COMPILE = """
 import sys, time
 from pathlib import Path
+from placegap.instances import Makespan, example
+from placegap.instances.corpus.generate import generate
+from placegap.instances.io.document import Document
 from placegap.instances.problem import compiled_kernels
+from placegap.instances.problem import kernels as kernels_module
 from placegap.instances.problem.kernels import kernel, watchers
 compiled_kernels.cache_folder = lambda: Path(sys.argv[1])
 done = []
@@ -218,6 +227,38 @@ def test_a_command_says_once_where_its_kernels_are(tmp_path: Path) -> None:
     program = f"from placegap.experiments.cli import main; assert main({command}) == 0"
     _, lines = output_of(program, tmp_path, NUMBA_CACHE_DIR=stated)
     assert sum("NUMBA_CACHE_DIR" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("method", ["heft", "etf", "dsc-glb", "celeritas", "d-dps", "m-topo"])
+def test_a_heuristic_makes_the_same_plan_compiled_and_as_plain_python(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = generate("layered", {"ops": 40, "width": 4}, seed=1)
+    instance = Document(name="layered", graph=graph).instance(example().cluster)
+    monkeypatch.setattr(kernels_module._settings, "plain", False)
+    compiled = solve(instance, Makespan(), method, {})
+    monkeypatch.setattr(Kernel, "__call__", lambda self, *args: self.py_func(*args))
+    plain = solve(instance, Makespan(), method, {})
+    assert (plain.plan, plain.value_ns) == (compiled.plan, compiled.value_ns)
+
+
+def doubled(values: Ints) -> tuple[int, Ints]:
+    return values[0] + 1, 2 * values
+
+
+def test_a_kernel_of_small_arrays_is_not_compiled_and_returns_the_same_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: tmp_path)
+    number, values = kernel(bounded=True)(doubled)(np.array([1, 2]))
+    assert (type(number), number, values.tolist()) == (int, 2, [2, 4])
+    assert entries_in(tmp_path) == []
+    kernel(bounded=True)(doubled)(np.ones(kernels_module.SMALL_ENTRIES + 1, np.int64))
+    assert len(entries_in(tmp_path)) == 1
+    # now that it is kept, small arrays have it as well
+    again = kernel(bounded=True)(doubled)
+    assert again(np.array([1, 2]))[0] == 2
+    assert len(again.dispatcher.overloads) == 1
 
 
 def test_what_counts_no_references_returns_numbers_and_calls_nothing_that_returns_arrays() -> None:
