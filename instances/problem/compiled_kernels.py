@@ -80,6 +80,13 @@ class Dispatcher(CPUDispatcher):
             made: Any = self.overloads[tuple(args)]
             return made.entry_point
 
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """For a kernel that calls this one: the same code, whether it is called with a literal."""
+        return super().get_call_template(
+            tuple(map(types.unliteral, args)),
+            {name: types.unliteral(kind) for name, kind in kws.items()},
+        )
+
     def is_kept(self, args: tuple[Any, ...]) -> bool:
         """Whether it need not be compiled for these arguments."""
         entry = self._entry(tuple(map(self.typeof_pyval, args)))

@@ -5,9 +5,10 @@ kernel of small arrays needs a few milliseconds as it stands: it and all that it
 uncompiled until that has cost as much time as it may save. `compiled_kernels` is numba's side; it
 is loaded with the first kernel that is compiled.
 
-`copy_to`, `sizes_of` and `draw` are numpy's slices, `diff` and `integers` in plain code, which
-numba compiles in a fraction of the time: a slice that is assigned to brings the code of its error
-message along, into the kernel and into every kernel that calls it.
+`copy_to`, `sizes_of`, `draw`, `push` and `pop` are numpy's slices, `diff` and `integers`, and
+Python's heaps, in plain code, which numba compiles in a fraction of the time: a slice that is
+assigned to brings the code of its error message along, into the kernel and into every kernel that
+calls it.
 """
 
 from __future__ import annotations
@@ -239,3 +240,45 @@ def draw(rng: np.random.Generator, count: int) -> int:
     6
     """
     return int(rng.random() * count)
+
+
+@kernel(nogil=True, allocates=False, bounded=True)
+def push(heap: Ints, size: int, key: Ints, x: int) -> int:
+    """Put an item into a heap by its key, of equal ones by number; the heap's new size.
+
+    `heapq` needs lists of tuples, whose code takes numba seconds.
+
+    Examples
+    --------
+    >>> heap, key = np.empty(3, np.int64), np.array([7, 5, 6])
+    >>> size = push(heap, push(heap, 0, key, 0), key, 1)
+    >>> int(heap[0]), pop(heap, size, key), int(heap[0])
+    (1, 1, 0)
+    """
+    at = size
+    while at > 0:
+        parent = heap[(at - 1) // 2]
+        if key[parent] < key[x] or (key[parent] == key[x] and parent < x):
+            break
+        heap[at] = parent
+        at = (at - 1) // 2
+    heap[at] = x
+    return size + 1
+
+
+@kernel(nogil=True, allocates=False, bounded=True)
+def pop(heap: Ints, size: int, key: Ints) -> int:
+    """Take the first item, ``heap[0]``, out of a heap that `push` filled; its new size."""
+    left = size - 1
+    last, at = heap[left], 0
+    while 2 * at + 1 < left:
+        child = 2 * at + 1
+        x, y = heap[child], heap[min(child + 1, left - 1)]
+        if key[y] < key[x] or (key[y] == key[x] and y < x):
+            child, x = child + 1, y
+        if key[last] < key[x] or (key[last] == key[x] and last < x):
+            break
+        heap[at] = x
+        at = child
+    heap[at] = last
+    return left
