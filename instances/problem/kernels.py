@@ -5,10 +5,10 @@ kernel of small arrays needs a few milliseconds as it stands: it and all that it
 uncompiled until that has cost as much time as it may save. `compiled_kernels` is numba's side; it
 is loaded with the first kernel that is compiled.
 
-`copy_to`, `sizes_of`, `draw`, `push` and `pop` are numpy's slices, `diff` and `integers`, and
-Python's heaps, in plain code, which numba compiles in a fraction of the time: a slice that is
-assigned to brings the code of its error message along, into the kernel and into every kernel that
-calls it.
+`copy_to`, `sizes_of`, `draw`, `stable_order`, `push` and `pop` are numpy's slices, `diff`,
+`integers` and `argsort`, and Python's heaps, in plain code, which numba compiles in a fraction of
+the time: a slice that is assigned to brings the code of its error message along, into the kernel
+and into every kernel that calls it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SMALL_ENTRIES = 20_000
 ops on 8 devices has about 5,000; HEFT's schedule of it takes 0.1 s uncompiled."""
 
 PLAIN_S = 0.5
-"""How long a kernel runs as plain Python before it is compiled: about what compiling takes."""
+"""CPU seconds of a kernel as plain Python before it is compiled: about what compiling takes."""
 
 
 class Kernel:
@@ -87,13 +87,13 @@ class Kernel:
                 return self.py_func(*args)
             may_be = self.bounded and _settings.plain and self._plain_s < PLAIN_S
             if may_be and self._is_little(args):
-                began = time.perf_counter()
+                began = time.thread_time()
                 _thread.is_plain = True
                 try:
                     return _plain(self.py_func(*args))
                 finally:
                     _thread.is_plain = False
-                    self._plain_s += time.perf_counter() - began
+                    self._plain_s += time.thread_time() - began
         self._run = self.dispatcher
         return self._run(*args)
 
@@ -282,3 +282,42 @@ def pop(heap: Ints, size: int, key: Ints) -> int:
         at = child
     heap[at] = last
     return left
+
+
+RUN = 16
+"""Entries that are put in order one by one before runs are merged."""
+
+
+@kernel(nogil=True, bounded=True)
+def stable_order(key: Ints) -> Ints:
+    """Numbers of the keys from the least on, of equal ones the first first: a stable `np.argsort`.
+
+    Examples
+    --------
+    >>> stable_order(np.array([5, 3, 5, 1])).tolist()
+    [3, 1, 0, 2]
+    """
+    n = len(key)
+    order, merged = np.empty(n, np.int64), np.empty(n, np.int64)
+    for begin in range(0, n, RUN):
+        for x in range(begin, min(n, begin + RUN)):
+            at = x
+            while at > begin and key[order[at - 1]] > key[x]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = x
+    width = RUN
+    while width < n:
+        for begin in range(0, n, 2 * width):
+            left, middle = begin, min(n, begin + width)
+            right, end = middle, min(n, begin + 2 * width)
+            for at in range(begin, end):
+                if right == end or (left < middle and key[order[left]] <= key[order[right]]):
+                    merged[at] = order[left]
+                    left += 1
+                else:
+                    merged[at] = order[right]
+                    right += 1
+        order, merged = merged, order
+        width *= 2
+    return order

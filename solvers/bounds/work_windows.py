@@ -29,7 +29,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, ceil_div
-from placegap.instances.problem.kernels import kernel, pop, push
+from placegap.instances.problem.kernels import kernel, pop, push, stable_order
 from placegap.instances.problem.sections import Interval, Section, intervals
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions
 from placegap.solvers.bounds.section_gaps import IntervalArcs, interval_arcs
@@ -213,7 +213,7 @@ def _most_over_windows(head: Ints, tail: Ints, mass: Ints, width: int) -> int:
     of the tails from b on, among the b of ops that are in.
     """
     num_ops = len(mass)
-    order = np.argsort(tail, kind="mergesort")
+    order = stable_order(tail)
     at = np.empty(num_ops, np.int64)
     at[order] = np.arange(num_ops)
     size = 1
@@ -221,7 +221,7 @@ def _most_over_windows(head: Ints, tail: Ints, mass: Ints, width: int) -> int:
         size *= 2
     sums, best = np.zeros(2 * size, np.int64), np.full(2 * size, -(2**62))
     most = 0
-    for i in np.argsort(-head, kind="mergesort"):
+    for i in stable_order(-head):
         node = size + at[i]
         sums[node] = mass[i]
         best[node] = mass[i] + tail[i] * width

@@ -107,8 +107,9 @@ def joining_costs(touched: Touched, weight: Ints) -> Ints:
     """
     joining = np.zeros((len(touched.ptr) - 1, weight.shape[1]), np.int64)
     for e in range(len(weight)):
-        joining[touched.first[e]] += weight[e]
-        joining[touched.last[e]] -= weight[e]
+        for payer in range(weight.shape[1]):
+            joining[touched.first[e], payer] += weight[e, payer]
+            joining[touched.last[e], payer] -= weight[e, payer]
     return joining
 
 
@@ -246,8 +247,9 @@ def _sums_in_buckets(order: Ints, stops: Ints, quantity: Ints) -> Ints:
     """Sums of the rows of a quantity of blocks over what lies between two stops."""
     total = np.zeros((len(quantity), len(stops) - 1), np.int64)
     for j in range(len(stops) - 1):
-        for v in order[stops[j] : stops[j + 1]]:
-            total[:, j] += quantity[:, v]
+        for at in range(stops[j], stops[j + 1]):
+            for row in range(len(quantity)):
+                total[row, j] += quantity[row, order[at]]
     return total
 
 

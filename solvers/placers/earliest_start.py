@@ -225,7 +225,7 @@ def earliest_start_first(
     return KernelTimes(device, start, end, first_unplaced(problem, device))
 
 
-@kernel
+@kernel(bounded=True)
 def nothing_placed(problem: Problem, booked: bool) -> PlacedOps:
     """Idle devices, and no tensor sent."""
     n, num_devices = problem.time_ns.shape

@@ -229,7 +229,7 @@ def keeps_chain(state: State, arcs: Arcs, v: int, b: int) -> bool:
     return acyclic
 
 
-@kernel
+@kernel(bounded=True)
 def _is_acyclic(between: Ints) -> bool:
     """Take devices away that nothing feeds, until none is left."""
     k_count = len(between)
