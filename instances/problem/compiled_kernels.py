@@ -94,8 +94,8 @@ class Dispatcher(CPUDispatcher):
 
     def _entry(self, args: tuple[Any, ...]) -> Path | None:
         folder = cache_folder()
-        if folder is None:
-            return None
+        if folder is None or not Path(self.py_func.__code__.co_filename).exists():
+            return None  # what is typed in is not worth keeping
         context: Any = self.targetctx
         parts = (
             fingerprint(self.py_func),

@@ -56,7 +56,7 @@ class Kernel:
         update_wrapper(self, function)
         self.py_func, self.targetoptions, self.bounded = function, options, bounded
         self._dispatcher: Any = None
-        self._plain_s = 0.0
+        self._plain_s, self._is_sought = 0.0, False
         self._run: Callable[..., Any] = self._choose
 
     def __call__(self, *args: Any) -> Any:
@@ -85,9 +85,9 @@ class Kernel:
         if self._dispatcher is None or not self._dispatcher.overloads:
             if _thread.is_plain:
                 return self.py_func(*args)
+            began = time.thread_time()
             may_be = self.bounded and _settings.plain and self._plain_s < PLAIN_S
             if may_be and self._is_little(args):
-                began = time.thread_time()
                 _thread.is_plain = True
                 try:
                     return _plain(self.py_func(*args))
@@ -101,8 +101,11 @@ class Kernel:
         """Whether compiling takes longer than running it as it stands."""
         if _entries(args) > SMALL_ENTRIES:
             return False
-        # whoever has loaded numba can have compiled code for next to nothing, where it is kept
-        return "numba" not in sys.modules or not self.dispatcher.is_kept(args)
+        if not self._is_sought and "numba" in sys.modules:
+            # whoever has loaded numba can have compiled code for next to nothing, where it is kept
+            self._is_sought = True
+            return not self.dispatcher.is_kept(args)
+        return True
 
 
 class _Settings:
