@@ -5,10 +5,10 @@ kernel of small arrays needs a few milliseconds as it stands: it and all that it
 uncompiled until that has cost as much time as it may save. `compiled_kernels` is numba's side; it
 is loaded with the first kernel that is compiled.
 
-`copy_to`, `sizes_of`, `draw`, `stable_order`, `push` and `pop` are numpy's slices, `diff`,
-`integers` and `argsort`, and Python's heaps, in plain code, which numba compiles in a fraction of
-the time: a slice that is assigned to brings the code of its error message along, into the kernel
-and into every kernel that calls it.
+`copy_to`, `set_all`, `sizes_of`, `draw`, `stable_order`, `push` and `pop` are numpy's slices,
+`diff`, `integers` and `argsort`, and Python's heaps, in plain code, which numba compiles in a
+fraction of the time: a slice that is assigned to brings the code of its error message along, into
+the kernel and into every kernel that calls it.
 """
 
 from __future__ import annotations
@@ -216,6 +216,21 @@ def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
     """
     for at in range(len(target)):
         target[at] = source[at]
+
+
+@kernel(nogil=True, allocates=False, bounded=True)
+def set_all(target: NDArray[Any], value: int) -> None:
+    """Write a number into every entry of an array of one axis.
+
+    Examples
+    --------
+    >>> target = np.zeros(2, np.int64)
+    >>> set_all(target, -1)
+    >>> target.tolist()
+    [-1, -1]
+    """
+    for at in range(len(target)):
+        target[at] = value
 
 
 @kernel(nogil=True, bounded=True)

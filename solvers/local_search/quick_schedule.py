@@ -20,7 +20,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.kernels import kernel, pop, push
+from placegap.instances.problem.kernels import kernel, pop, push, set_all
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import plan_from_times
@@ -153,12 +153,13 @@ def schedule(data: ScheduleArrays, device: Ints, priority: Ints, work: Work) -> 
     heaps = (work.root, work.left, work.right, work.priority)
     rank, root = work.priority, work.root
     consumer, tensor, resource = data.consumer, data.tensor, data.resource
-    start[:] = NONE
-    waiting[n:] = 0
+    set_all(start, NONE)
+    for item in range(n, len(waiting)):
+        waiting[item] = 0
     for i in range(n):
         waiting[i], rank[i] = data.num_preds[i], priority[i]
-    root[:] = NONE
-    busy[:] = 0
+    set_all(root, NONE)
+    set_all(busy, 0)
     for i in range(n):
         if waiting[i] == 0:
             _insert(heaps, device[i], i)
@@ -330,7 +331,7 @@ def insert_all(
     """
     n, k = data.time_ns.shape
     start, end, waiting, heap, rank = work.start, work.end, work.waiting, work.event, work.priority
-    booked.stretches[:] = 0
+    set_all(booked.stretches, 0)
     makespan, size = 0, 0
     for x in range(data.num_items):
         start[x] = NONE

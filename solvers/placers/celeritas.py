@@ -15,7 +15,7 @@ from pydantic import Field
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.kernels import kernel, pop, push
+from placegap.instances.problem.kernels import kernel, pop, push, set_all
 from placegap.instances.problem.mean_costs import Flow, contracted, flow_of
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
@@ -266,8 +266,7 @@ def adjust(
                         at = before
                 settle_whole(admission, clusters, c, at)
                 before = at
-        for k in range(num_devices):
-            busy[k] = NOWHERE  # from here on of devices that have no op of the cluster
+        set_all(busy, NOWHERE)  # from here on of devices that have no op of the cluster
         for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
             home = admission.home[admission.group[op]]
             busy[home] = max(0, busy[home]) + problem.time_ns[op, home]
@@ -295,8 +294,8 @@ def _look(
     busy: Ints,
 ) -> None:
     """Arrival of the cluster's inputs on each device, equation (7); time of its committed ops."""
-    for k in range(len(arrival)):
-        arrival[k], busy[k] = 0, 0
+    set_all(arrival, 0)
+    set_all(busy, 0)
     inputs = problem.inputs
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
         home = admission.home[admission.group[op]]

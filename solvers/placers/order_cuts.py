@@ -140,7 +140,8 @@ def _slice(size: Floats, time_ns: Floats, blocked: Flags, room: Floats, sent_ns:
         return slot
     for k in range(most, 0, -1):
         if since[k, e] >= 0:
-            slot[since[k, e] : e] = k - 1
+            for at in range(since[k, e], e):
+                slot[at] = k - 1
             e = since[k, e]
     return slot
 
