@@ -197,7 +197,9 @@ def _slice(
     origin = np.zeros(value.shape, np.int32)
     value[0, 0, 0] = 0
     nets, room = tables.nets, tables.room
-    weight = nets.weight.copy().reshape(-1, 1)
+    weight = np.empty((len(nets.weight), 1), np.int64)
+    for e in range(len(weight)):
+        weight[e, 0] = nets.weight[e]
     touched = touched_nets(order, stops, nets)
     joining = joining_costs(touched, weight)
     time_of, need_of = (
@@ -207,7 +209,11 @@ def _slice(
     for i in range(last):
         if i > 0:
             leave_behind(touched, weight, joining, i - 1)
-        if value[i].min() > limit:
+        least = limit + 1
+        for k in range(accelerators + 1):
+            for c in range(hosts + 1):
+                least = min(least, value[i, k, c])
+        if least > limit:
             continue
         work = host_work = size = host_size = cut = np.int64(0)
         for j in range(i + 1, last + 1):
