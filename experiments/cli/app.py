@@ -25,6 +25,7 @@ MODULES = {
     "verify": "verify",
     "methods": "lists",
     "instances": "lists",
+    "kernels": "kernels",
     "generate": "models",
     "standard-evaluation": "measured",
 }

@@ -263,7 +263,7 @@ def _on_longest_path(index: GraphIndex) -> Flags:
     return np.asarray(through == through.max(), np.bool_)
 
 
-@kernel
+@kernel(bounded=True)
 def _reached(order: Ints, pointer: Ints, target: Ints, source: int) -> Flags:
     """The source and what it leads to, along arcs that agree with the order."""
     reached = np.zeros(len(order), np.bool_)

@@ -1,53 +1,166 @@
-"""How kernels are compiled: once per machine, and without what nobody calls.
+"""How kernels are run: compiled once per machine, or as plain Python where little is to be done.
 
-Compiling is most of a first run. numba writes a second entry into every kernel, for C code that
-holds its address; there is none here, and without it kernels compile in a tenth less time. Another
-twelfth went into looking for garbage among the millions of small objects of a compiler.
+Compiling a kernel takes 0.1 to 4 s once, loading it 5 ms, and numba itself 0.7 s. A `bounded`
+kernel of small arrays needs a few milliseconds as it stands: it and all that it calls run
+uncompiled until that has cost as much time as it may save. `compiled_kernels` is numba's side; it
+is loaded with the first kernel that is compiled.
 
-numba keeps what it has compiled in the folder that NUMBA_CACHE_DIR names, else beside the code,
-else in the user's cache. Where none of them can be written, kernels are kept in a temporary folder,
-and where there is none either, nowhere; one line says so, and processes that are started inherit
-it.
-
-`copy_to`, `sizes_of` and `draw` are numpy's slices, `diff` and `integers` in plain code, which
-numba compiles in a fraction of the time: a slice that is assigned to brings the code of its error
-message along, into the kernel and into every kernel that calls it.
+`copy_to`, `set_all`, `sizes_of`, `draw`, `stable_order`, `push` and `pop` are numpy's slices,
+`diff`, `integers` and `argsort`, and Python's heaps, in plain code, which numba compiles in a
+fraction of the time: a slice that is assigned to brings the code of its error message along, into
+the kernel and into every kernel that calls it.
 """
 
 from __future__ import annotations
 
-import gc
-import os
-import stat
 import sys
-import tempfile
+import threading
+import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
+from functools import update_wrapper
+from types import FunctionType
 from typing import Any, TypeVar, overload
 
 import numpy as np
-from numba import config, njit
-from numba.core import event
 from numpy.typing import NDArray
 
 from placegap.instances.problem.array_types import Ints
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-UNCACHED = "PLACEGAP_UNCACHED_KERNELS"
-"""Environment variable: set for processes that are started where no folder can be written."""
+SMALL_ENTRIES = 20_000
+"""Arrays of a kernel's arguments, together, up to which it may run as plain Python. A graph of 200
+ops on 8 devices has about 5,000; HEFT's schedule of it takes 0.1 s uncompiled."""
+
+PLAIN_S = 0.5
+"""CPU seconds of a kernel as plain Python before it is compiled: about what compiling takes."""
 
 
-_settings: dict[str, Any] = vars(config)
-"""numba's own, which are attributes of a module."""
+class Kernel:
+    """A function of numbers and arrays, and what numba makes of it.
+
+    numba takes it for its own dispatcher wherever it looks for one: in a kernel that calls it
+    (`_numba_type_`), and in one that takes its code in (`targetoptions`, `py_func`).
+
+    Parameters
+    ----------
+    function : function
+        What numba compiles.
+    options : dict
+        numba's, of `numba.njit`.
+    bounded : bool
+        Whether its arrays' lengths bound its work, so that it may run uncompiled.
+    """
+
+    def __init__(self, function: FunctionType, options: dict[str, Any], bounded: bool) -> None:
+        update_wrapper(self, function)
+        self.py_func, self.targetoptions, self.bounded = function, options, bounded
+        self._dispatcher: Any = None
+        self._plain_s, self._is_sought = 0.0, False
+        self._run: Callable[..., Any] = self._choose
+
+    def __call__(self, *args: Any) -> Any:
+        """Run it."""
+        return self._run(*args)
+
+    def __reduce__(self) -> str:
+        """Pickle it by its name, as functions are."""
+        return self.py_func.__qualname__
+
+    @property
+    def dispatcher(self) -> Any:
+        """Numba's dispatcher, made when it is first asked for."""
+        if self._dispatcher is None:
+            from placegap.instances.problem.compiled_kernels import Dispatcher
+
+            self._dispatcher = Dispatcher(self.py_func, targetoptions=self.targetoptions)
+        return self._dispatcher
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self.dispatcher._numba_type_
+
+    def _choose(self, *args: Any) -> Any:
+        """Run it one way or the other, as long as it is not compiled."""
+        if self._dispatcher is None or not self._dispatcher.overloads:
+            if _thread.is_plain:
+                return self.py_func(*args)
+            began = time.thread_time()
+            may_be = self.bounded and _settings.plain and self._plain_s < PLAIN_S
+            if may_be and self._is_little(args):
+                _thread.is_plain = True
+                try:
+                    return _plain(self.py_func(*args))
+                finally:
+                    _thread.is_plain = False
+                    self._plain_s += time.thread_time() - began
+        self._run = self.dispatcher
+        return self._run(*args)
+
+    def _is_little(self, args: tuple[Any, ...]) -> bool:
+        """Whether compiling takes longer than running it as it stands."""
+        if _entries(args) > SMALL_ENTRIES:
+            return False
+        if not self._is_sought and "numba" in sys.modules:
+            # whoever has loaded numba can have compiled code for next to nothing, where it is kept
+            self._is_sought = True
+            return not self.dispatcher.is_kept(args)
+        return True
+
+
+class _Settings:
+    plain = True
+    """Whether any kernel may run uncompiled."""
+
+
+_settings = _Settings()
+
+
+def compile_always() -> None:
+    """Run no kernel of this process as plain Python from now on."""
+    _settings.plain = False
+
+
+class _Thread(threading.local):
+    is_plain = False
+    """Whether it is in a kernel that runs uncompiled."""
+
+
+_thread = _Thread()
+
+
+def _plain(value: Any) -> Any:
+    """What compiled code returns: numbers of Python for those of numpy, in tuples as well."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple):
+        parts = map(_plain, value)
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    return value
+
+
+def _entries(value: object) -> int:
+    """Entries of the arrays in it.
+
+    Examples
+    --------
+    >>> _entries((3, np.zeros((2, 4)), (np.zeros(5),)))
+    13
+    """
+    if isinstance(value, np.ndarray):
+        return value.size
+    return sum(map(_entries, value)) if isinstance(value, tuple) else 0
 
 
 @overload
 def kernel(function: F) -> F: ...
 @overload
-def kernel(*, allocates: bool = True, **options: bool | str) -> Callable[[F], F]: ...
-def kernel(function: Any = None, *, allocates: bool = True, **options: bool | str) -> Any:
+def kernel(
+    *, allocates: bool = True, bounded: bool = False, **options: bool | str
+) -> Callable[[F], F]: ...
+def kernel(
+    function: Any = None, *, allocates: bool = True, bounded: bool = False, **options: bool | str
+) -> Any:
     """Compile a function of numbers and arrays where it is first called, and keep the result.
 
     Parameters
@@ -57,101 +170,38 @@ def kernel(function: Any = None, *, allocates: bool = True, **options: bool | st
     allocates : bool
         Whether it makes or returns arrays. Where it does not, no references to those that it gets
         are counted. Counting was up to three quarters of the time of small functions.
+    bounded : bool
+        Whether a low power of its arrays' lengths bounds its work, and plain Python computes the
+        same (no bits of unsigned numbers, no sums beyond 64 bits). On small arrays it then runs
+        uncompiled, with all that it calls.
     **options
         More options of njit: ``nogil``, ``inline``, ``boundscheck``, ``fastmath``.
 
     Examples
     --------
-    `sizes_of` is a kernel; code that is typed in has no file beside which to keep the result.
-
     >>> import numpy as np
     >>> from placegap.instances.problem.kernels import sizes_of
     >>> sizes_of(np.array([0, 2, 5])).tolist()
     [2, 3]
     """
-    # numba calls it nrt; left out, it would be what the caller of the kernel has
-    chosen: dict[str, Any] = {"cache": True, "no_cfunc_wrapper": True, "_nrt": allocates, **options}
+    # there is no C code that holds a kernel's address, and without the entry for it kernels compile
+    # in a tenth less time; _nrt left out would be what the caller of the kernel has
+    chosen = {"nopython": True, "boundscheck": None, "no_cfunc_wrapper": True, "_nrt": allocates}
 
-    def compiled(function: Any) -> Any:
-        if UNCACHED not in os.environ:
-            with suppress(RuntimeError):  # numba knows no folder for it
-                return njit(**chosen)(function)
-            if not _settings["CACHE_DIR"] and Path(function.__code__.co_filename).exists():
-                _keep_elsewhere("placegap's own folder and the user's cache")
-                return compiled(function)
-        return njit(**{**chosen, "cache": False})(function)
+    def made(function: Any) -> Any:
+        return Kernel(function, {**chosen, **options}, bounded)
 
-    return compiled if function is None else compiled(function)
+    return made if function is None else made(function)
 
 
-def _keep_elsewhere(why: str) -> None:
-    """Keep kernels in a temporary folder from now on, or nowhere, and say so in one line."""
-    folder = _temporary_folder()
-    if folder is None:
-        os.environ[UNCACHED] = "1"
-        what = "every process compiles its kernels anew"
-    else:
-        os.environ["NUMBA_CACHE_DIR"] = _settings["CACHE_DIR"] = str(folder)
-        what = f"compiled kernels are kept in {folder}"
-    if sys.stderr is not None:
-        mend = "set NUMBA_CACHE_DIR to a folder that can"
-        print(f"placegap: {why} cannot be written, and so {what}; {mend}", file=sys.stderr)
+Watcher = tuple[Callable[[], object], Callable[[], object]]
+
+watchers: list[Watcher] = []
+"""What is called when this process begins to compile a kernel, or to wait for another process that
+does; and when it ends, after all kernels that this one calls."""
 
 
-def _temporary_folder() -> Path | None:
-    """A folder of this user's for temporary files, the same for every process; or None.
-
-    What is in it is run: it is not used where anybody else may write into it.
-    """
-    try:
-        folder = Path(tempfile.gettempdir()) / f"placegap-kernels-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or shared:
-            folder = Path(tempfile.mkdtemp(prefix="placegap-kernels-"))
-        return folder if _is_writable(folder) else None
-    except OSError:
-        return None
-
-
-def _is_writable(folder: Path) -> bool:
-    """Whether files can be made there, as numba finds out."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
-
-
-_stated = _settings["CACHE_DIR"]
-if _stated and not _is_writable(Path(_stated)):  # numba would not say so
-    _keep_elsewhere(f"the folder NUMBA_CACHE_DIR={_stated}")
-
-
-class _LessGarbage(event.Listener):
-    """Garbage is looked for a hundred times less often while numba compiles."""
-
-    def __init__(self) -> None:
-        self.depth, self.usual = 0, gc.get_threshold()
-
-    def on_start(self, event: object) -> None:
-        self.depth += 1
-        if self.depth == 1:
-            self.usual = gc.get_threshold()
-            gc.set_threshold(100 * self.usual[0], *self.usual[1:])
-
-    def on_end(self, event: object) -> None:
-        self.depth -= 1
-        if self.depth == 0:
-            gc.set_threshold(*self.usual)
-
-
-event.register("numba:compile", _LessGarbage())
-
-
-@kernel(nogil=True, allocates=False)
+@kernel(nogil=True, allocates=False, bounded=True)
 def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
     """Write the first entries of an array over all of another one; both have one axis.
 
@@ -168,7 +218,22 @@ def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
         target[at] = source[at]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, allocates=False, bounded=True)
+def set_all(target: NDArray[Any], value: int) -> None:
+    """Write a number into every entry of an array of one axis.
+
+    Examples
+    --------
+    >>> target = np.zeros(2, np.int64)
+    >>> set_all(target, -1)
+    >>> target.tolist()
+    [-1, -1]
+    """
+    for at in range(len(target)):
+        target[at] = value
+
+
+@kernel(nogil=True, bounded=True)
 def sizes_of(ptr: Ints) -> Ints:
     """How many entries each group has, from pointers to the first of each: `np.diff`.
 
@@ -183,7 +248,7 @@ def sizes_of(ptr: Ints) -> Ints:
     return sizes
 
 
-@kernel(nogil=True, allocates=False)
+@kernel(nogil=True, allocates=False, bounded=True)
 def draw(rng: np.random.Generator, count: int) -> int:
     """One of 0..count - 1, about equally likely; `rng.integers` makes an array for each number.
 
@@ -193,3 +258,84 @@ def draw(rng: np.random.Generator, count: int) -> int:
     6
     """
     return int(rng.random() * count)
+
+
+@kernel(nogil=True, allocates=False, bounded=True)
+def push(heap: Ints, size: int, key: Ints, x: int) -> int:
+    """Put an item into a heap by its key, of equal ones by number; the heap's new size.
+
+    `heapq` needs lists of tuples, whose code takes numba seconds.
+
+    Examples
+    --------
+    >>> heap, key = np.empty(3, np.int64), np.array([7, 5, 6])
+    >>> size = push(heap, push(heap, 0, key, 0), key, 1)
+    >>> int(heap[0]), pop(heap, size, key), int(heap[0])
+    (1, 1, 0)
+    """
+    at = size
+    while at > 0:
+        parent = heap[(at - 1) // 2]
+        if key[parent] < key[x] or (key[parent] == key[x] and parent < x):
+            break
+        heap[at] = parent
+        at = (at - 1) // 2
+    heap[at] = x
+    return size + 1
+
+
+@kernel(nogil=True, allocates=False, bounded=True)
+def pop(heap: Ints, size: int, key: Ints) -> int:
+    """Take the first item, ``heap[0]``, out of a heap that `push` filled; its new size."""
+    left = size - 1
+    last, at = heap[left], 0
+    while 2 * at + 1 < left:
+        child = 2 * at + 1
+        x, y = heap[child], heap[min(child + 1, left - 1)]
+        if key[y] < key[x] or (key[y] == key[x] and y < x):
+            child, x = child + 1, y
+        if key[last] < key[x] or (key[last] == key[x] and last < x):
+            break
+        heap[at] = x
+        at = child
+    heap[at] = last
+    return left
+
+
+RUN = 16
+"""Entries that are put in order one by one before runs are merged."""
+
+
+@kernel(nogil=True, bounded=True)
+def stable_order(key: Ints) -> Ints:
+    """Numbers of the keys from the least on, of equal ones the first first: a stable `np.argsort`.
+
+    Examples
+    --------
+    >>> stable_order(np.array([5, 3, 5, 1])).tolist()
+    [3, 1, 0, 2]
+    """
+    n = len(key)
+    order, merged = np.empty(n, np.int64), np.empty(n, np.int64)
+    for begin in range(0, n, RUN):
+        for x in range(begin, min(n, begin + RUN)):
+            at = x
+            while at > begin and key[order[at - 1]] > key[x]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = x
+    width = RUN
+    while width < n:
+        for begin in range(0, n, 2 * width):
+            left, middle = begin, min(n, begin + width)
+            right, end = middle, min(n, begin + 2 * width)
+            for at in range(begin, end):
+                if right == end or (left < middle and key[order[left]] <= key[order[right]]):
+                    merged[at] = order[left]
+                    left += 1
+                else:
+                    merged[at] = order[right]
+                    right += 1
+        order, merged = merged, order
+        width *= 2
+    return order

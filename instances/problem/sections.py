@@ -49,7 +49,7 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Cluster, Edge, Graph, Instance, Op
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import kernel, stable_order
 
 
 @dataclass(frozen=True)
@@ -381,7 +381,7 @@ def intervals(instance: Instance, most_ops: int = MOST_OPS) -> list[Interval]:
     ]
 
 
-@kernel
+@kernel(bounded=True)
 def _find(
     pred_ptr: Ints, pred: Ints, num_succs: Ints, most: int, ahead: int
 ) -> tuple[Ints, Ints, Ints, Ints]:
@@ -389,9 +389,10 @@ def _find(
     n = len(num_succs)
     root, dominator, depth = np.full(n, -1), np.zeros(n, np.int64), np.zeros(n, np.int64)
     seen, stamp, stack = np.full(n, -1), 0, np.zeros(n + 1, np.int64)
-    entries, exits, inner_ptr, inner = [0], [0], [0], [0]
+    entries, exits, count_found = np.empty(n, np.int64), np.empty(n, np.int64), 0
+    inner_ptr, inner, held = np.zeros(n + 1, np.int64), np.empty(n, np.int64), 0
     for u in range(n):
-        if num_succs[u] < 2 or len(inner) > MOST_MEMBERS + 1:
+        if num_succs[u] < 2 or held > MOST_MEMBERS:
             continue
         root[u], depth[u] = u, 0
         for v in range(u + 1, min(n, u + 1 + ahead)):
@@ -421,12 +422,33 @@ def _find(
                         count += 1
                 at += 1
             if 1 < count <= most + 1:
-                entries.append(u)
-                exits.append(v)
-                inner.extend(np.sort(stack[1:count]))
-                inner_ptr.append(len(inner) - 1)
-    # all lists begin with a number that types them
-    return np.array(entries)[1:], np.array(exits)[1:], np.array(inner_ptr), np.array(inner)[1:]
+                if count_found == len(entries):
+                    entries, exits = _doubled(entries), _doubled(exits)
+                    inner_ptr = _doubled(inner_ptr)
+                while held + count > len(inner):
+                    inner = _doubled(inner)
+                entries[count_found], exits[count_found] = u, v
+                members = stack[1:count]
+                for x in stable_order(members):
+                    inner[held] = members[x]
+                    held += 1
+                count_found += 1
+                inner_ptr[count_found] = held
+    return (
+        entries[:count_found].copy(),
+        exits[:count_found].copy(),
+        inner_ptr[: count_found + 1].copy(),
+        inner[:held].copy(),
+    )
+
+
+@kernel
+def _doubled(values: Ints) -> Ints:
+    """The same values, with room for as many more."""
+    more = np.empty(2 * len(values), np.int64)
+    for at in range(len(values)):
+        more[at] = values[at]
+    return more
 
 
 def choose_chain(instance: Instance, candidates: Sequence[Interval]) -> tuple[Section, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import kernel, pop, push
 from placegap.instances.problem.mean_costs import Flow
 
 
@@ -27,7 +27,7 @@ def critical_paths(flow: Flow) -> Ints:
     return paths
 
 
-@kernel
+@kernel(bounded=True)
 def _levels(flow: Flow) -> tuple[Ints, Ints]:
     top = np.zeros(len(flow.node_ns), np.int64)
     bottom = np.zeros(len(flow.node_ns), np.int64)
@@ -74,45 +74,47 @@ def dfs_topo(flow: Flow) -> Ints:
     return _depth_first(flow, flow.order)
 
 
-@kernel
+@kernel(bounded=True)
 def _depth_first(flow: Flow, preference: Ints) -> Ints:
     """A topological order: always the node that became ready last; of several, as preferred."""
     n = len(preference)
-    rank = np.empty(n, np.int64)
-    rank[preference] = np.arange(n)
+    rank, ascending = np.empty(n, np.int64), np.empty(n, np.int64)
+    for at in range(n):
+        rank[preference[at]], ascending[at] = at, at
     waiting = np.zeros(n, np.int64)
     for node in flow.succ:
         waiting[node] += 1
     stack = np.empty(n, np.int64)  # ranks; the head of the paper's queue is the end
     height = 0
-    for node in preference[::-1]:
-        if waiting[node] == 0:
-            stack[height] = rank[node]
+    for at in range(n - 1, -1, -1):
+        if waiting[preference[at]] == 0:
+            stack[height] = at
             height += 1
-    order = np.empty(n, np.int64)
+    order, heap, size = np.empty(n, np.int64), np.empty(n, np.int64), 0
     for turn in range(n):
         height -= 1
         node = preference[stack[height]]
         order[turn] = node
-        first = height
-        for succ in flow.succ[flow.ptr[node] : flow.ptr[node + 1]]:
+        for e in range(flow.ptr[node], flow.ptr[node + 1]):
+            succ = flow.succ[e]
             waiting[succ] -= 1
             if waiting[succ] == 0:
-                stack[height] = rank[succ]
-                height += 1
-        last_first = np.sort(stack[first:height])
-        for at in range(height - first):
-            stack[height - 1 - at] = last_first[at]
+                size = push(heap, size, ascending, rank[succ])
+        height += size
+        for at in range(size):
+            stack[height - 1 - at] = heap[0]
+            size = pop(heap, size, ascending)
     return order
 
 
-@kernel
+@kernel(bounded=True)
 def predecessors(flow: Flow) -> tuple[Ints, Ints, Ints]:
     """Edges into node i: from ``node[ptr[i]:ptr[i + 1]]``, times ``edge_ns[...]``; O(V + E)."""
     ptr = np.zeros(len(flow.ptr), np.int64)
     for succ in flow.succ:
         ptr[succ + 1] += 1
-    ptr = np.cumsum(ptr)
+    for at in range(1, len(ptr)):
+        ptr[at] += ptr[at - 1]
     node, edge_ns = np.empty(len(flow.succ), np.int64), np.empty(len(flow.succ), np.int64)
     filled = ptr[:-1].copy()
     for source in range(len(flow.node_ns)):

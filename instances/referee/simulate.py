@@ -12,9 +12,8 @@ whole duration and waits for other items (producers, transfers, its predecessor 
 
 from __future__ import annotations
 
-import heapq
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import kernel, pop, push
 from placegap.instances.problem.plan import Plan, Schedule, Transfer, TransferTimes
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of, num_channels
@@ -274,7 +273,7 @@ def _ranks(priority: Ints, position: Ints, destination: Ints) -> Ints:
     return rank
 
 
-@kernel
+@kernel(bounded=True)
 def _bottom_levels(order: Ints, ptr: Ints, succ: Ints, transfer_ns: Ints, time_ns: Ints) -> Ints:
     """Longest path from the start of each op to the end of the graph, transfers included."""
     level = np.zeros(len(time_ns), np.int64)
@@ -307,7 +306,7 @@ class _Queues(NamedTuple):
     touched: Ints
 
 
-@kernel
+@kernel(bounded=True)
 def _run_events(
     duration: Ints, rank: Ints, item_of_rank: Ints, waits: _Waits, queues: _Queues
 ) -> Ints:
@@ -326,7 +325,9 @@ def _run_events(
     marked = np.zeros(num_queues, np.bool_)
     candidates = np.empty(num_queues, np.int64)
     num_candidates = 0
-    events = [(np.int64(0), np.int64(-1))]  # (end, item)
+    end, events, num_events = np.zeros(num_items, np.int64), np.empty(num_items, np.int64), 0
+    tops, num_tops = np.empty(num_queues, np.int64), np.zeros(1, np.int64)
+    now: Any = np.int64(0)
     for item in range(num_items):
         if waiting[item] == 0:
             q = queue[item]
@@ -335,22 +336,22 @@ def _run_events(
                 marked[q] = True
                 candidates[num_candidates] = q
                 num_candidates += 1
-    while len(events) > 0:
-        now = events[0][0]
-        while len(events) > 0 and events[0][0] == now:
-            ended = heapq.heappop(events)[1]
-            if ended < 0:
-                continue
-            for resource in resources[queue[ended]]:
+    while True:
+        while num_events > 0 and end[events[0]] == now:
+            ended = events[0]
+            num_events = pop(events, num_events, end)
+            for side in range(2):
+                resource = resources[queue[ended], side]
                 if resource >= 0:
                     busy[resource] = False
-                    first, last = queues.touch_ptr[resource], queues.touch_ptr[resource + 1]
-                    for q in queues.touched[first:last]:
+                    for at in range(queues.touch_ptr[resource], queues.touch_ptr[resource + 1]):
+                        q = queues.touched[at]
                         if size[q] > 0 and not marked[q]:
                             marked[q] = True
                             candidates[num_candidates] = q
                             num_candidates += 1
-            for follower in waits.item[waits.ptr[ended] : waits.ptr[ended + 1]]:
+            for at in range(waits.ptr[ended], waits.ptr[ended + 1]):
+                follower = waits.item[at]
                 waiting[follower] -= 1
                 if waiting[follower] == 0:
                     q = queue[follower]
@@ -359,24 +360,24 @@ def _run_events(
                         marked[q] = True
                         candidates[num_candidates] = q
                         num_candidates += 1
-        tops = np.empty(num_candidates, np.int64)
         for at in range(num_candidates):
-            tops[at] = heap[queue_ptr[candidates[at]]]
+            _push(tops, 0, num_tops, 0, heap[queue_ptr[candidates[at]]])
             marked[candidates[at]] = False
-        tops.sort()
         num_candidates = 0
-        for top in tops:
-            q = queue[item_of_rank[top]]
-            one, other = resources[q]
+        while num_tops[0] > 0:
+            q = queue[item_of_rank[_pop(tops, 0, num_tops, 0)]]
+            one, other = resources[q, 0], resources[q, 1]
             while size[q] > 0 and not (one >= 0 and busy[one]) and not (other >= 0 and busy[other]):
                 item = item_of_rank[_pop(heap, queue_ptr[q], size, q)]
-                start[item] = now
-                heapq.heappush(events, (now + duration[item], np.int64(item)))
+                start[item], end[item] = now, now + duration[item]
+                num_events = push(events, num_events, end, item)
                 if one >= 0:
                     busy[one] = True
                 if other >= 0:
                     busy[other] = True
-    return start
+        if num_events == 0:
+            return start
+        now = end[events[0]]
 
 
 @kernel(allocates=False)

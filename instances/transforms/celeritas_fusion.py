@@ -15,7 +15,7 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.instances.problem.mean_costs import Flow, flow_of
 from placegap.instances.problem.weighted_dag import cpd_topo, predecessors
 from placegap.instances.transforms.merge import Merge, merge_groups
@@ -78,7 +78,7 @@ def fusion_segments(
     return segment
 
 
-@kernel
+@kernel(bounded=True)
 def _cuts(
     flow: Flow,
     order: Ints,
@@ -94,17 +94,21 @@ def _cuts(
     """
     n = len(order)
     position = np.empty(n, np.int64)
-    position[order] = np.arange(n)
+    for at in range(n):
+        position[order[at]] = at
     into, source, source_ns = predecessors(flow)
     leaving = np.zeros(n, np.int64)  # time of all edges out of an op
     for op in range(n):
-        leaving[op] = flow.edge_ns[flow.ptr[op] : flow.ptr[op + 1]].sum()
+        for e in range(flow.ptr[op], flow.ptr[op + 1]):
+            leaving[op] += flow.edge_ns[e]
     least = np.full(n + 1, NO_LIMIT)
     least[0] = 0
     back = np.zeros(n + 1, np.int64)
+    allowed = np.empty(patterns.shape[1], np.bool_)
     for i in range(n):
         cost, held = 0, 0
-        allowed, last = patterns[kind[order[i]]].copy(), kind[order[i]]
+        last = kind[order[i]]
+        copy_to(allowed, patterns[last])
         for j in range(i + 1, min(n, i + reach) + 1):
             op = order[j - 1]
             held += size[op]
@@ -112,8 +116,11 @@ def _cuts(
                 break
             if kind[op] != last:
                 last = kind[op]
-                allowed &= patterns[last]
-                if not allowed.any():
+                left = 0
+                for k in range(len(allowed)):
+                    allowed[k] = allowed[k] and patterns[last, k]
+                    left += allowed[k]
+                if left == 0:
                     break
             cost += leaving[op]
             for e in range(into[op], into[op + 1]):

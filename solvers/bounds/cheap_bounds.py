@@ -197,7 +197,7 @@ def arrive(graph: Direction, time: Ints, start: Ints, v: int) -> None:
             start[v, b] = max(start[v, b], least)
 
 
-@kernel
+@kernel(bounded=True)
 def least_starts(graph: Direction, time: Ints) -> Ints:
     """Least start of every op on every device, by paths."""
     start = np.zeros(time.shape, np.int64)

@@ -21,7 +21,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import kernel, stable_order
 from placegap.solvers.bounds.dominance import fewer_labels
 
 UNKNOWN, HEAD, TAIL = 0, 1, 2
@@ -408,8 +408,8 @@ def _alike_pools(graph: PlacedGraph, pool_bytes: Ints, signature: Ints, parts: i
 @kernel
 def _thinned(value: Ints, signature: Ints, cost: Ints, most: int) -> tuple[Ints, Ints, bool]:
     """Labels that stay, by signature and cost; their numbers, and whether any are joined."""
-    by_cost = np.argsort(cost, kind="mergesort")
-    order = by_cost[np.argsort(signature[by_cost], kind="mergesort")]
+    by_cost = stable_order(cost)
+    order = by_cost[stable_order(signature[by_cost])]
     rows, least = np.empty(len(order), np.int64), np.empty(value.shape, np.int64)
     begin, count, joined = 0, 0, False
     while begin < len(order):

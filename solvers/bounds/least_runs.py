@@ -14,7 +14,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import kernel, stable_order
 from placegap.solvers.bounds.dominance import fewer_labels
 
 NOTHING = 2**62
@@ -100,7 +100,7 @@ def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
                         trial[n] = total, load, in_pool
                         came[n] = b, at, mode
                         n += 1
-            order = np.argsort(trial[:n, 0], kind="mergesort")
+            order = stable_order(trial[:n, 0])
             kept, _ = fewer_labels(trial, order, most, rows, least_of)
             for m in range(kept):
                 label[c, b, m], origin[c, b, m] = least_of[m], came[rows[m]]
@@ -192,14 +192,14 @@ def _pay(start: int, size: Ints, ways: Ints, price: Ints, shift: int) -> tuple[i
         if now == NOTHING:  # it takes longer than what is proven
             now = price.min()
         paid += size[x] * now
-        for c in np.argsort(ways[x], kind="mergesort"):
+        for c in stable_order(ways[x]):
             if ways[x, c] < NO_WAY and price[c] < now:
                 when.append(ways[x, c])
                 saved.append(size[x] * (now - price[c]))
                 now = price[c]
     at, gain, length = start, np.int64(0), start
     best, times = int(start + (paid >> shift)), np.array(when)
-    for e in np.argsort(times, kind="mergesort"):
+    for e in stable_order(times):
         at, gain = max(at, times[e]), gain + saved[e]
         if at + ((paid - gain) >> shift) < best:
             best, length = int(at + ((paid - gain) >> shift)), at

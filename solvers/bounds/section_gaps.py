@@ -32,7 +32,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import copy_to, kernel, stable_order
 from placegap.instances.problem.sections import Interval, Section
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import channels_of, num_channels
@@ -117,7 +117,7 @@ def channel_table(semantics: Makespan, num_devices: int) -> ChannelTable:
     return ChannelTable(np.array(table, np.int64), channels, ways)
 
 
-@kernel
+@kernel(bounded=True)
 def paths_through(
     enter: Ints, own: Ints, leave: Ints, producer: Ints, consumer: Ints, move_ns: Ints
 ) -> tuple[Ints, Ints, Ints]:
@@ -139,7 +139,8 @@ def paths_through(
     for x in range(size):
         for c in range(num_devices):
             if own[x, c] >= NO_WAY:
-                head[x, :, c] = tail[x, :, c] = NO_WAY
+                for a in range(num_devices):
+                    head[x, a, c] = tail[x, a, c] = NO_WAY
     for e in range(len(producer)):
         y, x = producer[e], consumer[e]
         for a in range(num_devices):
@@ -180,7 +181,7 @@ def paths_through(
     return gap, head, tail
 
 
-@kernel
+@kernel(bounded=True)
 def raise_by_all(gap: Ints, own: Ints, head: Ints, tail: Ints, mass: int, weights: Ints) -> None:
     """What ops that may be anywhere say of the gaps: paths over each, and the work of all."""
     size, num_devices = own.shape
@@ -212,7 +213,7 @@ def raise_by_all(gap: Ints, own: Ints, head: Ints, tail: Ints, mass: int, weight
 @kernel
 def _forced(away: Ints, head: Ints, time: Ints, tail: Ints) -> int:
     """Smallest G >= least head + sum of times + least tail of the ops with away > G."""
-    order = np.argsort(-away, kind="mergesort")
+    order = stable_order(-away)
     before, after, work, least = NO_WAY, NO_WAY, 0, 0
     for at in range(len(order)):
         x = order[at]
@@ -232,9 +233,12 @@ def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
     num_devices = len(weights)
     closed = np.empty(num_devices, np.int64)
     for c in range(num_devices):
-        closed[c] = min(NO_WAY, head[:, c].min() + tail[:, c].min())
+        before, behind = NO_WAY, NO_WAY
+        for x in range(len(head)):
+            before, behind = min(before, head[x, c]), min(behind, tail[x, c])
+        closed[c] = min(NO_WAY, before + behind)
     width, shut, best = 0, 0, NO_WAY
-    for c in np.argsort(closed, kind="mergesort"):
+    for c in stable_order(closed):
         if closed[c] >= NO_WAY or weights[c] == 0:
             continue
         width += weights[c]
@@ -243,7 +247,7 @@ def _by_work(total: int, weights: Ints, head: Ints, tail: Ints) -> int:
     return best if best < NO_WAY else 0
 
 
-@kernel
+@kernel(bounded=True)
 def port_gap(
     gap: Ints,
     own: Ints,
@@ -336,7 +340,7 @@ def _one_by_one(holds: Flags, begin: Ints, takes: Ints, after: Ints) -> int:
     The most of begin + sum + after over the items that begin, and leave behind, at least so much.
     """
     mine = np.flatnonzero(holds[:, 0] | holds[:, 1])
-    falling, least = mine[np.argsort(-begin[mine])], 0
+    falling, least = mine[stable_order(-begin[mine])], 0
     for j in mine:
         total = 0
         for z in falling:
@@ -438,7 +442,7 @@ class IntervalOps(NamedTuple):
     pointer: Ints
 
 
-@kernel
+@kernel(bounded=True)
 def _gaps(
     parts: IntervalOps,
     graph: Direction,
@@ -459,13 +463,15 @@ def _gaps(
     outside, local = -2, np.full(len(time), -2)
     for r in range(num):
         first, last = parts.pointer[r], parts.pointer[r + 1]
-        ops = np.append(parts.inner[first:last], parts.exit[r])
-        size, own = len(ops) - 1, np.empty((len(ops) - 1, num_devices), np.int64)
+        size = last - first
+        ops, own = np.empty(size + 1, np.int64), np.empty((size, num_devices), np.int64)
+        copy_to(ops[:size], parts.inner[first:last])
+        ops[size] = parts.exit[r]
         local[parts.entry[r]], total = -1, 0
         for x in range(size + 1):
             local[ops[x]] = x
         for x in range(size):
-            own[x] = time[ops[x]]
+            copy_to(own[x], time[ops[x]])
             total += mass[ops[x]]
         most = 0
         for op in ops:
@@ -473,7 +479,8 @@ def _gaps(
         producer, consumer = np.empty(most, np.int64), np.empty(most, np.int64)
         move, count = np.empty((most, num_devices, num_devices), np.int64), 0
         for x in range(size + 1):
-            for e in graph.edge[graph.pointer[ops[x]] : graph.pointer[ops[x] + 1]]:
+            for at in range(graph.pointer[ops[x]], graph.pointer[ops[x] + 1]):
+                e = graph.edge[at]
                 y, takes = local[graph.other[e]], graph.transfer_ns[graph.tensor[e]]
                 if y == outside:
                     continue
@@ -487,9 +494,11 @@ def _gaps(
         )
         if size > 0:
             raise_by_all(gap, own, head, tail, total, weights)
-        gaps[r] = gap[:ends, :ends]
-        if keep:
-            heads[first:last], tails[first:last] = head[:, :ends], tail[:, :ends]
+        for a in range(ends):
+            copy_to(gaps[r, a], gap[a])
+            for x in range(size if keep else 0):
+                copy_to(heads[first + x, a], head[x, a])
+                copy_to(tails[first + x, a], tail[x, a])
         local[parts.entry[r]] = outside
         for op in ops:
             local[op] = outside

@@ -19,7 +19,6 @@ tree over tails: O(n log n). Heads cost O(n MOST log MOST).
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,7 +29,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, ceil_div
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import kernel, pop, push, stable_order
 from placegap.instances.problem.sections import Interval, Section, intervals
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions
 from placegap.solvers.bounds.section_gaps import IntervalArcs, interval_arcs
@@ -161,20 +160,21 @@ class ArcsInto(NamedTuple):
     gap_ns: Ints
 
 
-@kernel
+@kernel(bounded=True)
 def _heads(graph: Direction, time: Ints, mass: Ints, width: int, arcs: ArcsInto, most: int) -> Ints:
     """Least start of every op on every device, by paths and by the work of its ancestors."""
     num_ops, num_devices = time.shape
     start = np.zeros((num_ops, num_devices), np.int64)
     first, seen = np.zeros(num_ops, np.int64), np.full(num_ops, -1)
+    latest, heap = np.zeros(num_ops, np.int64), np.empty(num_ops, np.int64)  # latest: -first
     for v in graph.order:
         arrive(graph, time, start, v)
-        heap = [(np.int64(1), np.int64(-1))]  # a mark that comes last
+        size = 0
         for e in graph.edge[graph.pointer[v] : graph.pointer[v + 1]]:
             u = graph.other[e]
             if seen[u] != v:
                 seen[u] = v
-                heapq.heappush(heap, (-first[u], np.int64(u)))
+                size = push(heap, size, latest, u)
         for r in arcs.arc[arcs.pointer[v] : arcs.pointer[v + 1]]:
             u = arcs.other[r]
             for b in range(num_devices):
@@ -184,9 +184,10 @@ def _heads(graph: Direction, time: Ints, mass: Ints, width: int, arcs: ArcsInto,
                 start[v, b] = max(start[v, b], least)
         work, at_least, count = 0, 0, 0
         while count < most:
-            u = heapq.heappop(heap)[1]
-            if u < 0:
+            if size == 0:
                 break
+            u = heap[0]
+            size = pop(heap, size, latest)
             work += mass[u]
             at_least = max(at_least, first[u] + -(-work // width))
             count += 1
@@ -194,16 +195,17 @@ def _heads(graph: Direction, time: Ints, mass: Ints, width: int, arcs: ArcsInto,
                 w = graph.other[e]
                 if seen[w] != v:
                     seen[w] = v
-                    heapq.heappush(heap, (-first[w], np.int64(w)))
+                    size = push(heap, size, latest, w)
         first[v] = NO_WAY
         for b in range(num_devices):
             start[v, b] = min(NO_WAY, max(start[v, b], at_least))
             if time[v, b] < NO_WAY:
                 first[v] = min(first[v], start[v, b])
+        latest[v] = -first[v]
     return start
 
 
-@kernel
+@kernel(bounded=True)
 def _most_over_windows(head: Ints, tail: Ints, mass: Ints, width: int) -> int:
     """Largest a width + b width + mass of the ops with heads >= a and tails >= b.
 
@@ -211,7 +213,7 @@ def _most_over_windows(head: Ints, tail: Ints, mass: Ints, width: int) -> int:
     of the tails from b on, among the b of ops that are in.
     """
     num_ops = len(mass)
-    order = np.argsort(tail, kind="mergesort")
+    order = stable_order(tail)
     at = np.empty(num_ops, np.int64)
     at[order] = np.arange(num_ops)
     size = 1
@@ -219,7 +221,7 @@ def _most_over_windows(head: Ints, tail: Ints, mass: Ints, width: int) -> int:
         size *= 2
     sums, best = np.zeros(2 * size, np.int64), np.full(2 * size, -(2**62))
     most = 0
-    for i in np.argsort(-head, kind="mergesort"):
+    for i in stable_order(-head):
         node = size + at[i]
         sums[node] = mass[i]
         best[node] = mass[i] + tail[i] * width

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import kernel, pop, push
 from placegap.solvers.chains.problem import ChainProblem, CutNets, added_cut, put_in
 
 DEPTH_FIRST, BREADTH_FIRST, LEAST_CUT = 0, 1, 2
@@ -114,21 +113,19 @@ def order_of_keys(succ_ptr: Ints, succ: Ints, num_preds: Ints, keys: Ints) -> In
     >>> order_of_keys(*arcs, np.array([2, 1, 0])).tolist()
     [1, 2, 0]
     """
-    waiting, block_of = num_preds.copy(), np.zeros(len(keys), np.int64)
-    ready = [np.int64(0) for _ in range(0)]
+    waiting, ready, size = num_preds.copy(), np.empty(len(keys), np.int64), 0
     for v in range(len(keys)):
-        block_of[keys[v]] = v
         if waiting[v] == 0:
-            ready.append(keys[v])
-    heapq.heapify(ready)
+            size = push(ready, size, keys, v)
     order = np.zeros(len(keys), np.int64)
     for step in range(len(keys)):
-        v = block_of[heapq.heappop(ready)]
+        v = ready[0]
+        size = pop(ready, size, keys)
         order[step] = v
         for at in range(succ_ptr[v], succ_ptr[v + 1]):
             waiting[succ[at]] -= 1
             if waiting[succ[at]] == 0:
-                heapq.heappush(ready, keys[succ[at]])
+                size = push(ready, size, keys, succ[at])
     return order
 
 

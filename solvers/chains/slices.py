@@ -107,8 +107,9 @@ def joining_costs(touched: Touched, weight: Ints) -> Ints:
     """
     joining = np.zeros((len(touched.ptr) - 1, weight.shape[1]), np.int64)
     for e in range(len(weight)):
-        joining[touched.first[e]] += weight[e]
-        joining[touched.last[e]] -= weight[e]
+        for payer in range(weight.shape[1]):
+            joining[touched.first[e], payer] += weight[e, payer]
+            joining[touched.last[e], payer] -= weight[e, payer]
     return joining
 
 
@@ -196,7 +197,9 @@ def _slice(
     origin = np.zeros(value.shape, np.int32)
     value[0, 0, 0] = 0
     nets, room = tables.nets, tables.room
-    weight = nets.weight.copy().reshape(-1, 1)
+    weight = np.empty((len(nets.weight), 1), np.int64)
+    for e in range(len(weight)):
+        weight[e, 0] = nets.weight[e]
     touched = touched_nets(order, stops, nets)
     joining = joining_costs(touched, weight)
     time_of, need_of = (
@@ -206,7 +209,11 @@ def _slice(
     for i in range(last):
         if i > 0:
             leave_behind(touched, weight, joining, i - 1)
-        if value[i].min() > limit:
+        least = limit + 1
+        for k in range(accelerators + 1):
+            for c in range(hosts + 1):
+                least = min(least, value[i, k, c])
+        if least > limit:
             continue
         work = host_work = size = host_size = cut = np.int64(0)
         for j in range(i + 1, last + 1):
@@ -246,8 +253,9 @@ def _sums_in_buckets(order: Ints, stops: Ints, quantity: Ints) -> Ints:
     """Sums of the rows of a quantity of blocks over what lies between two stops."""
     total = np.zeros((len(quantity), len(stops) - 1), np.int64)
     for j in range(len(stops) - 1):
-        for v in order[stops[j] : stops[j + 1]]:
-            total[:, j] += quantity[:, v]
+        for at in range(stops[j], stops[j + 1]):
+            for row in range(len(quantity)):
+                total[row, j] += quantity[row, order[at]]
     return total
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import WORD, Indices
 
@@ -367,7 +367,7 @@ def _fill(s: Sources, view: View, value: Ints) -> None:
     for i in range(size):
         s.value[i], s.need[i] = value[i], view.need[s.ideal[i]]
         s.parameters[i] = view.parameters[s.ideal[i]]
-        s.potential[i] = view.potential[s.ideal[i]]
+        copy_to(s.potential[i], view.potential[s.ideal[i]])
     for level in range(1, len(s.start) - 1):
         below, here = s.start[level - 1], s.start[level]
         for i in range(s.start[level], s.start[level + 1]):
@@ -377,7 +377,8 @@ def _fill(s: Sources, view: View, value: Ints) -> None:
                 if j == first:
                     s.value[i], s.need[i] = s.value[j], s.need[j]
                     s.parameters[i] = s.parameters[j]
-                    s.potential[i], s.common[i - size] = s.potential[j], words
+                    copy_to(s.potential[i], s.potential[j])
+                    copy_to(s.common[i - size], words)
                     continue
                 s.value[i] = min(s.value[i], s.value[j])
                 s.need[i] = max(s.need[i], s.need[j])

@@ -1,6 +1,6 @@
 """When to stop: the clock that methods look at between pieces of work, and Ctrl-C.
 
-The clock stands while numba compiles a kernel. Compiling takes tens of seconds when placegap runs
+The clock stands while a kernel is compiled. Compiling takes tens of seconds when placegap runs
 for the first time on a machine, and nothing later: no method's time, and no time limit, includes
 it. `Clock.check` raises where the time is over; `Clock.is_over` is for loops that end by
 themselves, and also says so after a stop was asked for.
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -125,10 +125,10 @@ class _Compiling:
 
 @cache
 def _compiling() -> _Compiling:
-    from numba.core import event
-
     spent = _Compiling()
-    event.register("numba:compile", _outermost(spent.begin, spent.end))
+    from placegap.instances.problem.kernels import watchers  # which loads NumPy
+
+    watchers.append((spent.begin, spent.end))
     return spent
 
 
@@ -140,37 +140,21 @@ def while_compiling(
 
     Examples
     --------
-    >>> from numba import njit
+    >>> from placegap.instances.problem.kernels import kernel
     >>> with while_compiling(lambda: print("compiling"), lambda: print("done")):
-    ...     njit(lambda x: x + 1)(1)
+    ...     kernel(lambda x: x + 1.5)(1)
     compiling
     done
-    2
+    2.5
     """
-    from numba.core import event
+    watcher = (begin, end)
+    from placegap.instances.problem.kernels import watchers
 
-    with event.install_listener("numba:compile", _outermost(begin, end)):
+    watchers.append(watcher)
+    try:
         yield
-
-
-def _outermost(begin: Callable[[], object], end: Callable[[], object]) -> Any:
-    """A listener of numba that calls these for the outermost kernel of those that are compiled."""
-    from numba.core import event
-
-    class Outermost(event.Listener):
-        depth = 0  # kernels compile those that they call
-
-        def on_start(self, started: object) -> None:
-            self.depth += 1
-            if self.depth == 1:
-                begin()
-
-        def on_end(self, ended: object) -> None:
-            self.depth -= 1
-            if self.depth == 0:
-                end()
-
-    return Outermost()
+    finally:
+        watchers.remove(watcher)
 
 
 def never() -> bool:

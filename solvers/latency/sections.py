@@ -20,7 +20,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import copy_to, kernel, stable_order
 from placegap.solvers.latency.masks import beyond, has, ideals, masks, meets
 from placegap.solvers.latency.spine import Spine, most_ideals
 
@@ -241,9 +241,12 @@ def _options(
     """
     k, words = len(section.own_ns), starts.shape[1]
     before, after = _calls(section, starts, ask.first, 0), _calls(section, begun, ask.second, 1)
-    sizes = np.unique(after.bytes)
-    rank = np.searchsorted(sizes, after.bytes)
-    best = np.full(len(sizes) + 1, NEVER, np.int64)  # prefix minima, as a Fenwick tree
+    rank, num_sizes, last = np.zeros(len(after.bytes), np.int64), 0, np.int64(-1)
+    for j in stable_order(after.bytes):
+        if after.bytes[j] != last:
+            last, num_sizes = after.bytes[j], num_sizes + 1
+        rank[j] = num_sizes - 1
+    best = np.full(num_sizes + 1, NEVER, np.int64)  # prefix minima, as a Fenwick tree
     by_size, by_cost = np.argsort(before.bytes), np.argsort(after.cost_ns)
     tied = False
     for v in range(k + 2):
@@ -283,14 +286,17 @@ def _options(
             if gap >= NEVER or cost >= known or cost > ask.limit_ns:
                 continue
             at = rank[j] + 1
-            while at <= len(sizes):
+            while at <= num_sizes:
                 best[at] = min(best[at], cost)
                 at += at & -at
             if count == len(rows):
-                rows = np.concatenate((rows, np.zeros_like(rows)))
-                which = np.concatenate((which, np.zeros_like(which)))
-            rows[count] = before.bytes[d], after.bytes[j], cost
-            which[count] = d, j
+                more, pairs = np.zeros((2 * count, 3), np.int64), np.zeros((2 * count, 2), np.int64)
+                for row in range(count):
+                    copy_to(more[row], rows[row])
+                    copy_to(pairs[row], which[row])
+                rows, which = more, pairs
+            rows[count, 0], rows[count, 1], rows[count, 2] = before.bytes[d], after.bytes[j], cost
+            which[count, 0], which[count, 1] = d, j
             count += 1
     return rows[:count], which[:count]
 

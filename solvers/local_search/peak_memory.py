@@ -12,7 +12,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.kernels import copy_to, kernel
+from placegap.instances.problem.kernels import copy_to, kernel, stable_order
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.local_search.disjunctive_graph import (
     DURATION,
@@ -104,7 +104,7 @@ def peak_excess(peak: PeakArrays, device: Ints, start: Ints, end: Ints) -> float
     copy_to(most, level)
     count = _spans(peak, device, start, end)
     moment = peak.moment[:count]
-    for at in np.argsort(moment, kind="mergesort"):
+    for at in stable_order(moment):
         a = peak.at_device[at]
         level[a] += peak.change[at]
         most[a] = max(most[a], level[a])

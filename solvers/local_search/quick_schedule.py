@@ -20,7 +20,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import kernel, pop, push, set_all
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import plan_from_times
@@ -153,12 +153,13 @@ def schedule(data: ScheduleArrays, device: Ints, priority: Ints, work: Work) -> 
     heaps = (work.root, work.left, work.right, work.priority)
     rank, root = work.priority, work.root
     consumer, tensor, resource = data.consumer, data.tensor, data.resource
-    start[:] = NONE
-    waiting[n:] = 0
+    set_all(start, NONE)
+    for item in range(n, len(waiting)):
+        waiting[item] = 0
     for i in range(n):
         waiting[i], rank[i] = data.num_preds[i], priority[i]
-    root[:] = NONE
-    busy[:] = 0
+    set_all(root, NONE)
+    set_all(busy, 0)
     for i in range(n):
         if waiting[i] == 0:
             _insert(heaps, device[i], i)
@@ -166,7 +167,7 @@ def schedule(data: ScheduleArrays, device: Ints, priority: Ints, work: Work) -> 
     while True:
         while running > 0 and end[event[0]] == now:
             item = event[0]
-            running = _pop(event, running, end)
+            running = pop(event, running, end)
             if item < n:
                 busy[device[item]] = 0
                 for at in range(data.succ_ptr[item], data.succ_ptr[item + 1]):
@@ -222,7 +223,7 @@ def schedule(data: ScheduleArrays, device: Ints, priority: Ints, work: Work) -> 
                 duration = data.transfer_ns[t, data.link_class[pair]]
             start[best], end[best] = now, now + duration
             makespan = max(makespan, now + duration)
-            running = _push(event, running, end, best)
+            running = push(event, running, end, best)
         if running == 0:
             return makespan
         now = end[event[0]]
@@ -330,7 +331,7 @@ def insert_all(
     """
     n, k = data.time_ns.shape
     start, end, waiting, heap, rank = work.start, work.end, work.waiting, work.event, work.priority
-    booked.stretches[:] = 0
+    set_all(booked.stretches, 0)
     makespan, size = 0, 0
     for x in range(data.num_items):
         start[x] = NONE
@@ -338,10 +339,10 @@ def insert_all(
         waiting[i], rank[i] = data.num_preds[i], -priority[i]  # the heap's first is its least
     for i in range(n):
         if waiting[i] == 0:
-            size = _push(heap, size, rank, i)
+            size = push(heap, size, rank, i)
     while size > 0:
         v = heap[0]
-        size = _pop(heap, size, rank)
+        size = pop(heap, size, rank)
         b, ready, here = device[v], 0, 0
         for at in range(data.pred_ptr[v], data.pred_ptr[v + 1]):
             e = data.pred_edge[at]
@@ -375,7 +376,7 @@ def insert_all(
             w = data.consumer[data.succ_edge[at]]
             waiting[w] -= 1
             if waiting[w] == 0:
-                size = _push(heap, size, rank, w)
+                size = push(heap, size, rank, w)
     return int(makespan)
 
 
@@ -429,35 +430,3 @@ def _book(booked: Booked, r: int, start: int, length: int) -> None:
             begin[r, at], end[r, at] = begin[r, at - 1], end[r, at - 1]
         begin[r, low], end[r, low] = start, start + length
         booked.stretches[r] = count + 1
-
-
-@kernel(nogil=True, allocates=False)
-def _push(heap: Ints, size: int, key: Ints, x: int) -> int:
-    """Put an item into a heap by its key, of equal ones by number; the heap's new size."""
-    at = size
-    while at > 0:
-        parent = heap[(at - 1) // 2]
-        if key[parent] < key[x] or (key[parent] == key[x] and parent < x):
-            break
-        heap[at] = parent
-        at = (at - 1) // 2
-    heap[at] = x
-    return size + 1
-
-
-@kernel(nogil=True, allocates=False)
-def _pop(heap: Ints, size: int, key: Ints) -> int:
-    """Take the first item out of a heap; its new size."""
-    left = size - 1
-    last, at = heap[left], 0
-    while 2 * at + 1 < left:
-        child = 2 * at + 1
-        x, y = heap[child], heap[min(child + 1, left - 1)]
-        if key[y] < key[x] or (key[y] == key[x] and y < x):
-            child, x = child + 1, y
-        if key[last] < key[x] or (key[last] == key[x] and last < x):
-            break
-        heap[at] = x
-        at = child
-    heap[at] = last
-    return left

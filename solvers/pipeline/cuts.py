@@ -308,7 +308,7 @@ def _tensors(instance: Instance, block: Ints, part: Ints) -> _Tensors:
     return _Tensors(block[producer], part[producer], pointer, block[readers], part[readers])
 
 
-@kernel
+@kernel(bounded=True)
 def _between(
     cuts: _CutTables,
     tensors: _Tensors,
@@ -371,7 +371,7 @@ def _between(
     return stash, kept
 
 
-@kernel(allocates=False)
+@kernel(bounded=True, allocates=False)
 def _messages(cuts: _CutTables, tensors: _Tensors, least: Ints, forth: Ints, back: Ints) -> None:
     """Messages over each cut from the last block inside to the first outside, and back."""
     for i in range(len(cuts.last)):

@@ -90,7 +90,7 @@ def event_table(semantics: PipelineIteration, num_devices: int, *, trains: bool)
     return EventTable(table[0], table[1], table[2], table[3], steps)
 
 
-@kernel
+@kernel(bounded=True)
 def _clock(table: EventTable, times: Times) -> tuple[Times, Times]:
     """End of every event, and of the message that comes to it."""
     n = len(table.step)
@@ -110,7 +110,7 @@ def _clock(table: EventTable, times: Times) -> tuple[Times, Times]:
     return end, arrival
 
 
-@kernel
+@kernel(bounded=True)
 def iteration_time(table: EventTable, times: Ints) -> int:
     """End of the last event.
 
@@ -131,7 +131,7 @@ def iteration_time(table: EventTable, times: Ints) -> int:
     return int(_clock(table, times)[0].max())
 
 
-@kernel
+@kernel(bounded=True)
 def longest_path(table: EventTable, times: Times) -> Ints:
     """How often a longest path goes through each step and each message, (2 E,).
 
@@ -263,7 +263,7 @@ def _put_stage(p: CutPairs, times: Ints, count: int, s: int, at: int) -> None:
             times[steps + 2 * count - 1 - s] = p.back[p.head[at]]
 
 
-@kernel
+@kernel(bounded=True)
 def _times(p: CutPairs, pairs: Ints) -> Ints:
     times = np.zeros(2 * len(pairs) * p.passes, np.int64)
     for s in range(len(pairs)):
@@ -271,7 +271,7 @@ def _times(p: CutPairs, pairs: Ints) -> Ints:
     return times
 
 
-@kernel(inline="always", allocates=False)
+@kernel(bounded=True, inline="always", allocates=False)
 def _cost(p: CutPairs, weight: Ints, count: int, s: int, at: int) -> int:
     """Of a pair as stage s of `count`, with the messages over its larger cut."""
     cost = weight[s] * p.forward[at]
@@ -287,7 +287,7 @@ def _cost(p: CutPairs, weight: Ints, count: int, s: int, at: int) -> int:
     return int(cost)
 
 
-@kernel
+@kernel(bounded=True)
 def _cheapest(p: CutPairs, layers: PairLayers, weight: Ints) -> tuple[int, Ints]:
     count = len(layers.pointer) - 1
     value = np.full((count + 1, p.num_cuts), NEVER)
@@ -309,7 +309,7 @@ def _cheapest(p: CutPairs, layers: PairLayers, weight: Ints) -> tuple[int, Ints]
     return value[count, p.num_cuts - 1], walk
 
 
-@kernel
+@kernel(bounded=True)
 def _cheap(p: CutPairs, layers: PairLayers, weights: Ints, most: int) -> tuple[Ints, Ints]:
     """Keep pairs by the cost of the cheapest walk over each: of what is before it and behind it."""
     pointer, pair = layers.pointer.copy(), layers.pair.copy()

@@ -266,7 +266,7 @@ def footprint_of(instance: Instance) -> Footprint:
     return Footprint(outputs, np.array([op.workspace_bytes for op in graph.ops], np.int64))
 
 
-@kernel
+@kernel(bounded=True)
 def earliest_start_dynamic(
     problem: Problem, admission: Admission, footprint: Footprint, order: Ints, favourite: Ints
 ) -> KernelTimes:
@@ -328,7 +328,7 @@ def earliest_start_dynamic(
     return KernelTimes(device, start, end, first_unplaced(problem, device))
 
 
-@kernel
+@kernel(bounded=True)
 def _choose(
     ready: list[Any],
     rank: Ints,
@@ -379,7 +379,7 @@ def _awaited(favourite: Ints, last: int, k: int, device: Ints, waiting: Ints, be
     return child if begins[child, k] != NOWHERE else NOWHERE
 
 
-@kernel(allocates=False)
+@kernel(bounded=True, allocates=False)
 def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
     group = admission.group[op]
     needed = footprint.outputs[op] + footprint.scratch[op]

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import kernel, pop, push, set_all
 from placegap.instances.problem.mean_costs import Flow, contracted, flow_of
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan
@@ -116,7 +116,7 @@ def committed_plan(instance: Instance, admission: Admission, stuck: int) -> Outc
     return Outcome(Plan(placement(admission.home[admission.group])))
 
 
-@kernel
+@kernel(bounded=True)
 def _fill(admission: Admission, clusters: Clusters, order: Ints) -> Any:
     """Commit the clusters in order; the op that fits nowhere, or -1."""
     num_devices = len(admission.free_bytes)
@@ -192,6 +192,7 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
         np.zeros(1, np.int64),
         np.full((num_tensors, num_devices), NOWHERE),
         np.zeros(num_tensors + 1, np.int64),
+        *np.empty((2, len(problem.inputs.op)), np.int64),
     )
     stuck = adjust(problem, admission, clusters, cpd_topo(flow), nothing, sends)
     return committed_plan(instance, admission, int(stuck))
@@ -201,8 +202,8 @@ class Committed(NamedTuple):
     """What is placed so far: the end of each cluster, (C,), and what keeps the devices busy.
 
     `pieces` (1,) are in the gaps' trees by now. `there_ns` (t, K) is when a tensor is on a device,
-    -1 if it was not sent. `mark` (t + 1,) is scratch: the last call that met a tensor, and the
-    number of calls.
+    -1 if it was not sent. The rest is scratch: `mark` (t + 1,) is the last call that met a tensor,
+    and the number of calls; `lacking` is a heap of edges, and `ready_ns` their keys.
     """
 
     end: Ints
@@ -210,9 +211,11 @@ class Committed(NamedTuple):
     pieces: Ints
     there_ns: Ints
     mark: Ints
+    lacking: Ints
+    ready_ns: Ints
 
 
-@kernel
+@kernel(bounded=True)
 def adjust(
     problem: Problem,
     admission: Admission,
@@ -263,7 +266,7 @@ def adjust(
                         at = before
                 settle_whole(admission, clusters, c, at)
                 before = at
-        busy[:] = NOWHERE  # from here on of devices that have no op of the cluster
+        set_all(busy, NOWHERE)  # from here on of devices that have no op of the cluster
         for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
             home = admission.home[admission.group[op]]
             busy[home] = max(0, busy[home]) + problem.time_ns[op, home]
@@ -291,7 +294,8 @@ def _look(
     busy: Ints,
 ) -> None:
     """Arrival of the cluster's inputs on each device, equation (7); time of its committed ops."""
-    arrival[:], busy[:] = 0, 0
+    set_all(arrival, 0)
+    set_all(busy, 0)
     inputs = problem.inputs
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
         home = admission.home[admission.group[op]]
@@ -348,7 +352,7 @@ def _dearest_back(problem: Problem, clusters: Clusters, c: int, at: int, before:
     return longest
 
 
-@kernel
+@kernel(bounded=True)
 def receive(
     problem: Problem,
     admission: Admission,
@@ -368,9 +372,7 @@ def receive(
     mark[-1] += 1
     call = mark[-1]
     arrival = np.int64(0)
-    lacking: list[Any] = [  # (ready, edge, source)
-        (np.int64(0), np.int64(0), np.int64(0)) for _ in range(0)
-    ]
+    lacking, size, ready_ns = booked.lacking, 0, booked.ready_ns  # edges, by when they are ready
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
         home = admission.home[admission.group[op]]
         if home not in (k, NOWHERE):
@@ -387,11 +389,17 @@ def receive(
                 arrival = max(arrival, there_ns[u, k])
             elif mark[u] != call:
                 mark[u] = call
-                lacking.append((ready, np.int64(e), source))
-    lacking.sort()
-    free_from = np.int64(0)
-    for ready, e, source in lacking:
-        u = inputs.tensor[e]
+                ready_ns[e] = ready
+                size = push(lacking, size, ready_ns, e)
+    free_from, ready, sending, receiving = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    while size > 0:
+        e = lacking[0]
+        size = pop(lacking, size, ready_ns)
+        u, ready, source = (
+            inputs.tensor[e],
+            ready_ns[e],
+            admission.home[admission.group[inputs.op[e]]],
+        )
         duration = inputs.transfer_ns[u, inputs.link_class[source, k]]
         there = ready
         if duration > 0:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import Any
 
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.kernels import kernel, sizes_of
+from placegap.instances.problem.kernels import kernel, pop, push, sizes_of
 from placegap.instances.problem.mean_costs import Flow, flow_of
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.problem.weighted_dag import predecessors
@@ -112,7 +111,7 @@ def balance(instance: Instance, cluster: Ints, start_ns: Ints) -> Outcome:
     )
 
 
-@kernel
+@kernel(bounded=True)
 def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: Ints) -> Any:
     """Commit the clusters in order; the op that fits nowhere, or -1."""
     num_devices = problem.time_ns.shape[1]
@@ -142,7 +141,7 @@ def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: 
     return NOWHERE
 
 
-@kernel
+@kernel(bounded=True)
 def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
     """Repeatedly take the longest path of what is left, with its transfers, for a cluster.
 
@@ -158,29 +157,37 @@ def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
     """
     n = len(flow.node_ns)
     ptr, node_in, _ = predecessors(flow)
-    position = np.empty(n, np.int64)
-    position[flow.order] = np.arange(n)
+    position = _positions(flow)
     cluster = np.full(n, NOWHERE)
     level = np.zeros(n, np.int64)  # longest path from the node on, among nodes without a cluster
-    for node in flow.order[::-1]:
-        level[node] = _level(flow, cluster, level, node)
-    heap = [(-level[node], position[node], node) for node in range(n)]
-    heapq.heapify(heap)
+    for p in range(n - 1, -1, -1):
+        level[flow.order[p]] = _level(flow, cluster, level, flow.order[p])
+    # positions, by the level when they were put there: those of lower levels by now go back
+    heap, heap_size, key = np.empty(n, np.int64), 0, np.empty(n, np.int64)
+    backwards = np.empty(n, np.int64)
+    for p in range(n):
+        key[p], backwards[p] = -level[flow.order[p]], -p
+        heap_size = push(heap, heap_size, key, p)
+    todo, todo_size = np.empty(n, np.int64), 0  # positions, the last first
     queued = np.zeros(n, np.bool_)
     number = 0
-    while len(heap) > 0:
-        length, _, node = heapq.heappop(heap)
-        if cluster[node] != NOWHERE or -length != level[node]:
+    while heap_size > 0:
+        first = heap[0]
+        heap_size = pop(heap, heap_size, key)
+        node = flow.order[first]
+        if cluster[node] != NOWHERE:
             continue
-        todo: list[Any] = [
-            (np.int64(0), np.int64(0)) for _ in range(0)
-        ]  # (-position, node): the last first
+        if -key[first] != level[node]:
+            key[first] = -level[node]
+            heap_size = push(heap, heap_size, key, first)
+            continue
         while node != NOWHERE:
             cluster[node] = number
-            for before in node_in[ptr[node] : ptr[node + 1]]:
+            for at in range(ptr[node], ptr[node + 1]):
+                before = node_in[at]
                 if cluster[before] == NOWHERE and not queued[before]:
                     queued[before] = True
-                    todo.append((-position[before], before))
+                    todo_size = push(todo, todo_size, backwards, position[before])
             follower = NOWHERE
             for e in range(flow.ptr[node], flow.ptr[node + 1]):
                 succ = flow.succ[e]
@@ -190,9 +197,9 @@ def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
                     follower = succ
             node = follower
         number += 1
-        heapq.heapify(todo)
-        while len(todo) > 0:
-            node = heapq.heappop(todo)[1]
+        while todo_size > 0:
+            node = flow.order[todo[0]]
+            todo_size = pop(todo, todo_size, backwards)
             queued[node] = False
             if cluster[node] != NOWHERE:
                 continue
@@ -200,11 +207,11 @@ def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
             if now == level[node]:
                 continue
             level[node] = now
-            heapq.heappush(heap, (-now, position[node], node))
-            for before in node_in[ptr[node] : ptr[node + 1]]:
+            for at in range(ptr[node], ptr[node + 1]):
+                before = node_in[at]
                 if cluster[before] == NOWHERE and not queued[before]:
                     queued[before] = True
-                    heapq.heappush(todo, (-position[before], before))
+                    todo_size = push(todo, todo_size, backwards, position[before])
     start = np.zeros(n, np.int64)
     for node in flow.order:
         for e in range(flow.ptr[node], flow.ptr[node + 1]):
@@ -215,7 +222,7 @@ def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
     return cluster, start
 
 
-@kernel
+@kernel(bounded=True)
 def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
     """Take ready nodes by longest path through them; join a parent's cluster if it starts earlier.
 
@@ -232,19 +239,22 @@ def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
     """
     n = len(flow.node_ns)
     ptr, node_in, edge_ns = predecessors(flow)
-    position = np.empty(n, np.int64)
-    position[flow.order] = np.arange(n)
+    position = _positions(flow)
     cluster, nobody = np.full(n, NOWHERE), np.full(n, NOWHERE)
     start, level = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    for node in flow.order[::-1]:
-        level[node] = _level(flow, nobody, level, node)
+    for p in range(n - 1, -1, -1):
+        level[flow.order[p]] = _level(flow, nobody, level, flow.order[p])
     waiting = sizes_of(ptr)
     cluster_end = np.zeros(n, np.int64)
     number = 0
-    ready = [(-level[node], position[node], node) for node in range(n) if waiting[node] == 0]
-    heapq.heapify(ready)
-    while len(ready) > 0:
-        node = heapq.heappop(ready)[2]
+    ready, size, key = np.empty(n, np.int64), 0, np.empty(n, np.int64)  # positions
+    for p in range(n):
+        if waiting[flow.order[p]] == 0:
+            key[p] = -level[flow.order[p]]
+            size = push(ready, size, key, p)
+    while size > 0:
+        node = flow.order[ready[0]]
+        size = pop(ready, size, key)
         # the latest input, and the latest from another cluster than that one's
         latest, of, other = np.int64(0), np.int64(NOWHERE), np.int64(0)
         for e in range(ptr[node], ptr[node + 1]):
@@ -273,11 +283,21 @@ def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
             # until its turn, `start` is when its inputs could be there
             start[succ] = max(start[succ], cluster_end[joined] + flow.edge_ns[e])
             if waiting[succ] == 0:
-                heapq.heappush(ready, (-(start[succ] + level[succ]), position[succ], succ))
+                key[position[succ]] = -(start[succ] + level[succ])
+                size = push(ready, size, key, position[succ])
     return cluster, start
 
 
 @kernel
+def _positions(flow: Flow) -> Ints:
+    """Where each node is in the flow's order."""
+    position = np.empty(len(flow.order), np.int64)
+    for p in range(len(flow.order)):
+        position[flow.order[p]] = p
+    return position
+
+
+@kernel(bounded=True)
 def _level(flow: Flow, cluster: Ints, level: Ints, node: Any) -> Any:
     """Longest path from the node on, among nodes without a cluster."""
     longest = np.int64(0)

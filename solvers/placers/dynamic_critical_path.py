@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
-from placegap.instances.problem.kernels import kernel, sizes_of
+from placegap.instances.problem.kernels import kernel, set_all, sizes_of
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.transforms.op_splitting import Axis, OpSplit, split_ops
 from placegap.instances.transforms.split_rule import (
@@ -117,7 +117,7 @@ class PathSlots(NamedTuple):
     is_near: Flags
 
 
-@kernel
+@kernel(bounded=True)
 def schedule_dynamic_path(
     problem: Problem,
     admission: Admission,
@@ -271,7 +271,8 @@ def _preferred(
 def _arrivals(problem: Problem, path: Path, op: int, slots: PathSlots) -> None:
     """When the outputs of the op's placed parents are on each device, in ns; who holds a parent."""
     inputs, device, arrival, is_near = problem.inputs, path.device, slots.arrival, slots.is_near
-    arrival[:], is_near[:] = 0, False
+    set_all(arrival, 0)
+    set_all(is_near, 0)
     for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
         source = device[inputs.op[e]]
         if source == NOWHERE:

@@ -92,7 +92,7 @@ def etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     return outcome_of(task.instance, times, admission)
 
 
-@kernel
+@kernel(bounded=True)
 def earliest_start_first(
     problem: Problem, admission: Admission, order: Ints, booked: bool, favourite: Ints
 ) -> KernelTimes:
@@ -225,7 +225,7 @@ def earliest_start_first(
     return KernelTimes(device, start, end, first_unplaced(problem, device))
 
 
-@kernel
+@kernel(bounded=True)
 def nothing_placed(problem: Problem, booked: bool) -> PlacedOps:
     """Idle devices, and no tensor sent."""
     n, num_devices = problem.time_ns.shape
@@ -332,7 +332,7 @@ def book_transfers(problem: Problem, placed: PlacedOps, op: int, k: int, news: l
             news.append(u)
 
 
-@kernel(allocates=False)
+@kernel(bounded=True, allocates=False)
 def _starts(
     problem: Problem, admission: Admission, placed: PlacedOps, op: int, where: int
 ) -> tuple[int, int, int]:

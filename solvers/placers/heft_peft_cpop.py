@@ -131,7 +131,7 @@ def peft(task: Task[Makespan], params: Params | None = None) -> Outcome:
     return outcome_of(task.instance, times, admission)
 
 
-@kernel
+@kernel(bounded=True)
 def optimistic_costs(problem: Problem, tensor_cost: Ints, scale: int) -> Ints:
     """Optimistic cost table, (n, K), in 1 / scale ns; equation 5.
 
@@ -239,7 +239,7 @@ def downward_ranks(problem: Problem, costs: MeanCosts) -> Ints:
     return _downward_ranks(problem, costs.op, costs.tensor)
 
 
-@kernel
+@kernel(bounded=True)
 def _downward_ranks(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
     rank = np.zeros(len(op_cost), np.int64)
     inputs = problem.inputs

@@ -10,13 +10,12 @@ op i. A gap may have length zero, so that an op of zero time can stand between t
 
 from __future__ import annotations
 
-import heapq
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel, sizes_of
+from placegap.instances.problem.kernels import kernel, pop, push, sizes_of
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,
@@ -31,7 +30,7 @@ FOREVER = 2**63 - 1
 NONE = -1
 
 
-@kernel
+@kernel(bounded=True)
 def schedule_by_insertion(
     problem: Problem, admission: Admission, order: Ints, gaps: Gaps, lookahead: Ints, scale: int
 ) -> KernelTimes:
@@ -59,15 +58,20 @@ def schedule_by_insertion(
     start, end = np.zeros(n, np.int64), np.zeros(n, np.int64)
     inputs = problem.inputs
     turn = np.empty(n, np.int64)
-    turn[order] = np.arange(n)
+    for at in range(n):
+        turn[order[at]] = at
     waiting = sizes_of(inputs.ptr)
-    ready = [turn[op] for op in range(n) if waiting[op] == 0]
-    heapq.heapify(ready)
+    ready, size = np.empty(n, np.int64), 0
+    for op in order:
+        if waiting[op] == 0:
+            size = push(ready, size, turn, op)
     arrival = np.empty(num_devices, np.int64)
     nowhere: Any = np.int64(NOWHERE)  # no literal: `occupy` is compiled once
-    while len(ready) > 0:
-        op = order[heapq.heappop(ready)]
-        arrival[:] = 0
+    while size > 0:
+        op = ready[0]
+        size = pop(ready, size, turn)
+        for k in range(num_devices):
+            arrival[k] = 0
         for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
             source, sent = device[inputs.op[e]], end[inputs.op[e]]
             for k in range(num_devices):
@@ -89,10 +93,11 @@ def schedule_by_insertion(
         duration = problem.time_ns[op, device[op]]
         occupy(gaps, device[op], best_gap, op, start[op], duration)
         end[op] = start[op] + duration
-        for succ in problem.succ_op[problem.succ_ptr[op] : problem.succ_ptr[op + 1]]:
+        for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
+            succ = problem.succ_op[e]
             waiting[succ] -= 1
             if waiting[succ] == 0:
-                heapq.heappush(ready, turn[succ])
+                size = push(ready, size, turn, succ)
     return KernelTimes(device, start, end, NOWHERE)
 
 
@@ -130,7 +135,7 @@ def idle_devices(num_devices: int, num_ops: int) -> Gaps:
     return Gaps(begin, end, longest, left, right, parent, priority, np.arange(num_devices))
 
 
-@kernel
+@kernel(bounded=True)
 def first_fit(gaps: Gaps, device: int, ready_ns: int, duration_ns: int) -> Any:
     """The first gap of the device in which the op can start at max(gap's begin, ready) and end."""
     begin, end, left, right = gaps.begin_ns, gaps.end_ns, gaps.left, gaps.right
@@ -204,7 +209,7 @@ def _rotate_up(gaps: Gaps, device: int, node: int) -> None:
     _measure(gaps, old)
 
 
-@kernel(allocates=False)
+@kernel(bounded=True, allocates=False)
 def _measure(gaps: Gaps, node: int) -> None:
     longest = gaps.end_ns[node] - gaps.begin_ns[node]
     if gaps.left[node] != NONE:

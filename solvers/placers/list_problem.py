@@ -135,7 +135,7 @@ def admits(admission: Admission, op: int, device: int) -> bool:
     )
 
 
-@kernel(allocates=False)
+@kernel(bounded=True, allocates=False)
 def settle(admission: Admission, op: int, device: int) -> None:
     """Make the device the home of the op's group and take the group's memory, once."""
     group = admission.group[op]
@@ -189,7 +189,7 @@ def longest_path(arrays: Arrays) -> int:
     )
 
 
-@kernel
+@kernel(bounded=True)
 def levels(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
     """Longest path from each op to the end, costs of ops and of tensors on the way included.
 

@@ -136,7 +136,7 @@ def arcs_of(units: Blocks) -> Arcs:
     return Arcs(succ_ptr, units.arc_head[out], pred_ptr, units.arc_tail[into])
 
 
-@kernel
+@kernel(bounded=True)
 def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs) -> State:
     """The state of an assignment. O(p K + u K + a) for p pins and a arcs."""
     u, k_count = time.shape
@@ -163,7 +163,7 @@ def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs) -> S
     return state
 
 
-@kernel(allocates=False)
+@kernel(bounded=True, allocates=False)
 def _count(state: State, nets: UnitNets, e: int, k: int, sign: int) -> None:
     """Add (or take back) what net e says about leaving and joining device k."""
     size, on = nets.ptr[e + 1] - nets.ptr[e], state.pins_on[e, k]
@@ -180,7 +180,7 @@ def _count(state: State, nets: UnitNets, e: int, k: int, sign: int) -> None:
             state.joining[v, k] += join * weight
 
 
-@kernel(allocates=False)
+@kernel(bounded=True, allocates=False)
 def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: int, b: int) -> None:
     """Let unit v go to device b."""
     a = state.device[v]
@@ -229,7 +229,7 @@ def keeps_chain(state: State, arcs: Arcs, v: int, b: int) -> bool:
     return acyclic
 
 
-@kernel
+@kernel(bounded=True)
 def _is_acyclic(between: Ints) -> bool:
     """Take devices away that nothing feeds, until none is left."""
     k_count = len(between)
@@ -252,13 +252,13 @@ def _is_acyclic(between: Ints) -> bool:
     return True
 
 
-@kernel(allocates=False)
+@kernel(bounded=True, allocates=False)
 def load(compute: int, paid: int, overlap: bool) -> int:
     """Load of one device."""
     return max(compute, paid) if overlap else compute + paid
 
 
-@kernel
+@kernel(bounded=True)
 def loads(state: State, overlap: bool) -> Ints:
     """Load of every device, (K,)."""
     result = np.zeros(len(state.compute), np.int64)
@@ -267,7 +267,7 @@ def loads(state: State, overlap: bool) -> Ints:
     return result
 
 
-@kernel
+@kernel(bounded=True)
 def best_move(
     state: State,
     time: Ints,

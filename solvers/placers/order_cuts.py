@@ -102,7 +102,7 @@ def sent_across(tail: Ints, head: Ints, num: int, move_ns: Ints) -> Floats:
     return np.cumsum(change)[:num].clip(0)
 
 
-@kernel
+@kernel(bounded=True)
 def _slice(size: Floats, time_ns: Floats, blocked: Flags, room: Floats, sent_ns: Floats) -> Ints:
     """Position in the sequence of the device of each group, (num,); -1 if there are no slices.
 
@@ -140,7 +140,8 @@ def _slice(size: Floats, time_ns: Floats, blocked: Flags, room: Floats, sent_ns:
         return slot
     for k in range(most, 0, -1):
         if since[k, e] >= 0:
-            slot[since[k, e] : e] = k - 1
+            for at in range(since[k, e], e):
+                slot[at] = k - 1
             e = since[k, e]
     return slot
 

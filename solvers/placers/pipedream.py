@@ -185,7 +185,7 @@ class _Rules(NamedTuple):
     formula: int
 
 
-@kernel
+@kernel(bounded=True)
 def _stages(row: _Row, rules: _Rules) -> tuple[float, int, int, Ints, Ints]:
     """Shortest chain of stages: the value, devices in use, and where from on how many replicas.
 

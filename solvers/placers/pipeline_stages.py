@@ -137,7 +137,7 @@ def simulated_moves(task: Task[PipelineIteration], params: Params | None = None)
     return Outcome(chain_plan(block, cuts, count))
 
 
-@kernel
+@kernel(bounded=True)
 def lightest_cuts(load: Ints, count: int) -> Ints:
     """Where to cut a row of loads into so many runs, none empty, whose heaviest is lightest.
 

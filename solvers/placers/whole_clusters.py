@@ -86,7 +86,7 @@ def settle_whole(admission: Admission, clusters: Clusters, c: int, device: int) 
             settle(admission, op, device)
 
 
-@kernel
+@kernel(bounded=True)
 def settle_apart(admission: Admission, clusters: Clusters, c: int, preferred: int) -> Any:
     """Commit the cluster op by op: to the preferred device, else to the emptiest that admits it.
 

@@ -13,10 +13,12 @@ HEAVY = (
     "highspy",
     "matplotlib",
     "networkx",
+    "numba",
     "onnx",
     "ortools",
     "pandas",
     "pyomo",
+    "scipy",
     "torch",
 )
 """Each takes 0.1 s or more to load."""

@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 import pytest
 from doubles.pool_jobs import run_here
-from numba import njit
 from numba.extending import overload
 
 from placegap.experiments.cli import main
@@ -34,6 +33,8 @@ from placegap.experiments.studies.progress import (
 )
 from placegap.experiments.studies.run import run_study, run_task
 from placegap.instances import Makespan
+from placegap.instances.problem import compiled_kernels
+from placegap.instances.problem.kernels import kernel
 
 HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")
 Capture = pytest.CaptureFixture[str]
@@ -182,18 +183,19 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
         seen.append(news[-1:] == [(run.key, COMPILING)])
         return lambda x: x
 
-    @njit
-    def kernel(x: int) -> int:
+    @kernel
+    def calls(x: int) -> int:
         return slow(x)
 
     method = METHODS["fake"]
 
     def compiled(task: Any, params: Any) -> Any:
-        kernel(1)
+        calls(1)
         return fake_methods.run(task, params)
 
     monkeypatch.setitem(METHODS, "fake", type(method)(**{**vars(method), "run": compiled}))
     monkeypatch.setattr(warm_up, "_warm", set())
+    monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: None)
     (ending,) = run_in_this_process([run], run_task, on_news=news.append)
     outcome = ending.answer
     assert outcome["status"] == "feasible", outcome["traceback"]

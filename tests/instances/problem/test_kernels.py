@@ -7,8 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
+from types import FunctionType
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,8 +19,15 @@ from numba.core.errors import NumbaError
 
 import placegap.instances
 import placegap.solvers
+from placegap.instances import Makespan, example
+from placegap.instances.corpus.generate import generate
+from placegap.instances.io.document import Document
+from placegap.instances.problem import compiled_kernels
+from placegap.instances.problem import kernels as kernels_module
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.compiled_kernels import fingerprint
+from placegap.instances.problem.kernels import Kernel, kernel
+from placegap.solvers import solve
 
 FOLDERS = [Path(str(where.__file__)).parent for where in (placegap.instances, placegap.solvers)]
 
@@ -43,13 +53,10 @@ def returns_numbers(node: ast.FunctionDef) -> bool:
 
 USE = (
     "import numpy as np; from placegap.instances.problem.kernels import sizes_of;"
-    " print(sizes_of(np.array([0, 2, 5])).tolist())"
+    " sizes_of.dispatcher(np.array([0, 2, 5])); print(sizes_of(np.array([0, 2, 5])).tolist())"
 )
 USE_TWICE = f"{USE}; import subprocess, sys; subprocess.run([sys.executable, '-c', {USE!r}])"
 """In a process, and in one that it starts."""
-
-NOT_BESIDE_THE_CODE = "UserProvidedCacheLocator,UserWideCacheLocator"
-"""numba's ways to a folder but the one to the package's: root may write there, whatever it says."""
 
 
 def output_of(program: str, tmp_path: Path, **settings: str) -> tuple[str, list[str]]:
@@ -57,11 +64,10 @@ def output_of(program: str, tmp_path: Path, **settings: str) -> tuple[str, list[
     one.
     """
     (tmp_path / "file").touch()
-    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").mkdir(exist_ok=True)
     usual = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     env = {
         **usual,
-        "NUMBA_CACHE_LOCATOR_CLASSES": NOT_BESIDE_THE_CODE,
         "XDG_CACHE_HOME": str(tmp_path / "file" / "cache"),
         "TMPDIR": str(tmp_path / "tmp"),
         **settings,
@@ -72,16 +78,21 @@ def output_of(program: str, tmp_path: Path, **settings: str) -> tuple[str, list[
     return done.stdout, done.stderr.splitlines()
 
 
+def entries_in(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.kernel"))
+
+
 def test_without_any_other_folder_kernels_are_kept_in_a_temporary_one(tmp_path: Path) -> None:
     out, lines = output_of(USE_TWICE, tmp_path)
     assert out == "[2, 3]\n" * 2
-    folder = tmp_path / "tmp" / f"placegap-kernels-{os.getuid()}"
+    folder = tmp_path / "tmp" / f"placegap-{os.getuid()}"
     (line,) = lines  # the second process says nothing
     assert line == (
-        "placegap: placegap's own folder and the user's cache cannot be written, and so compiled"
-        f" kernels are kept in {folder}; set NUMBA_CACHE_DIR to a folder that can"
+        f"placegap: the user's cache {tmp_path}/file/cache/placegap cannot be written, and so"
+        f" compiled kernels are kept in {folder}/placegap-kernels; set NUMBA_CACHE_DIR to a folder"
+        " that can"
     )
-    assert len(list(folder.rglob("*.nbi"))) == 1
+    assert len(entries_in(folder)) == 1
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
@@ -90,12 +101,6 @@ def test_a_stated_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None
     out, (line,) = output_of(USE_TWICE, tmp_path, NUMBA_CACHE_DIR=stated)
     assert out == "[2, 3]\n" * 2
     assert line.startswith(f"placegap: the folder NUMBA_CACHE_DIR={stated} cannot be written")
-
-
-def test_the_users_cache_is_enough(tmp_path: Path) -> None:
-    out, lines = output_of(USE, tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache"))
-    assert (out, lines) == ("[2, 3]\n", [])
-    assert len(list((tmp_path / "cache").rglob("*.nbi"))) == 1
 
 
 def test_with_no_folder_at_all_every_process_compiles(tmp_path: Path) -> None:
@@ -107,12 +112,106 @@ def test_with_no_folder_at_all_every_process_compiles(tmp_path: Path) -> None:
 
 def test_a_temporary_folder_that_others_may_write_is_not_used(tmp_path: Path) -> None:
     """What is in it would be run."""
-    theirs = tmp_path / "tmp" / f"placegap-kernels-{os.getuid()}"
+    theirs = tmp_path / "tmp" / f"placegap-{os.getuid()}"
     make = f"import os; os.mkdir({str(theirs)!r}); os.chmod({str(theirs)!r}, 0o777); "
     out, (line,) = output_of(make + USE, tmp_path)
     assert out == "[2, 3]\n"
-    assert f"{theirs};" not in line
+    assert f"{theirs}/" not in line
     assert list(theirs.iterdir()) == []
+
+
+def test_the_users_cache_is_enough_and_a_broken_entry_is_compiled_anew(tmp_path: Path) -> None:
+    cache = str(tmp_path / "cache")
+    assert output_of(USE, tmp_path, XDG_CACHE_HOME=cache) == ("[2, 3]\n", [])
+    (entry,) = entries_in(Path(cache))
+    whole = entry.read_bytes()
+    entry.write_bytes(whole[: len(whole) // 2])
+    assert output_of(USE, tmp_path, XDG_CACHE_HOME=cache) == ("[2, 3]\n", [])
+    assert entries_in(Path(cache)) == [entry]
+    assert entry.stat().st_size > len(whole) // 2
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+def calls(other: Kernel) -> FunctionType:
+    def outer(x: int) -> int:
+        return other(x)  # type: ignore[no-any-return]
+
+    return outer
+
+
+def test_an_entry_is_of_what_a_kernel_and_those_that_it_calls_do() -> None:
+    doubled = {}
+    exec("def double(x: int) -> int:\n    'It doubles.'\n    return 2 * x", doubled)
+    tripled = {}
+    exec("def double(x: int) -> int:\n    return 3 * x", tripled)
+    same, other = calls(kernel(doubled["double"])), calls(kernel(tripled["double"]))
+    assert fingerprint(calls(kernel(double))) == fingerprint(same)
+    assert fingerprint(same) != fingerprint(other)
+
+
+class Before(NamedTuple):
+    first: int
+    second: int
+
+
+def test_an_entry_is_of_the_fields_of_the_named_tuples_that_a_kernel_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: tmp_path)
+
+    def first(pair: Before) -> int:
+        return pair.first
+
+    assert kernel(first)(Before(1, 2)) == 1
+    swapped = namedtuple("Before", ["second", "first"])  # of the same name, in the same module
+    swapped.__qualname__ = "Before"
+    assert kernel(first)(swapped(1, 2)) == 2
+    assert kernel(first)(Before(1, 2)) == 1
+    assert len(entries_in(tmp_path)) == 2
+
+
+COMPILE = """
+import sys
+from pathlib import Path
+import numpy as np
+from placegap.instances.problem import compiled_kernels
+from placegap.instances.problem.kernels import sizes_of
+compiled_kernels.cache_folder = lambda: Path(sys.argv[1])
+done = []
+compiled_kernels.Dispatcher._keep = (
+    lambda *given, keep=compiled_kernels.Dispatcher._keep: (done.append(1), keep(*given))
+)
+sizes_of.dispatcher(np.array([0, 2]))
+print(len(done))
+"""
+
+
+def test_no_two_processes_compile_the_same_kernel(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", COMPILE, str(tmp_path)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert sorted(process.communicate()[0] for process in both) == ["0\n", "1\n"]
+    assert [entry.suffix for entry in tmp_path.iterdir()] == [".kernel"]
+
+
+def test_a_lock_of_a_process_that_was_killed_holds_nobody_up(tmp_path: Path) -> None:
+    hold = (
+        "import sys, time; from pathlib import Path;"
+        " from placegap.instances.problem.compiled_kernels import _alone\n"
+        "with _alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    entry = tmp_path / "a.kernel"
+    command = [sys.executable, "-c", hold, str(entry)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        holder.kill()
+    assert entry.with_suffix(".lock").exists()
+    with compiled_kernels._alone(entry):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.deep
@@ -123,6 +222,38 @@ def test_a_command_says_once_where_its_kernels_are(tmp_path: Path) -> None:
     program = f"from placegap.experiments.cli import main; assert main({command}) == 0"
     _, lines = output_of(program, tmp_path, NUMBA_CACHE_DIR=stated)
     assert sum("NUMBA_CACHE_DIR" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("method", ["heft", "etf", "dsc-glb", "celeritas", "d-dps", "m-topo"])
+def test_a_heuristic_makes_the_same_plan_compiled_and_as_plain_python(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = generate("layered", {"ops": 40, "width": 4}, seed=1)
+    instance = Document(name="layered", graph=graph).instance(example().cluster)
+    monkeypatch.setattr(kernels_module._settings, "plain", False)
+    compiled = solve(instance, Makespan(), method, {})
+    monkeypatch.setattr(Kernel, "__call__", lambda self, *args: self.py_func(*args))
+    plain = solve(instance, Makespan(), method, {})
+    assert (plain.plan, plain.value_ns) == (compiled.plan, compiled.value_ns)
+
+
+def doubled(values: Ints) -> tuple[int, Ints]:
+    return values[0] + 1, 2 * values
+
+
+def test_a_kernel_of_small_arrays_is_not_compiled_and_returns_the_same_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: tmp_path)
+    number, values = kernel(bounded=True)(doubled)(np.array([1, 2]))
+    assert (type(number), number, values.tolist()) == (int, 2, [2, 4])
+    assert entries_in(tmp_path) == []
+    kernel(bounded=True)(doubled)(np.ones(kernels_module.SMALL_ENTRIES + 1, np.int64))
+    assert len(entries_in(tmp_path)) == 1
+    # now that it is kept, small arrays have it as well
+    again = kernel(bounded=True)(doubled)
+    assert again(np.array([1, 2]))[0] == 2
+    assert len(again.dispatcher.overloads) == 1
 
 
 def test_what_counts_no_references_returns_numbers_and_calls_nothing_that_returns_arrays() -> None:
@@ -153,6 +284,6 @@ def test_a_kernel_that_says_so_and_makes_an_array_does_not_compile() -> None:
         made: Ints = np.ones(count, np.int64)
         return int(made.sum())
 
-    assert kernel(cache=False)(total)(3) == 3
+    assert kernel(total)(3) == 3
     with pytest.raises(NumbaError):
-        kernel(allocates=False, cache=False)(total)(3)
+        kernel(allocates=False)(total)(3)

@@ -1,0 +1,94 @@
+"""``placegap kernels``: what is compiled on this machine, and how long that took."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from typing import Annotated
+
+import typer
+
+from placegap.experiments.cli.options import JsonOption
+from placegap.experiments.show.rendering import output, plain_table, print_line, spinner
+
+HEAD = ("kernel", "compile CPU s", "size")
+
+
+def kernels_command(
+    warm: Annotated[
+        bool, typer.Option("--warm", help="First compile what the methods need and is missing.")
+    ] = False,
+    measure: Annotated[
+        bool,
+        typer.Option("--measure", help="Compile all anew, in another process and folder."),
+    ] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Forget all that is compiled.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the compiled kernels of this machine, slowest to compile first.
+
+    Kernels are compiled where they are first needed, and kept. A kernel stands as often as there
+    are types that it was compiled for, and versions of placegap that did.
+    """
+    if measure:
+        _measure(as_json)
+        return
+    with spinner("reading the compiled kernels"):
+        from placegap.instances.problem.compiled_kernels import (
+            cache_folder,
+            forget_kernels,
+            kept_kernels,
+        )
+        from placegap.instances.problem.integers import format_bytes
+    folder = cache_folder()
+    if clear:
+        print_line(f"{forget_kernels()} compiled kernels of {folder} forgotten")
+        if not warm:
+            return
+    if warm:
+        _compile_all()
+    found = kept_kernels()
+    if as_json:
+        rows = [kept._asdict() for kept in found]
+        print(json.dumps({"folder": str(folder), "kernels": rows}), flush=True)
+        return
+    texts = [(kept.name, f"{kept.compile_s:.2f}", format_bytes(kept.size_bytes)) for kept in found]
+    if texts:
+        output().print(plain_table(None, HEAD, texts))
+    names, total_s = {kept.name for kept in found}, sum(kept.compile_s for kept in found)
+    size = format_bytes(sum(kept.size_bytes for kept in found))
+    print_line(
+        f"{len(names)} kernels, compiled {len(found)} times in {total_s:.1f} CPU s; {size} in"
+        f" {folder}"
+    )
+
+
+def _measure(as_json: bool) -> None:
+    """Compile all kernels in a fresh process that finds none, and list them."""
+    command = [sys.executable, "-m", "placegap.experiments.cli", "kernels", "--warm"]
+    with tempfile.TemporaryDirectory(prefix="placegap-") as folder:
+        done = subprocess.run(
+            [*command, *(["--json"] if as_json else [])],
+            check=False,
+            env={**os.environ, "NUMBA_CACHE_DIR": folder},
+        )
+    if done.returncode:
+        raise typer.Exit(done.returncode)
+
+
+def _compile_all() -> None:
+    """Compile what a small instance makes the methods need, and keep it."""
+    from placegap.experiments.running.warm_up import warm_up
+    from placegap.instances.problem.kernels import compile_always
+    from placegap.instances.problem.semantics import BY_OBJECTIVE
+    from placegap.solvers.core.registry import METHODS
+
+    compile_always()
+    with spinner("compiling") as doing:
+        for name in METHODS:
+            for objective in METHODS[name].objectives:
+                doing(f"compiling what {name} needs for {objective}")
+                warm_up(name, BY_OBJECTIVE[objective](), {}, branching=True)

@@ -1,0 +1,38 @@
+"""``placegap kernels``: what is compiled on this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from placegap.experiments.cli import main
+from placegap.instances.problem import compiled_kernels
+from placegap.instances.problem.kernels import kernel
+
+
+def total_of(values: np.ndarray) -> int:
+    total = 0
+    for value in values:
+        total += value
+    return total
+
+
+def test_kernels_are_listed_with_their_times_until_they_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: tmp_path)
+    assert kernel(total_of)(np.array([1, 2])) == 3
+    assert main(["kernels", "--json"]) == 0
+    (kept,) = json.loads(capsys.readouterr().out)["kernels"]
+    assert kept["name"].endswith("test_kernels.total_of")
+    assert kept["compile_s"] > 0
+    assert main(["kernels"]) == 0
+    assert "1 kernels, compiled 1 times in" in capsys.readouterr().out
+    assert main(["kernels", "--clear"]) == 0
+    assert f"1 compiled kernels of {tmp_path} forgotten" in capsys.readouterr().out.replace(
+        "\n", ""
+    )
+    assert list(tmp_path.iterdir()) == []
