@@ -12,6 +12,7 @@ from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
 from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.layers_bound import layers_bound
+from placegap.solvers.bounds.memory_knapsack import KNAPSACK, knapsack_bound
 from placegap.solvers.bounds.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
 from placegap.solvers.core.clock import Clock
@@ -141,6 +142,7 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 def _in_memory(
     relaxed: Instance, semantics: Makespan, windows: WorkWindows, known_ns: int, clock: Clock
 ) -> Iterator[Bound]:
+    yield Bound(knapsack_bound(relaxed, clock.part(0.5).left_s), KNAPSACK)
     in_runs = Bound(memory_bound(relaxed, windows), MEMORY)
     yield in_runs
     least = max(known_ns, in_runs.ns)

@@ -126,6 +126,7 @@ HOMES = {
     "hrl": Home("placers.learned_placers"),
     "placeto": Home("placers.learned_placers"),
     "getf-milp": Home("models.milps"),
+    "memory-knapsack": Home("bounds.memory_knapsack"),
     "getf-lp": Home("models.lp_bounds"),
     "m-sct-lp": Home("models.lp_bounds"),
     "archer-combinatorial": Home("models.archer"),

@@ -119,7 +119,7 @@ def proofs(task: Task) -> Iterator[AutoStep]:
     own, names = task.semantics, [proving_method(task.semantics)]
     match own:
         case Makespan():
-            names += ["cp-sat"]
+            names = ["memory-knapsack", *names, "cp-sat"]
         case LatencySubgraphs():
             names += ["latency-ip"]
         case MaxLoad() | MaxLoadFwdBwd():
