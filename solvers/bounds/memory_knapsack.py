@@ -21,7 +21,8 @@ one class, with one start. As each op of a class has as many edges to each other
 of a solution over the classes satisfies their rows; no bound of the LP is lost (Grohe, Kersting,
 Mladenov, Selman, "Dimension reduction via colour refinement", ESA 2014).
 
-The method's plan is that of the MIP's solution.
+Where groups run one after another, `layer_chain` finds the least sum in integers, and no model is
+solved. Else the method's plan is that of the MIP's solution.
 """
 
 from __future__ import annotations
@@ -43,13 +44,15 @@ from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.sections import Interval, intervals, memory_is_slack
 from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.bounds.layer_chain import Stops, least_chain, stops_of
 from placegap.solvers.core.back_ends import word
 from placegap.solvers.core.back_ends.highs import solve_form, solve_integers
 from placegap.solvers.core.back_ends.outcome import bound_ns, say_ending
 from placegap.solvers.core.back_ends.standard_form import StandardForm
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import PROOF, Outcome
 
 KNAPSACK = "memory knapsack"
 """Origin of its bounds."""
@@ -440,7 +443,7 @@ def relaxed_ns(model: Knapsack, time_limit_s: float | None = None) -> int:
 
 
 def knapsack_bound(instance: Instance, time_limit_s: float | None = None) -> int:
-    """What the LP of an instance whose resident bytes add up proves, in ns; 0 if nothing.
+    """What a row of stops, else the LP, proves of an instance whose bytes add up; 0 if nothing.
 
     Examples
     --------
@@ -448,6 +451,10 @@ def knapsack_bound(instance: Instance, time_limit_s: float | None = None) -> int
     >>> knapsack_bound(example())
     33
     """
+    stops = stops_of(instance)
+    chain = None if stops is None else least_chain(instance, stops)
+    if chain is not None:
+        return chain.ns
     model = knapsack(instance)
     return 0 if model is None else relaxed_ns(model, time_limit_s)
 
@@ -457,9 +464,24 @@ def plan_of(instance: Instance, model: Knapsack, values: Floats) -> Plan:
 
     A group goes where most of what feeds it is, among the devices that its class has left.
     """
-    arrays, classes = instance.arrays, model.classes
     left = np.where(model.column >= 0, np.rint(values[model.column]), 0)
+    return _plan(instance, np.full(instance.arrays.num_groups, -1), left, model.classes.of_group)
+
+
+def plan_of_stops(instance: Instance, stops: Stops, at: Ints) -> Plan:
+    """The stops where they are, and each other group with what feeds it, if there is room."""
+    arrays = instance.arrays
     home = np.full(arrays.num_groups, -1)
+    home[stops.group] = at
+    free = arrays.memory_bytes.copy()
+    np.subtract.at(free, at, stops.size_bytes)
+    allowed = arrays.group_runs & (arrays.group_bytes[:, None] <= free)
+    return _plan(instance, home, allowed + 0.0, np.arange(arrays.num_groups))
+
+
+def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
+    """Groups that have no home yet go with what feeds them, among what is left for their kind."""
+    arrays = instance.arrays
     feeds: list[list[int]] = [[] for _ in home]
     for u, v in zip(
         arrays.group[arrays.index.producer].tolist(),
@@ -468,8 +490,10 @@ def plan_of(instance: Instance, model: Knapsack, values: Floats) -> Plan:
     ):
         feeds[v].append(u)
     for g in dict.fromkeys(arrays.group[arrays.index.topological_order].tolist()):
+        if home[g] >= 0:
+            continue
         near = np.bincount(home[feeds[g]] + 1, minlength=instance.num_devices + 1)[1:]
-        open_ = left[classes.of_group[g]]
+        open_ = left[kind[g]]
         home[g] = int(np.argmax(np.where(open_ > 0, near, -1)))
         open_[home[g]] -= 1
     return Plan.on(home[arrays.group].tolist())
@@ -490,6 +514,12 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     instance, clock = task.instance, task.limits.clock()
     if not possible_placements(instance).any(axis=1).all():
         return Outcome(message="memory: an op fits no device")
+    stops = stops_of(instance)
+    chain = None if stops is None else least_chain(instance, stops)
+    if stops is not None and chain is not None:
+        plan = plan_of_stops(instance, stops, chain.at)
+        if evaluate(instance, plan, task.semantics).value_ns == chain.ns:
+            return Outcome(plan, chain.ns, chain.ns, KNAPSACK, rests_on=PROOF)
     model = knapsack(instance)
     if model is None:
         return Outcome(message="its model is too large")
