@@ -2,15 +2,22 @@
 
 One token of a transformer reads every weight once, and of experts those that it is routed to, so an
 op takes its bytes divided by its device's bandwidth. The models below are described by their sizes.
+``python -m placegap.experiments.research.bench.offload`` prints the table, and so does the whole
+benchmark.
 """
 
 from __future__ import annotations
 
+import sys
+import time
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
+from placegap.instances.problem.semantics import Makespan
+from placegap.solvers import solve
 
 GB, GIB = 10**9, 2**30
 
@@ -181,3 +188,64 @@ def _kinds(cluster: Cluster) -> list[str]:
 
 def _tied(model: Decoder, name: str) -> str | None:
     return "tied" if model.tied and name in ("embed", "lm_head") else None
+
+
+CARDS: dict[str, tuple[tuple[Card, ...], Wire]] = {
+    "8 GB + DDR4": ((Card(272 * GB, 7 * GIB), DDR4), PCIE4),
+    "24 GB + DDR5": ((Card(936 * GB, 23 * GIB), DDR5), PCIE4),
+    "24 + 12 GB + DDR5": ((Card(936 * GB, 23 * GIB), Card(360 * GB, 11 * GIB), DDR5), PCIE4),
+    "2 x 32 GB + DDR5": ((Card(900 * GB, 31 * GIB), Card(900 * GB, 31 * GIB), DDR5), PCIE4),
+    "24 GB, 64 GB over 10 Gbit": (
+        (Card(936 * GB, 23 * GIB), Card(400 * GB, 64 * GIB)),
+        ETHERNET_10G,
+    ),
+}
+"""Devices, and what joins them."""
+
+CASES = (
+    ("dense-7b-fp16", "8 GB + DDR4"),
+    ("dense-3b-tied-fp16", "8 GB + DDR4"),
+    ("dense-8b-q4", "8 GB + DDR4"),
+    ("dense-70b-q4", "24 + 12 GB + DDR5"),
+    ("dense-70b-q4", "24 GB, 64 GB over 10 Gbit"),
+    ("moe-8x7b-q4", "24 GB + DDR5"),
+    ("moe-8x7b-fp16", "2 x 32 GB + DDR5"),
+    ("moe-235b-q4", "2 x 32 GB + DDR5"),
+)
+"""Models and cards; those that fit the GPUs are left out."""
+
+BASELINES = ("exo", "llama-cpp", "vllm-even", "sglang-even")
+
+LIMIT_S = 20.0
+
+
+def print_offload(only: str = "") -> None:
+    """Print value, bound, gap and seconds of the cases whose names contain `only`, and by how much
+    the splits of serving tools are slower.
+    """
+    models, semantics = {model.name: model for model in MODELS}, Makespan()
+    heads = ("decode step", "value, ms", "bound, ms", "gap", "seconds", *BASELINES)
+    number = 0
+    for (name, cards), granularity in product(CASES, ("layer", "op")):
+        if only not in f"offload {name}, {cards}, {granularity}":
+            continue
+        number += 1
+        if number == 1:
+            print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
+        instance = decode_step(models[name], cluster_of(cards, *CARDS[cards]), granularity)
+        began = time.perf_counter()
+        found = solve(instance, semantics, time_limit_s=LIMIT_S)
+        seconds = time.perf_counter() - began
+        gap = "proven" if found.status == "optimal" else f"{100 * (found.gap or 0):.2f} %"
+        ours, lost = found.value_ns, list[str]()
+        for method in BASELINES:
+            theirs = solve(instance, semantics, method).value_ns
+            both = theirs is not None and ours is not None
+            lost.append(f"+{100 * (theirs / ours - 1):.0f} %" if both else "does not fit")
+        figures = (f"{(found.value_ns or 0) / 1e6:.2f}", f"{(found.bound_ns or 0) / 1e6:.2f}")
+        cells = (f"{name}, {cards}, {granularity}", *figures, gap, f"{seconds:.1f}", *lost)
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    print_offload(*sys.argv[1:2])

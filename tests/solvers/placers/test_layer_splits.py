@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
@@ -21,9 +23,7 @@ def row_of_layers(num_layers: int, *memory: int, host: int | None = None) -> Ins
         graph=Graph(
             name="row",
             ops=tuple(ops),
-            edges=tuple(
-                Edge(producer=a, consumer=b) for a, b in zip(names, names[1:], strict=False)
-            ),
+            edges=tuple(Edge(producer=a, consumer=b) for a, b in pairwise(names)),
         ),
         cluster=Cluster(
             name="c",
