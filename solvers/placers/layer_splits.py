@@ -26,7 +26,7 @@ import numpy as np
 
 from placegap.instances.io.costing import is_cpu
 from placegap.instances.problem.instance import Device, Instance
-from placegap.instances.problem.modules import layer_ends, layer_of, numbered_layers
+from placegap.instances.problem.modules import homes_by_layer, layer_of, numbered_layers
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import plan_class
 from placegap.solvers.core.method import Method, Params, Task
@@ -74,7 +74,7 @@ def llama_cpp_split(instance: Instance, num_layers: int) -> list[int]:
         ]
         found += [host] * (num_layers + 2 - len(found))
         held = np.zeros(len(room), np.int64)
-        np.add.at(held, homes_of(instance, found), instance.arrays.resident_bytes)
+        np.add.at(held, homes_by_layer(instance, found), instance.arrays.resident_bytes)
         if (held <= room).all():
             break
     return found
@@ -109,28 +109,11 @@ def _gpus(devices: Sequence[Device]) -> tuple[list[int], int]:
     return gpus, hosts[0] if hosts else gpus[0]
 
 
-def homes_of(instance: Instance, split: Sequence[int]) -> list[int]:
-    """The device of each op, by that of its layer; ops of no layer are with what feeds them."""
-    layers, index = layer_of(instance.graph), instance.arrays.index
-    numbered = [layer for found in numbered_layers(layers).values() for layer in found]
-    home = dict(zip(numbered, split[1:-1], strict=True))
-    for layer, is_before in layer_ends(instance, layers).items():
-        home.setdefault(layer, split[0] if is_before else split[-1])
-    of_group: dict[int, int] = {}
-    group, found = instance.arrays.group.tolist(), [0] * instance.num_ops
-    for i in index.topological_order.tolist():
-        before = index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]
-        fed = found[int(index.producer[before[0]])] if len(before) else split[0]
-        layer = layers[i]
-        found[i] = of_group.setdefault(group[i], fed if layer is None else home[layer])
-    return found
-
-
 def _placer(split: Split) -> Callable[[Task, Params], Outcome]:
     def run(task: Task, params: Params) -> Outcome:
         lists = numbered_layers(layer_of(task.instance.graph))
         layers = split(task.instance, sum(map(len, lists.values())))
-        return Outcome(Plan.on(homes_of(task.instance, layers)))
+        return Outcome(Plan.on(homes_by_layer(task.instance, layers)))
 
     run.__module__ = __name__
     return run
