@@ -194,11 +194,11 @@ def _refuse(
     last = first if found.output == -1 else in_order[-1]
     home = homes_by_layer(instance, [first, *in_order, last])
     if found.away:
-        layers, number = layer_of(instance.graph), set(found.away)
-        names = layer_list(instance)
+        layers, names = layer_of(instance.graph), layer_list(instance)
+        away = {names[at] for at in found.away}
         for i, op in enumerate(instance.graph.ops):
             is_expert = "experts" in (op.module or "").split(".")
-            if is_expert and layers[i] in names and names.index(layers[i]) in number:
+            if is_expert and layers[i] in away:
                 home[i] = hosts[0]
     value = evaluate(instance, plan, semantics).value_ns
     theirs = evaluate(instance, Plan.on(home), semantics)

@@ -464,7 +464,7 @@ def plan_of(instance: Instance, model: Knapsack, values: Floats) -> Plan:
 
     A group goes where most of what feeds it is, among the devices that its class has left.
     """
-    left = np.where(model.column >= 0, np.rint(values[model.column]), 0)
+    left: Floats = np.where(model.column >= 0, np.rint(values[model.column]), 0.0).astype(float)
     return _plan(instance, np.full(instance.arrays.num_groups, -1), left, model.classes.of_group)
 
 
@@ -476,7 +476,7 @@ def plan_of_stops(instance: Instance, stops: Stops, at: Ints) -> Plan:
     free = arrays.memory_bytes.copy()
     np.subtract.at(free, at, stops.size_bytes)
     allowed = arrays.group_runs & (arrays.group_bytes[:, None] <= free)
-    return _plan(instance, home, allowed + 0.0, np.arange(arrays.num_groups))
+    return _plan(instance, home, allowed.astype(float), np.arange(arrays.num_groups))
 
 
 def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
@@ -517,9 +517,10 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     stops = stops_of(instance)
     chain = None if stops is None else least_chain(instance, stops)
     if stops is not None and chain is not None:
-        plan = plan_of_stops(instance, stops, chain.at)
-        if evaluate(instance, plan, task.semantics).value_ns == chain.ns:
-            return Outcome(plan, chain.ns, chain.ns, KNAPSACK, rests_on=PROOF)
+        row = plan_of_stops(instance, stops, chain.at)
+        verdict = evaluate(instance, row, task.semantics)
+        if verdict.feasible and verdict.value_ns == chain.ns:
+            return Outcome(row, chain.ns, chain.ns, KNAPSACK, rests_on=PROOF)
     model = knapsack(instance)
     if model is None:
         return Outcome(message="its model is too large")

@@ -240,8 +240,10 @@ def print_offload(only: str = "") -> None:
         ours, lost = found.value_ns, list[str]()
         for method in BASELINES:
             theirs = solve(instance, semantics, method).value_ns
-            both = theirs is not None and ours is not None
-            lost.append(f"+{100 * (theirs / ours - 1):.0f} %" if both else "does not fit")
+            if theirs is None or not ours:
+                lost.append("does not fit")
+            else:
+                lost.append(f"+{100 * (theirs / ours - 1):.0f} %")
         figures = (f"{(found.value_ns or 0) / 1e6:.2f}", f"{(found.bound_ns or 0) / 1e6:.2f}")
         cells = (f"{name}, {cards}, {granularity}", *figures, gap, f"{seconds:.1f}", *lost)
         print(f"| {' | '.join(cells)} |", flush=True)
