@@ -31,6 +31,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from itertools import combinations_with_replacement, product
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,9 @@ KNAPSACK = "memory knapsack"
 
 MOST_COLUMNS = 60_000
 """Larger models are not built."""
+
+MOST_WAYS = 60
+"""To share out the ops between two others that are told apart."""
 
 MOST_INNER = 1_000
 """Ops of an interval, at most."""
@@ -282,7 +286,11 @@ class _Builder:
         self._memory_capacity()
         self._paths()
         self._work()
+        covered = set[int]()
         for part in self._parts():
+            if covered.isdisjoint(part.inner):
+                self._numbers_between(part)
+                covered.update(part.inner)
             self._work_between(part)
             self._colocated_between(part)
         form = self.rows.form(self.end, self.num_integers)
@@ -399,6 +407,58 @@ class _Builder:
             for c, count in inside.items():
                 self._share(terms, int(self.group_of[c]), self._on(k, c, -count))
             self.rows.add(terms, 0.0, np.inf)
+
+    def _numbers_between(self, part: Interval) -> None:
+        """What each way to share out a few ops takes, by whole numbers: work hides no other work.
+
+        l[j] >= 0 of way j, with n[j, c, k] ops of class c on k, sum to 1, and give N. A way takes
+        D[j], the longest of its devices' work, each between what it gets and what it sends.
+        """
+        arrays, classes = self.instance.arrays, self.classes
+        inside = Counter(classes.of_op[list(part.inner)].tolist())
+        columns = {c: self.column[int(self.group_of[c])] for c in inside}
+        members = np.bincount(arrays.group)[arrays.group[list(part.inner)]]
+        if (members > 1).any():  # colocated with others, here or elsewhere
+            return
+        able = {c: np.flatnonzero(columns[c] >= 0).tolist() for c in inside}
+        ways = math.prod(math.comb(q + len(able[c]) - 1, q) for c, q in inside.items())
+        if ways > MOST_WAYS:
+            return
+        num_devices = self.instance.num_devices
+        ops = {part.entry, *part.inner, part.exit}
+        edges = [
+            e
+            for i in (part.entry, *part.inner)
+            for e in arrays.index.succ_edge[
+                arrays.index.succ_ptr[i] : arrays.index.succ_ptr[i + 1]
+            ].tolist()
+            if int(arrays.index.consumer[e]) in ops
+        ]
+        move = self.moves[self.move[edges]].min(axis=0)[arrays.link_class]
+        move = np.where(np.eye(num_devices, dtype=np.bool_), np.inf, move)
+        into, out = move.min(axis=0), move.min(axis=1)
+        one: dict[int, float] = {}
+        numbers: dict[int, dict[int, float]] = {}
+        takes = self._between(part)
+        for way in product(*(combinations_with_replacement(able[c], q) for c, q in inside.items())):
+            at = self.rows.add_column(1.0)
+            work = np.zeros(num_devices)
+            for c, homes_of_c in zip(inside, way, strict=True):
+                for k in homes_of_c:
+                    work[k] += self.time[c, k]
+                    of = numbers.setdefault(int(columns[c][k]), {})
+                    of[at] = of.get(at, 0.0) + 1.0
+            used = sorted({k for homes_of_c in way for k in homes_of_c})
+            takes[at] = -min(
+                max(work[k] + (k != a) * into[k] + (k != b) * out[k] for k in used)
+                for a in range(num_devices)
+                for b in range(num_devices)
+            )
+            one[at] = 1.0
+        self.rows.add(one, 1.0, 1.0)
+        for column, terms in numbers.items():
+            self.rows.add({**terms, column: -1.0}, 0.0, 0.0)
+        self.rows.add(takes, 0.0, np.inf)
 
     def _colocated_between(self, part: Interval) -> None:
         """Colocated ops run one after another, the exit included; and after what they wait for."""
@@ -525,8 +585,12 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     if model is None:
         return Outcome(message="its model is too large")
     built_s = clock.spent_s
+    left_s = clock.left_s
+    floor = relaxed_ns(model, None if left_s is None else 0.5 * left_s)
     found, values = solve_integers(model.form, task.limits.left(clock))
-    proven = bound_ns(found.dual_bound, model.unit_ns, 1)
+    by_solver = bound_ns(found.dual_bound, model.unit_ns, 1)
+    is_higher = by_solver is not None and by_solver > floor
+    proven = by_solver if is_higher else floor
     plan = None if values is None else plan_of(instance, model, values)
     message = say_ending(
         found.ending, "HiGHS", task.limits, clock.spent_s, start=False, better=plan is not None
@@ -534,8 +598,8 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     return Outcome(
         plan,
         bound_ns=proven,
-        bound_origin="" if proven is None else KNAPSACK,
-        rests_on=word("highs", found.solver_version),
+        bound_origin=KNAPSACK,
+        rests_on=word("highs") if is_higher or found.ending == "infeasible" else PROOF,
         proven_infeasible=found.ending == "infeasible",
         message=message,
         build_s=built_s,

@@ -142,7 +142,7 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 def _in_memory(
     relaxed: Instance, semantics: Makespan, windows: WorkWindows, known_ns: int, clock: Clock
 ) -> Iterator[Bound]:
-    yield Bound(knapsack_bound(relaxed, clock.part(0.5).left_s), KNAPSACK)
+    yield Bound(knapsack_bound(relaxed, clock.left_s), KNAPSACK)
     in_runs = Bound(memory_bound(relaxed, windows), MEMORY)
     yield in_runs
     least = max(known_ns, in_runs.ns)
