@@ -32,7 +32,7 @@ HUNDREDTH_GIB = 2**30 // 100
 """exllama's shares have two places."""
 
 
-class Layers(NamedTuple):
+class LayerHomes(NamedTuple):
     """Where a plan has the numbered layers, and whether the tools' order is the plan's.
 
     Attributes
@@ -78,7 +78,7 @@ class Layers(NamedTuple):
         return self.is_whole and self.home == self.in_order and self.output in (last, -1)
 
 
-def plan_layers(instance: Instance, plan: Plan) -> Layers:
+def plan_layers(instance: Instance, plan: Plan) -> LayerHomes:
     """Read a plan as homes of layers.
 
     Raises
@@ -113,7 +113,7 @@ def plan_layers(instance: Instance, plan: Plan) -> Layers:
             is_whole &= best[True] == -1
             away.append(at)
     last = max(output, key=lambda k: (output[k], -k)) if output else home[-1]
-    return Layers(gpus, home, tuple(away), is_whole, last)
+    return LayerHomes(gpus, home, tuple(away), is_whole, last)
 
 
 def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:
@@ -130,7 +130,7 @@ def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     return _llamacpp_line(found) + "\n"
 
 
-def _llamacpp_line(found: Layers) -> str:
+def _llamacpp_line(found: LayerHomes) -> str:
     has_output = found.output != -1 and found.on_host < len(found.home)
     words = ["-ngl", str(len(found.home) - found.on_host + has_output)]
     counts = found.counts
@@ -185,7 +185,7 @@ def write_ollama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
 
 def _refuse(
-    instance: Instance, plan: Plan, semantics: Semantics, found: Layers, nearest: str
+    instance: Instance, plan: Plan, semantics: Semantics, found: LayerHomes, nearest: str
 ) -> None:
     """Say what the nearest plan is, and what it costs."""
     hosts = [k for k in range(instance.num_devices) if k not in found.gpus]

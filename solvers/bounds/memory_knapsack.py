@@ -71,7 +71,7 @@ MOST_MEMBERS = 200_000
 """Ops of all intervals that have rows."""
 
 
-class Classes(NamedTuple):
+class OpClasses(NamedTuple):
     """Ops and colocation groups in classes, numbered by their first members.
 
     Attributes
@@ -91,7 +91,7 @@ class Classes(NamedTuple):
     group_count: Ints
 
 
-def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> Classes:
+def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpClasses:
     """The coarsest classes that colour refinement ends with.
 
     Parameters
@@ -153,7 +153,7 @@ def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> Cla
     of_op, groups = np.array(colour, np.int64), np.array(of_group, np.int64)
     _, op, op_count = np.unique(of_op, return_index=True, return_counts=True)
     _, first, group_count = np.unique(groups, return_index=True, return_counts=True)
-    return Classes(of_op, groups, op, first, op_count, group_count)
+    return OpClasses(of_op, groups, op, first, op_count, group_count)
 
 
 def _numbered(keys: Sequence[Hashable]) -> list[int]:
@@ -179,14 +179,14 @@ class Knapsack(NamedTuple):
     form : StandardForm
         Counts are its integer columns.
     unit_ns : float
-    classes : Classes
+    classes : OpClasses
     column : (G, K) int64
         Of the number of groups of a class on a device; -1 where they cannot be.
     """
 
     form: StandardForm
     unit_ns: float
-    classes: Classes
+    classes: OpClasses
     column: Ints
 
 
@@ -262,7 +262,7 @@ def knapsack(instance: Instance) -> Knapsack | None:
 class _Builder:
     """Adds the rows of an instance, in model units."""
 
-    def __init__(self, instance: Instance, classes: Classes, moves: Ints, move: Ints) -> None:
+    def __init__(self, instance: Instance, classes: OpClasses, moves: Ints, move: Ints) -> None:
         self.instance, self.classes = instance, classes
         self.unit_ns = time_unit_ns(serial_horizon_ns(instance), 1)
         self.moves, self.move = moves / self.unit_ns, move

@@ -33,7 +33,7 @@ from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 
-Split = Callable[[Instance, int], list[int]]
+LayerRule = Callable[[Instance, int], list[int]]
 """Of so many layers: the device of what is before them, of each, and of what is after them."""
 
 
@@ -109,7 +109,7 @@ def _gpus(devices: Sequence[Device]) -> tuple[list[int], int]:
     return gpus, hosts[0] if hosts else gpus[0]
 
 
-def _placer(split: Split) -> Callable[[Task, Params], Outcome]:
+def _placer(split: LayerRule) -> Callable[[Task, Params], Outcome]:
     def run(task: Task, params: Params) -> Outcome:
         lists = numbered_layers(layer_of(task.instance.graph))
         layers = split(task.instance, sum(map(len, lists.values())))
