@@ -107,7 +107,8 @@ class PlaceOptions:
             "--export",
             metavar="KIND=FILE",
             help="Write the plan for another tool: device_map, torchtitan, megatron, vllm,"
-            " pipelining, onnx, dnn-partitioning, chrome-trace or csv; repeatable.",
+            " pipelining, llamacpp, exllama, ollama, onnx, dnn-partitioning, chrome-trace or csv;"
+            " repeatable.",
         ),
     ] = None
     granularity: Annotated[

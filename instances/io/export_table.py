@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from placegap.instances.io.costing import is_cpu
+from placegap.instances.io.export_home_tools import (
+    write_exllama,
+    write_llamacpp,
+    write_ollama,
+)
 from placegap.instances.io.export_modules import layer_list, write_device_map, write_op_table
 from placegap.instances.io.export_onnx import annotate
 from placegap.instances.io.export_stages import (
@@ -50,6 +55,9 @@ EXPORTERS: Mapping[str, Exporter] = {
     "megatron": Exporter("--pipeline-model-parallel-layout", write_megatron, True, True, True),
     "vllm": Exporter("VLLM_PP_LAYER_PARTITION", write_vllm, True, True, True),
     "pipelining": Exporter("split points of torch.distributed.pipelining", write_pipelining, True),
+    "llamacpp": Exporter("-ngl, -ts, --n-cpu-moe or -ot of llama.cpp", write_llamacpp),
+    "exllama": Exporter("-gs of exllama, GB of each GPU", write_exllama),
+    "ollama": Exporter("num_gpu of a Modelfile", write_ollama),
     "onnx": Exporter("ONNX device_configurations, in a copy of the file", None, annotate=annotate),
     "dnn-partitioning": Exporter("its split file", write_split),
     "chrome-trace": Exporter("Trace Event JSON, for Perfetto and Chrome", write_chrome_trace),

@@ -193,6 +193,42 @@ def layer_ends(instance: Instance, wholes: Sequence[str | None]) -> dict[str, bo
     return end
 
 
+def homes_by_layer(instance: Instance, split: Sequence[int]) -> list[int]:
+    """The device of each op where layers go to devices in their order.
+
+    Parameters
+    ----------
+    instance : Instance
+        Ops of no layer are with what feeds them, and colocated ops with the first of them.
+    split : sequence of int
+        The device of what is before the numbered layers, of each of these, and of what is after
+        them.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> instance = example()
+    >>> modules = zip(instance.graph.ops, ("embed", "h.0", "h.1", "head"))
+    >>> ops = [op.model_copy(update={"module": module}) for op, module in modules]
+    >>> graph = instance.graph.model_copy(update={"ops": tuple(ops)})
+    >>> homes_by_layer(instance.with_graph(graph), [0, 0, 1, 1])
+    [0, 0, 1, 1]
+    """
+    layers, index = layer_of(instance.graph), instance.arrays.index
+    numbered = [layer for found in numbered_layers(layers).values() for layer in found]
+    home = dict(zip(numbered, split[1:-1], strict=True))
+    for layer, is_before in layer_ends(instance, layers).items():
+        home.setdefault(layer, split[0] if is_before else split[-1])
+    of_group: dict[int, int] = {}
+    group, found = instance.arrays.group.tolist(), [0] * instance.num_ops
+    for i in index.topological_order.tolist():
+        before = index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]
+        fed = found[int(index.producer[before[0]])] if len(before) else split[0]
+        layer = layers[i]
+        found[i] = of_group.setdefault(group[i], fed if layer is None else home[layer])
+    return found
+
+
 def _join_ends(instance: Instance, wholes: list[str | None]) -> None:
     """Name what is before the longest list of layers ``first``, and what is after it ``last``."""
     names = {True: "(before the layers)", False: "(after the layers)"}

@@ -125,9 +125,9 @@ class _Compiling:
 
 @cache
 def _compiling() -> _Compiling:
-    spent = _Compiling()
     from placegap.instances.problem.kernels import watchers  # which loads NumPy
 
+    spent = _Compiling()
     watchers.append((spent.begin, spent.end))
     return spent
 
@@ -147,9 +147,9 @@ def while_compiling(
     done
     2.5
     """
-    watcher = (begin, end)
     from placegap.instances.problem.kernels import watchers
 
+    watcher = (begin, end)
     watchers.append(watcher)
     try:
         yield

@@ -118,6 +118,8 @@ def proofs(task: Task) -> Iterator[AutoStep]:
     """
     own, names = task.semantics, [proving_method(task.semantics)]
     match own:
+        case Makespan():
+            names = ["memory-knapsack", *names]
         case LatencySubgraphs():
             names += ["latency-ip"]
         case MaxLoad() | MaxLoadFwdBwd():

@@ -39,6 +39,7 @@ from placegap.experiments.research.bench.measuring import (
     peak_bytes,
     workbooks,
 )
+from placegap.experiments.research.bench.offload import print_offload
 from placegap.experiments.research.bench.optima import BEHIND, RECORD_ANEW, optima_rows
 from placegap.experiments.research.bench.placers import (
     Growth,
@@ -107,6 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
                     rows.append(_run(bench, unit_s, last))
             rows += _exact(unit_s, options)
             print_rows(options.only)
+            print_offload(options.only)
         except KeyboardInterrupt:
             print("\nstopped: the rows so far are kept")
         with held():

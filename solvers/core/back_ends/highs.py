@@ -148,6 +148,43 @@ def solve_form(form: StandardForm, time_limit_s: float | None) -> ProvenLp:
     return ProvenLp(proven, np.array(solution.col_value, float))
 
 
+def solve_integers(form: StandardForm, limits: Limits) -> tuple[MipOutcome, Floats | None]:
+    """Solve a compiled MIP; how that ended, and the best solution.
+
+    Examples
+    --------
+    The most of x with 2 x <= 3, 0 <= x <= 9, and x an integer:
+
+    >>> from scipy import sparse
+    >>> one, yes = np.ones(1), np.ones(1, np.bool_)
+    >>> twice = sparse.csc_array(2 * np.eye(1))
+    >>> form = StandardForm((), (), twice, -one, 0.0, 0 * one, 9 * one, yes, -np.inf * one, 3 * one)
+    >>> found, values = solve_integers(form, Limits())
+    >>> found.ending, found.dual_bound, values.tolist()
+    ('optimal', -1.0, [1.0])
+    """
+    solver, began = _new_solver(limits), now_s()
+    if limits.time_limit_s is not None:
+        solver.setOptionValue("time_limit", max(0.0, limits.time_limit_s))
+    solver.passModel(to_highs(form))
+    interrupted = _run(solver, None)
+    ending = _ending(solver.getModelStatus(), interrupted, bounded=form.is_bounded)
+    info, values = solver.getInfo(), None
+    if info.primal_solution_status == highspy.kSolutionStatusFeasible:
+        values = np.array(solver.getSolution().col_value, float)
+    found = MipOutcome(
+        ending,
+        objective=None if values is None else info.objective_function_value,
+        dual_bound=_dual_bound(info, ending, is_mip=True),
+        has_solution=values is not None,
+        solve_s=now_s() - began,
+        rows=form.matrix.shape[0],
+        columns=form.matrix.shape[1],
+        nodes=max(0, info.mip_node_count),
+    )
+    return found, values
+
+
 def hand_over(
     model: pyo.ConcreteModel, limits: Limits, *, relax: bool = False
 ) -> tuple[StandardForm, highspy.HighsLp, highspy.Highs]:

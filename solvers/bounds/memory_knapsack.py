@@ -1,0 +1,628 @@
+"""memory-knapsack: time as a knapsack of bytes, where nearly all ops wait for each other.
+
+Where a model does not fit the fast devices, what goes to the slow ones is a knapsack: each group of
+colocated ops is on one device, groups fill up the devices' memory, and along a path the times of
+its ops add up. One mixed-integer model says so for the whole graph:
+
+- N[G, k] groups of class G on device k, all of them somewhere, their bytes within the memory;
+- starts s[v]: an edge (u, v) leaves s[v] >= s[u] + time of u + transfer. The transfers between two
+  groups are a flow z from where the first one is to where the second one is;
+- between the two ops of an interval (`problem.sections`), each device has the work of the ops that
+  it runs there, and colocated ops run one after another;
+- T >= the end of each op, and all work of each device.
+
+Every schedule satisfies these rows under every rule of channels and transfers, so that the least T
+is a bound: it is one for the LP, whose duals are checked (`back_ends.standard_form`), and for the
+MIP on the word of HiGHS. Along a chain that no two devices share the MIP is exact. Waiting for
+channels and devices in other places is what it leaves out.
+
+**Classes.** Ops that colour refinement of the graph does not tell apart (equal experts, say) are
+one class, with one start. As each op of a class has as many edges to each other class, the average
+of a solution over the classes satisfies their rows; no bound of the LP is lost (Grohe, Kersting,
+Mladenov, Selman, "Dimension reduction via colour refinement", ESA 2014).
+
+Where groups run one after another, `layer_chain` finds the least sum in integers, and no model is
+solved. Else the method's plan is that of the MIP's solution.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from itertools import combinations_with_replacement, product
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from placegap.formulations.shared.devices import colocated_times, possible_placements
+from placegap.formulations.shared.times import serial_horizon_ns, time_unit_ns
+from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import NO_LIMIT
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.sections import Interval, intervals, memory_is_slack
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.bounds.layer_chain import Stops, least_chain, stops_of
+from placegap.solvers.core.back_ends import word
+from placegap.solvers.core.back_ends.highs import solve_form, solve_integers
+from placegap.solvers.core.back_ends.outcome import bound_ns, say_ending
+from placegap.solvers.core.back_ends.standard_form import StandardForm
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import PROOF, Outcome
+
+KNAPSACK = "memory knapsack"
+"""Origin of its bounds."""
+
+MOST_COLUMNS = 60_000
+"""Larger models are not built."""
+
+MOST_WAYS = 60
+"""To share out the ops between two others that are told apart."""
+
+MOST_INNER = 1_000
+"""Ops of an interval, at most."""
+
+MOST_MEMBERS = 200_000
+"""Ops of all intervals that have rows."""
+
+
+class OpClasses(NamedTuple):
+    """Ops and colocation groups in classes, numbered by their first members.
+
+    Attributes
+    ----------
+    of_op, of_group : (n,) and (g,) int64
+    op, group : (C,) and (G,) int64
+        A member of each.
+    op_count, group_count : (C,) and (G,) int64
+        Members of each.
+    """
+
+    of_op: Ints
+    of_group: Ints
+    op: Ints
+    group: Ints
+    op_count: Ints
+    group_count: Ints
+
+
+def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpClasses:
+    """The coarsest classes that colour refinement ends with.
+
+    Parameters
+    ----------
+    instance : Instance
+    trait : sequence of n
+        What tells ops apart by themselves.
+    move : (m,) int64
+        What tells edges apart.
+
+    Notes
+    -----
+    Colours begin with what leads to an op and what it leads to, which leaves few rounds: O(n + m)
+    for each of them.
+
+    Examples
+    --------
+    The two ops in the middle differ by their times, and then by nothing:
+
+    >>> from placegap.instances import example
+    >>> instance, no = example(), np.zeros(4, np.int64)
+    >>> classes_of(instance, instance.arrays.time_ns[:, 0].tolist(), no).of_op.tolist()
+    [0, 1, 2, 3]
+    >>> classes_of(instance, [0, 0, 0, 0], no).of_op.tolist()
+    [0, 1, 1, 2]
+    """
+    index, group = instance.arrays.index, instance.arrays.group.tolist()
+    into: list[list[tuple[int, int]]] = [[] for _ in group]
+    out: list[list[tuple[int, int]]] = [[] for _ in group]
+    for u, v, m in zip(
+        index.producer.tolist(), index.consumer.tolist(), move.tolist(), strict=True
+    ):
+        into[v].append((u, m))
+        out[u].append((v, m))
+    order = index.topological_order.tolist()
+    alone = _numbered(trait)
+    ahead = _along(order, into, alone)
+    colour = _numbered(list(zip(ahead, _along(order[::-1], out, alone), strict=True)))
+    count = len(set(colour))
+    while True:
+        held: list[list[int]] = [[] for _ in range(instance.arrays.num_groups)]
+        for v, g in enumerate(group):
+            held[g].append(colour[v])
+        of_group = _numbered([tuple(sorted(each)) for each in held])
+        colour = _numbered(
+            [
+                (
+                    colour[v],
+                    of_group[group[v]],
+                    tuple(sorted((colour[u], m, group[u] == group[v]) for u, m in into[v])),
+                    tuple(sorted((colour[w], m, group[w] == group[v]) for w, m in out[v])),
+                )
+                for v in range(len(group))
+            ]
+        )
+        before, count = count, len(set(colour))
+        if count == before:
+            break
+    of_op, groups = np.array(colour, np.int64), np.array(of_group, np.int64)
+    _, op, op_count = np.unique(of_op, return_index=True, return_counts=True)
+    _, first, group_count = np.unique(groups, return_index=True, return_counts=True)
+    return OpClasses(of_op, groups, op, first, op_count, group_count)
+
+
+def _numbered(keys: Sequence[Hashable]) -> list[int]:
+    number: dict[Hashable, int] = {}
+    return [number.setdefault(key, len(number)) for key in keys]
+
+
+def _along(order: list[int], into: list[list[tuple[int, int]]], alone: list[int]) -> list[int]:
+    """A number of each op for all that leads to it."""
+    number: dict[Hashable, int] = {}
+    found = [0] * len(order)
+    for v in order:
+        key = alone[v], tuple(sorted((found[u], m) for u, m in into[v]))
+        found[v] = number.setdefault(key, len(number))
+    return found
+
+
+class Knapsack(NamedTuple):
+    """The model of an instance.
+
+    Attributes
+    ----------
+    form : StandardForm
+        Counts are its integer columns.
+    unit_ns : float
+    classes : OpClasses
+    column : (G, K) int64
+        Of the number of groups of a class on a device; -1 where they cannot be.
+    """
+
+    form: StandardForm
+    unit_ns: float
+    classes: OpClasses
+    column: Ints
+
+
+class _Rows:
+    """Rows and columns as they are collected."""
+
+    def __init__(self) -> None:
+        self.upper: list[float] = []
+        self.lower_row: list[float] = []
+        self.upper_row: list[float] = []
+        self.row: list[int] = []
+        self.col: list[int] = []
+        self.value: list[float] = []
+
+    def add_column(self, upper: float) -> int:
+        self.upper.append(upper)
+        return len(self.upper) - 1
+
+    def add(self, terms: dict[int, float], lower: float, upper: float) -> None:
+        number = len(self.lower_row)
+        self.lower_row.append(lower)
+        self.upper_row.append(upper)
+        self.row += [number] * len(terms)
+        self.col += terms.keys()
+        self.value += terms.values()
+
+    def form(self, cost: int, num_integers: int) -> StandardForm:
+        num = len(self.upper)
+        matrix = sparse.csc_array(
+            (self.value, (self.row, self.col)), shape=(len(self.lower_row), num)
+        )
+        objective = np.zeros(num)
+        objective[cost] = 1.0
+        return StandardForm(
+            variables=(),
+            constraints=(),
+            matrix=matrix,
+            cost=objective,
+            offset=0.0,
+            lower=np.zeros(num),
+            upper=np.array(self.upper, float),
+            is_integer=np.arange(num) < num_integers,
+            row_lower=np.array(self.lower_row, float),
+            row_upper=np.array(self.upper_row, float),
+        )
+
+
+def knapsack(instance: Instance) -> Knapsack | None:
+    """The model of an instance whose resident bytes add up; None if it is too large.
+
+    Every op can be on some device.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> model = knapsack(example())
+    >>> model.column.tolist()
+    [[0, 1], [2, 3], [4, 5], [6, 7]]
+    """
+    arrays = instance.arrays
+    moves, move = np.unique(arrays.transfer_ns, axis=0, return_inverse=True)
+    move = move.ravel()[arrays.index.tensor]
+    _, bytes_class = np.unique(arrays.resident_bytes, return_inverse=True)
+    _, time_class = np.unique(arrays.time_ns, axis=0, return_inverse=True)
+    trait = list(zip(bytes_class.ravel().tolist(), time_class.ravel().tolist(), strict=True))
+    classes = classes_of(instance, trait, move)
+    num_devices = instance.num_devices
+    if len(classes.op) * num_devices * num_devices > MOST_COLUMNS:
+        return None
+    return _Builder(instance, classes, moves, move).knapsack()
+
+
+class _Builder:
+    """Adds the rows of an instance, in model units."""
+
+    def __init__(self, instance: Instance, classes: OpClasses, moves: Ints, move: Ints) -> None:
+        self.instance, self.classes = instance, classes
+        self.unit_ns = time_unit_ns(serial_horizon_ns(instance), 1)
+        self.moves, self.move = moves / self.unit_ns, move
+        self.rows = _Rows()
+        arrays = instance.arrays
+        possible = colocated_times(instance)[0][classes.group]
+        self.group_of = classes.of_group[arrays.group[classes.op]]  # of op classes
+        self.time = np.where(possible[self.group_of], arrays.time_ns[classes.op], 0) / self.unit_ns
+        self.column = np.full(possible.shape, -1)
+        for g, k in zip(*np.nonzero(possible), strict=True):
+            self.column[g, k] = self.rows.add_column(float(classes.group_count[g]))
+        self.num_integers = len(self.rows.upper)
+        horizon = serial_horizon_ns(instance) / self.unit_ns
+        self.start = [self.rows.add_column(horizon) for _ in classes.op]
+        self.end = self.rows.add_column(horizon)
+        self.flows: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+
+    def knapsack(self) -> Knapsack:
+        """All rows."""
+        self._assign_once()
+        self._memory_capacity()
+        self._paths()
+        self._work()
+        covered = set[int]()
+        for part in self._parts():
+            if covered.isdisjoint(part.inner):
+                self._numbers_between(part)
+                covered.update(part.inner)
+            self._work_between(part)
+            self._colocated_between(part)
+        form = self.rows.form(self.end, self.num_integers)
+        return Knapsack(form, self.unit_ns, self.classes, self.column)
+
+    def _share(self, terms: dict[int, float], group: int, factor: Floats) -> None:
+        """Add factor[k] times the share of a class of groups that is on k."""
+        count = float(self.classes.group_count[group])
+        for at, each in zip(self.column[group].tolist(), factor.tolist(), strict=True):
+            if at >= 0 and each:
+                terms[at] = terms.get(at, 0.0) + each / count
+
+    def _assign_once(self) -> None:
+        for columns, count in zip(self.column, self.classes.group_count.tolist(), strict=True):
+            self.rows.add({at: 1.0 for at in columns.tolist() if at >= 0}, count, count)
+
+    def _memory_capacity(self) -> None:
+        arrays, classes = self.instance.arrays, self.classes
+        size = arrays.group_bytes[classes.group]
+        for k, room in enumerate(arrays.memory_bytes.tolist()):
+            held = size * classes.group_count * (self.column[:, k] >= 0)
+            if room >= NO_LIMIT or int(held.sum()) <= room:
+                continue
+            unit = 2.0 ** max(0, room.bit_length() - 10)  # exact in floating point
+            columns = self.column[:, k]
+            taken = {
+                int(columns[G]): size[G] / unit for G in np.flatnonzero((columns >= 0) & (size > 0))
+            }
+            self.rows.add(taken, -np.inf, room / unit)
+
+    def _paths(self) -> None:
+        index, of = self.instance.arrays.index, self.classes.of_op
+        group = self.instance.arrays.group
+        seen = set[tuple[int, int, int, bool]]()
+        for u, v, m in zip(
+            index.producer.tolist(), index.consumer.tolist(), self.move.tolist(), strict=True
+        ):
+            key = int(of[u]), int(of[v]), m, bool(group[u] == group[v])
+            if key in seen:
+                continue
+            seen.add(key)
+            terms = {self.start[key[1]]: 1.0, self.start[key[0]]: -1.0}
+            self._share(terms, int(self.group_of[key[0]]), -self.time[key[0]])
+            if not key[3]:
+                self._transfer(terms, key[0], key[1], self.moves[m])
+            self.rows.add(terms, 0.0, np.inf)
+        leads = np.bincount(of[index.producer], minlength=len(self.start))
+        for c in np.flatnonzero(leads == 0).tolist():
+            terms = {self.end: 1.0, self.start[c]: -1.0}
+            self._share(terms, int(self.group_of[c]), -self.time[c])
+            self.rows.add(terms, 0.0, np.inf)
+
+    def _transfer(self, terms: dict[int, float], u: int, v: int, move: Floats) -> None:
+        """Take off what the way from one class to another takes."""
+        link = self.instance.arrays.link_class
+        for at, a, b in self._flow(int(self.group_of[u]), int(self.group_of[v])):
+            cost = float(move[link[a, b]])
+            if cost:
+                terms[at] = terms.get(at, 0.0) - cost
+
+    def _flow(self, one: int, other: int) -> list[tuple[int, int, int]]:
+        """Columns of what goes from a class of groups on a to another one on b, with a and b."""
+        if one == other:
+            return []
+        if (one, other) in self.flows:
+            return self.flows[one, other]
+        ends = [np.flatnonzero(self.column[G] >= 0).tolist() for G in (one, other)]
+        found = [(self.rows.add_column(1.0), a, b) for a in ends[0] for b in ends[1] if a != b]
+        for k in sorted({*ends[0], *ends[1]}):
+            terms = {at: (a == k) - (b == k) + 0.0 for at, a, b in found if k in (a, b)}
+            here = np.arange(self.instance.num_devices) == k
+            self._share(terms, other, here + 0.0)
+            self._share(terms, one, here * -1.0)
+            self.rows.add(terms, 0.0, 0.0)
+        self.flows[one, other] = found
+        return found
+
+    def _work(self) -> None:
+        """T is no less than what a device has to do."""
+        for k in range(self.instance.num_devices):
+            terms = {self.end: 1.0}
+            for c, count in enumerate(self.classes.op_count.tolist()):
+                self._share(terms, int(self.group_of[c]), self._on(k, c, -count))
+            self.rows.add(terms, 0.0, np.inf)
+
+    def _on(self, k: int, op_class: int, count: float) -> Floats:
+        factor = np.zeros(self.instance.num_devices)
+        factor[k] = count * self.time[op_class, k]
+        return factor
+
+    def _parts(self) -> list[Interval]:
+        """Intervals between ops that are alone in their classes, the small ones first."""
+        count, of, left = self.classes.op_count, self.classes.of_op, MOST_MEMBERS
+        found = []
+        for part in sorted(intervals(self.instance, MOST_INNER), key=lambda part: len(part.inner)):
+            left -= len(part.inner)
+            if left < 0:
+                break
+            if len(part.inner) > 1 and count[of[part.entry]] == count[of[part.exit]] == 1:
+                found.append(part)
+        return found
+
+    def _between(self, part: Interval) -> dict[int, float]:
+        """Terms of the time from the end of the entry to the start of the exit."""
+        u, v = int(self.classes.of_op[part.entry]), int(self.classes.of_op[part.exit])
+        terms = {self.start[v]: 1.0, self.start[u]: -1.0}
+        self._share(terms, int(self.group_of[u]), -self.time[u])
+        return terms
+
+    def _work_between(self, part: Interval) -> None:
+        inside = Counter(self.classes.of_op[list(part.inner)].tolist())
+        for k in range(self.instance.num_devices):
+            terms = self._between(part)
+            for c, count in inside.items():
+                self._share(terms, int(self.group_of[c]), self._on(k, c, -count))
+            self.rows.add(terms, 0.0, np.inf)
+
+    def _numbers_between(self, part: Interval) -> None:
+        """What each way to share out a few ops takes, by whole numbers: work hides no other work.
+
+        l[j] >= 0 of way j, with n[j, c, k] ops of class c on k, sum to 1, and give N. A way takes
+        D[j], the longest of its devices' work, each between what it gets and what it sends.
+        """
+        arrays, classes = self.instance.arrays, self.classes
+        inside = Counter(classes.of_op[list(part.inner)].tolist())
+        columns = {c: self.column[int(self.group_of[c])] for c in inside}
+        members = np.bincount(arrays.group)[arrays.group[list(part.inner)]]
+        if (members > 1).any():  # colocated with others, here or elsewhere
+            return
+        able = {c: np.flatnonzero(columns[c] >= 0).tolist() for c in inside}
+        ways = math.prod(math.comb(q + len(able[c]) - 1, q) for c, q in inside.items())
+        if ways > MOST_WAYS:
+            return
+        num_devices = self.instance.num_devices
+        ops = {part.entry, *part.inner, part.exit}
+        edges = [
+            e
+            for i in (part.entry, *part.inner)
+            for e in arrays.index.succ_edge[
+                arrays.index.succ_ptr[i] : arrays.index.succ_ptr[i + 1]
+            ].tolist()
+            if int(arrays.index.consumer[e]) in ops
+        ]
+        move = self.moves[self.move[edges]].min(axis=0)[arrays.link_class]
+        move = np.where(np.eye(num_devices, dtype=np.bool_), np.inf, move)
+        into, out = move.min(axis=0), move.min(axis=1)
+        one: dict[int, float] = {}
+        numbers: dict[int, dict[int, float]] = {}
+        takes = self._between(part)
+        for way in product(*(combinations_with_replacement(able[c], q) for c, q in inside.items())):
+            at = self.rows.add_column(1.0)
+            work = np.zeros(num_devices)
+            for c, homes_of_c in zip(inside, way, strict=True):
+                for k in homes_of_c:
+                    work[k] += self.time[c, k]
+                    of = numbers.setdefault(int(columns[c][k]), {})
+                    of[at] = of.get(at, 0.0) + 1.0
+            used = sorted({k for homes_of_c in way for k in homes_of_c})
+            takes[at] = -min(
+                max(work[k] + (k != a) * into[k] + (k != b) * out[k] for k in used)
+                for a in range(num_devices)
+                for b in range(num_devices)
+            )
+            one[at] = 1.0
+        self.rows.add(one, 1.0, 1.0)
+        for column, terms in numbers.items():
+            self.rows.add({**terms, column: -1.0}, 0.0, 0.0)
+        self.rows.add(takes, 0.0, np.inf)
+
+    def _colocated_between(self, part: Interval) -> None:
+        """Colocated ops run one after another, the exit included; and after what they wait for."""
+        group, of = self.instance.arrays.group, self.classes.of_op
+        members: dict[int, list[int]] = {}
+        for i in (*part.inner, part.exit):
+            members.setdefault(int(group[i]), []).append(i)
+        for g, ops in members.items():
+            home = int(self.classes.of_group[g])
+            if len(ops) < 2 or self.classes.group_count[home] > 1:
+                continue
+            terms = self._between(part)
+            inner = [int(of[i]) for i in ops if i != part.exit]
+            self._share(terms, home, -self.time[inner].sum(axis=0))
+            if len(members) == 1 and g != int(group[part.entry]):
+                self._entry(terms, part.entry, g)
+            self.rows.add(terms, 0.0, np.inf)
+
+    def _entry(self, terms: dict[int, float], u: int, group: int) -> None:
+        """Before the first op of a group runs, it gets something from `u`."""
+        arrays = self.instance.arrays
+        index = arrays.index
+        edges = index.succ_edge[index.succ_ptr[u] : index.succ_ptr[u + 1]]
+        edges = edges[arrays.group[index.consumer[edges]] == group]
+        least = self.moves[self.move[edges]].min(axis=0)
+        v = int(self.classes.of_op[index.consumer[edges[0]]])
+        self._transfer(terms, int(self.classes.of_op[u]), v, least)
+
+
+def relaxed_ns(model: Knapsack, time_limit_s: float | None = None) -> int:
+    """What the duals of the LP prove of every makespan, in ns.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> relaxed_ns(knapsack(example()))
+    33
+    """
+    no = np.zeros_like(model.form.is_integer)
+    proven = solve_form(replace(model.form, is_integer=no), time_limit_s).proven
+    return 0 if proven is None else max(0, math.ceil(proven * model.unit_ns))
+
+
+def knapsack_bound(instance: Instance, time_limit_s: float | None = None) -> int:
+    """What a row of stops, else the LP, proves of an instance whose bytes add up; 0 if nothing.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> knapsack_bound(example())
+    33
+    """
+    stops = stops_of(instance)
+    chain = None if stops is None else least_chain(instance, stops)
+    if chain is not None:
+        return chain.ns
+    model = knapsack(instance)
+    return 0 if model is None else relaxed_ns(model, time_limit_s)
+
+
+def plan_of(instance: Instance, model: Knapsack, values: Floats) -> Plan:
+    """The groups of each class on as many devices as a solution says.
+
+    A group goes where most of what feeds it is, among the devices that its class has left.
+    """
+    left: Floats = np.where(model.column >= 0, np.rint(values[model.column]), 0.0).astype(float)
+    return _plan(instance, np.full(instance.arrays.num_groups, -1), left, model.classes.of_group)
+
+
+def plan_of_stops(instance: Instance, stops: Stops, at: Ints) -> Plan:
+    """The stops where they are, and each other group with what feeds it, if there is room."""
+    arrays = instance.arrays
+    home = np.full(arrays.num_groups, -1)
+    home[stops.group] = at
+    free = arrays.memory_bytes.copy()
+    np.subtract.at(free, at, stops.size_bytes)
+    allowed = arrays.group_runs & (arrays.group_bytes[:, None] <= free)
+    return _plan(instance, home, allowed.astype(float), np.arange(arrays.num_groups))
+
+
+def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
+    """Groups that have no home yet go with what feeds them, among what is left for their kind."""
+    arrays = instance.arrays
+    feeds: list[list[int]] = [[] for _ in home]
+    for u, v in zip(
+        arrays.group[arrays.index.producer].tolist(),
+        arrays.group[arrays.index.consumer].tolist(),
+        strict=True,
+    ):
+        feeds[v].append(u)
+    for g in dict.fromkeys(arrays.group[arrays.index.topological_order].tolist()):
+        if home[g] >= 0:
+            continue
+        near = np.bincount(home[feeds[g]] + 1, minlength=instance.num_devices + 1)[1:]
+        open_ = left[kind[g]]
+        home[g] = int(np.argmax(np.where(open_ > 0, near, -1)))
+        open_[home[g]] -= 1
+    return Plan.on(home[arrays.group].tolist())
+
+
+def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """The plan of the MIP's solution, and the better one of the bounds of LP and MIP.
+
+    O(n + m) rows beside K^2 columns for each pair of classes that exchange tensors.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, example
+    >>> outcome = run(Task(example(), Makespan()))
+    >>> outcome.bound_ns
+    34
+    """
+    instance, clock = task.instance, task.limits.clock()
+    if not possible_placements(instance).any(axis=1).all():
+        return Outcome(message="memory: an op fits no device")
+    stops = stops_of(instance)
+    chain = None if stops is None else least_chain(instance, stops)
+    if stops is not None and chain is not None:
+        row = plan_of_stops(instance, stops, chain.at)
+        verdict = evaluate(instance, row, task.semantics)
+        if verdict.feasible and verdict.value_ns == chain.ns:
+            return Outcome(row, chain.ns, chain.ns, KNAPSACK, rests_on=PROOF)
+    model = knapsack(instance)
+    if model is None:
+        return Outcome(message="its model is too large")
+    built_s = clock.spent_s
+    left_s = clock.left_s
+    floor = relaxed_ns(model, None if left_s is None else 0.5 * left_s)
+    found, values = solve_integers(model.form, task.limits.left(clock))
+    by_solver = bound_ns(found.dual_bound, model.unit_ns, 1)
+    is_higher = by_solver is not None and by_solver > floor
+    proven = by_solver if is_higher else floor
+    plan = None if values is None else plan_of(instance, model, values)
+    message = say_ending(
+        found.ending, "HiGHS", task.limits, clock.spent_s, start=False, better=plan is not None
+    )
+    return Outcome(
+        plan,
+        bound_ns=proven,
+        bound_origin=KNAPSACK,
+        rests_on=word("highs") if is_higher or found.ending == "infeasible" else PROOF,
+        proven_infeasible=found.ending == "infeasible",
+        message=message,
+        build_s=built_s,
+        details={"rows": found.rows, "columns": found.columns, "nodes": found.nodes},
+    )
+
+
+def why_not_tight(task: Task[Makespan], params: Params) -> str | None:
+    """Why there is no knapsack, or None."""
+    return "memory is slack" if memory_is_slack(task.instance) else None
+
+
+register(
+    Method(
+        name="memory-knapsack",
+        claim="heuristic",
+        objectives=("makespan",),
+        paper="placegap",
+        summary="time as a knapsack of bytes: what goes to a host, by a MIP of the whole graph",
+        run=run,
+        params=Params,
+        applies=why_not_tight,
+        packages=("highspy",),
+        solver="highs",
+    )
+)

@@ -1,0 +1,153 @@
+"""How serving tools split a model's layers by themselves: what a plan should beat.
+
+Each puts layers in their order on devices, what runs before them with the first one and what runs
+after them with the last one. Sources, as their code was in 2025:
+
+- exo: devices by falling memory, each with its share of all memory, ends rounded to five digits
+  (`RingMemoryWeightedPartitioningStrategy`, `map_partitions_to_shards`);
+- llama.cpp: layers and the output go to GPUs by shares of their free memory, as ``-ts`` has it by
+  default; where not all fit, ``-ngl`` says how many of the last ones do, and the host has the rest,
+  and the embeddings in any case (``load_tensors`` in ``llama-model.cpp``). Here as many are on GPUs
+  as fit, which is what people try by hand;
+- vLLM: as many layers each, what remains from the last but one backwards (`get_pp_indices`);
+- SGLang: as many layers each, one more for the last devices (its `get_pp_indices`).
+
+They look at no time; colocated ops are with the first of them. A plan may exceed a device's memory:
+then the rule has no plan.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from placegap.instances.io.costing import is_cpu
+from placegap.instances.problem.instance import Device, Instance
+from placegap.instances.problem.modules import homes_by_layer, layer_of, numbered_layers
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import plan_class
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import Outcome
+
+LayerRule = Callable[[Instance, int], list[int]]
+"""Of so many layers: the device of what is before them, of each, and of what is after them."""
+
+
+def exo_split(instance: Instance, num_layers: int) -> list[int]:
+    """Shares of memory, the largest device first; equal ones by name, the last one first.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> exo_split(example(), 3)
+    [1, 1, 0, 0, 0]
+    """
+    devices = instance.cluster.devices
+    size = [1 if d.memory_bytes is None else d.memory_bytes for d in devices]
+    order = sorted(range(len(devices)), key=lambda k: (size[k], devices[k].name), reverse=True)
+    home, end = list[int](), 0.0
+    for k in order:
+        start, end = end, round(end + size[k] / sum(size), 5)
+        home += [k] * (int(end * num_layers) - int(start * num_layers))
+    home += [order[-1]] * (num_layers - len(home))
+    return [home[0], *home, home[-1]]
+
+
+def llama_cpp_split(instance: Instance, num_layers: int) -> list[int]:
+    """The most layers on GPUs that fit, by shares of free memory."""
+    gpus, host = _gpus(instance.cluster.devices)
+    if not gpus:
+        return [host] * (num_layers + 2)
+    size = [instance.cluster.devices[k].memory_bytes or 1 for k in gpus]
+    ends = [at / sum(size) for at in accumulate(size)]
+    room = instance.arrays.memory_bytes
+    found = [host] * (num_layers + 2)
+    for on_gpus in range(num_layers + 1, -1, -1):
+        first = max(num_layers - on_gpus, 0)
+        found = [host] * (first + 1) + [
+            gpus[min(bisect_right(ends, (i - first) / on_gpus), len(gpus) - 1)]
+            for i in range(first, num_layers + (on_gpus > num_layers))
+        ]
+        found += [host] * (num_layers + 2 - len(found))
+        held = np.zeros(len(room), np.int64)
+        np.add.at(held, homes_by_layer(instance, found), instance.arrays.resident_bytes)
+        if (held <= room).all():
+            break
+    return found
+
+
+def vllm_split(instance: Instance, num_layers: int) -> list[int]:
+    """Equal numbers on the GPUs; the remainder from the last but one backwards."""
+    return _even(
+        instance, num_layers, lambda rank, ranks, rest: ranks - 1 - rest <= rank < ranks - 1
+    )
+
+
+def sglang_split(instance: Instance, num_layers: int) -> list[int]:
+    """Equal numbers on the GPUs; one more for each of the last ones, as far as layers go."""
+    return _even(instance, num_layers, lambda rank, ranks, rest: rank >= ranks - rest)
+
+
+def _even(
+    instance: Instance, num_layers: int, has_more: Callable[[int, int, int], bool]
+) -> list[int]:
+    gpus, host = _gpus(instance.cluster.devices)
+    ranks = gpus or [host]
+    each, rest = divmod(num_layers, len(ranks))
+    home = [k for at, k in enumerate(ranks) for _ in range(each + has_more(at, len(ranks), rest))]
+    return [ranks[0], *home, ranks[-1]]
+
+
+def _gpus(devices: Sequence[Device]) -> tuple[list[int], int]:
+    """The devices that are no hosts, and the host: the first GPU where there is none."""
+    gpus = [k for k, device in enumerate(devices) if not is_cpu(device)]
+    hosts = [k for k, device in enumerate(devices) if is_cpu(device)]
+    return gpus, hosts[0] if hosts else gpus[0]
+
+
+def _placer(split: LayerRule) -> Callable[[Task, Params], Outcome]:
+    def run(task: Task, params: Params) -> Outcome:
+        lists = numbered_layers(layer_of(task.instance.graph))
+        layers = split(task.instance, sum(map(len, lists.values())))
+        return Outcome(Plan.on(homes_by_layer(task.instance, layers)))
+
+    run.__module__ = __name__
+    return run
+
+
+def why_no_layers(task: Task, params: Params) -> str | None:
+    """Why there are no layers to split, or None."""
+    if plan_class(task.semantics) != "any":
+        return f"its plans are not {plan_class(task.semantics)}"
+    if not numbered_layers(layer_of(task.instance.graph)):
+        return "no op names a numbered layer"
+    return None
+
+
+for _name, _split, _whose, _summary in (
+    ("exo", exo_split, "exo", "layers in order, by shares of memory"),
+    (
+        "llama-cpp",
+        llama_cpp_split,
+        "llama.cpp",
+        "layers by free memory, what does not fit on the host",
+    ),
+    ("vllm-even", vllm_split, "vLLM", "as many layers on each GPU, the remainder in the middle"),
+    ("sglang-even", sglang_split, "SGLang", "as many layers on each GPU, the remainder at the end"),
+):
+    register(
+        Method(
+            name=_name,
+            claim="heuristic",
+            objectives=("makespan", "max_load"),
+            paper=_whose,
+            summary=_summary,
+            run=_placer(_split),
+            params=Params,
+            applies=why_no_layers,
+        )
+    )

@@ -1,0 +1,163 @@
+"""Time as a knapsack of bytes: never above an optimum, and equal to it where layers are a chain."""
+
+from __future__ import annotations
+
+import random
+
+from references.brute_force import oracle
+
+from placegap.experiments.research.bench.offload import (
+    DDR4,
+    GB,
+    GIB,
+    MODELS,
+    PCIE4,
+    Card,
+    Decoder,
+    cluster_of,
+    decode_step,
+)
+from placegap.formulations.shared.devices import possible_placements
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Link,
+    Makespan,
+    Op,
+    evaluate,
+)
+from placegap.solvers import solve
+from placegap.solvers.bounds.layer_chain import least_chain, stops_of
+from placegap.solvers.bounds.memory_knapsack import knapsack, knapsack_bound, relaxed_ns, run
+from placegap.solvers.core.method import Task
+
+SMALL = Decoder("small", 4, 1024, 256, 4096, 8000, context=128)
+"""Weights of 153 MB: 4 layers of 30 MB, and an embedding and a head of 16 MB each."""
+
+
+def drawn(seed: int) -> Instance:
+    """A chain, a chain with skipping edges, a fork or any graph; unlike devices, little memory."""
+    rng = random.Random(seed)
+    n, kinds = rng.randint(3, 6), ["fast", "slow", "fast"][: rng.choice((2, 2, 3))]
+    groups = rng.choice((0, 2, 3))
+    ops = []
+    for i in range(n):
+        fast = rng.choice((0, 1, 5, 9, 20))
+        slow = rng.choice((4 * fast, rng.choice((1, 5, 30))))
+        group = f"g{rng.randrange(groups)}" if groups and rng.random() < 0.5 else None
+        ops.append(
+            Op(
+                name=f"o{i}",
+                time_ns={"fast": fast, "slow": slow},
+                resident_bytes=rng.randint(0, 5),
+                colocation=group,
+            )
+        )
+    shape = rng.choice(("chain", "near", "fork", "any"))
+    pairs = {(i, i + 1) for i in range(n - 1) if shape in ("chain", "near")}
+    if shape == "fork":
+        pairs = {(0, i) for i in range(1, n - 1)} | {(i, n - 1) for i in range(1, n - 1)}
+    if shape in ("near", "any"):
+        share = 0.2 if shape == "near" else 0.4
+        pairs |= {(i, j) for j in range(n) for i in range(j) if rng.random() < share}
+    edges = tuple(
+        Edge(producer=f"o{a}", consumer=f"o{b}", bytes=rng.choice((1, 4, 10, 25)))
+        for a, b in sorted(pairs)
+    )
+    total = sum(op.resident_bytes for op in ops)
+    devices = tuple(
+        Device(name=f"d{k}", kind=kind, memory_bytes=rng.randint(total // 3 + 1, total + 1))
+        for k, kind in enumerate(kinds)
+    )
+    links = tuple(
+        Link(
+            source=a.name,
+            target=b.name,
+            bandwidth_bytes_per_s=10**9 // rng.choice((1, 3)),
+            latency_ns=rng.choice((0, 2)),
+        )
+        for a in devices
+        for b in devices
+        if a is not b
+    )
+    return Instance(
+        name=f"drawn {seed}",
+        graph=Graph(name="drawn", ops=tuple(ops), edges=edges),
+        cluster=Cluster(name="drawn", devices=devices, links=links),
+    )
+
+
+def test_no_bound_is_above_an_optimum_under_any_channels() -> None:
+    reached = 0
+    for seed in range(60):
+        instance = drawn(seed)
+        channels = ("free", "link", "port", "half_duplex")[seed % 4]
+        semantics = Makespan(channels=channels, transfers=("per_edge", "per_tensor")[seed % 2])
+        best = oracle(instance, semantics)
+        if best is None or not possible_placements(instance).any(axis=1).all():
+            continue
+        assert relaxed_ns(knapsack(instance)) <= best
+        assert knapsack_bound(instance) <= best
+        found = run(Task(instance, semantics))
+        assert found.plan is None or evaluate(instance, found.plan, semantics).feasible
+        assert found.bound_ns is not None
+        assert found.bound_ns <= best
+        reached += found.bound_ns == best
+    assert reached > 20  # it is exact on most chains
+
+
+def test_whole_layers_beside_a_host_are_proven_optimal_in_integers() -> None:
+    # 80 MB of 153 on the GPU: two layers and an end, or one layer and both ends
+    cluster = cluster_of("tiny", (Card(272 * GB, 80 * 10**6), DDR4), PCIE4)
+    instance = decode_step(SMALL, cluster, "layer")
+    stops = stops_of(instance)
+    assert stops is not None
+    assert len(stops.group) == 7  # embedding, four layers, norm, head
+    found = least_chain(instance, stops)
+    result = solve(instance, Makespan(), "memory-knapsack")
+    assert (result.status, result.rests_on) == ("optimal", "proof")
+    assert found is not None
+    assert result.value_ns == result.bound_ns == found.ns
+    model = knapsack(instance)
+    assert model is not None
+    assert relaxed_ns(model) <= found.ns
+
+
+def test_tied_embeddings_are_on_one_device_at_both_ends_of_the_chain() -> None:
+    tied = Decoder("tied", 3, 1024, 256, 4096, 8000, tied=True, context=128)
+    cluster = cluster_of("tiny", (Card(272 * GB, 50 * 10**6), DDR4), PCIE4)
+    result = solve(decode_step(tied, cluster, "layer"), Makespan(), "memory-knapsack")
+    assert result.status == "optimal"
+    assert result.plan is not None
+    assert result.plan.placement[0] == result.plan.placement[-1]
+
+
+def test_equal_experts_are_one_class_and_move_by_number() -> None:
+    experts = Decoder("experts", 2, 1024, 256, 8192, 1000, 8, 2, context=16)
+    cluster = cluster_of("pair", (Card(272 * GB, 500 * 10**6), DDR4), PCIE4)
+    instance = decode_step(experts, cluster)
+    model = knapsack(instance)
+    assert model is not None
+    classes = model.classes
+    assert sorted(classes.op_count.tolist())[-2:] == [8, 8]
+    result = solve(instance, Makespan(), "memory-knapsack", time_limit_s=10)
+    assert result.plan is not None
+    assert evaluate(instance, result.plan, Makespan()).feasible
+    assert result.gap is not None
+    assert result.gap < 0.05
+
+
+def test_the_bound_is_what_the_bytes_on_each_device_take_to_read() -> None:
+    # The GPU is full, and the embedding is on the host, for one row of it is read: the rest of the
+    # weights and of the cache is read at the host's speed. Launches are 5 us for each op.
+    cluster = cluster_of("8 GB + DDR4", (Card(272 * GB, 7 * GIB), DDR4), PCIE4)
+    instance = decode_step(MODELS[0], cluster, "layer")
+    model = knapsack(instance)
+    assert model is not None
+    held = sum(op.resident_bytes for op in instance.graph.ops)
+    on_host = held - 7 * GIB - 32000 * 4096 * 2
+    seconds = on_host / (45 * GB) + 7 * GIB / (272 * GB) + 5e-6 * instance.num_ops
+    assert abs(relaxed_ns(model) / 1e9 / seconds - 1) < 0.001
