@@ -89,7 +89,7 @@ def plan_layers(instance: Instance, plan: Plan) -> LayerHomes:
     names = layer_list(instance)
     number = {name: at for at, name in enumerate(names)}
     devices = instance.cluster.devices
-    gpus = tuple(k for k, device in enumerate(devices) if not is_cpu(device))
+    gpus = tuple(k for k, device in enumerate(devices) if not is_cpu(device, instance.cluster))
     place = [k if k in gpus else -1 for k in plan.devices.tolist()]
     layers = layer_of(instance.graph)
     after = {name for name, before in layer_ends(instance, layers).items() if not before}

@@ -19,13 +19,13 @@ then the rule has no plan.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import accumulate
 
 import numpy as np
 
 from placegap.instances.io.costing import is_cpu
-from placegap.instances.problem.instance import Device, Instance
+from placegap.instances.problem.instance import Cluster, Instance
 from placegap.instances.problem.modules import homes_by_layer, layer_of, numbered_layers
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import plan_class
@@ -59,7 +59,7 @@ def exo_split(instance: Instance, num_layers: int) -> list[int]:
 
 def llama_cpp_split(instance: Instance, num_layers: int) -> list[int]:
     """The most layers on GPUs that fit, by shares of free memory."""
-    gpus, host = _gpus(instance.cluster.devices)
+    gpus, host = _gpus(instance.cluster)
     if not gpus:
         return [host] * (num_layers + 2)
     size = [instance.cluster.devices[k].memory_bytes or 1 for k in gpus]
@@ -95,17 +95,18 @@ def sglang_split(instance: Instance, num_layers: int) -> list[int]:
 def _even(
     instance: Instance, num_layers: int, has_more: Callable[[int, int, int], bool]
 ) -> list[int]:
-    gpus, host = _gpus(instance.cluster.devices)
+    gpus, host = _gpus(instance.cluster)
     ranks = gpus or [host]
     each, rest = divmod(num_layers, len(ranks))
     home = [k for at, k in enumerate(ranks) for _ in range(each + has_more(at, len(ranks), rest))]
     return [ranks[0], *home, ranks[-1]]
 
 
-def _gpus(devices: Sequence[Device]) -> tuple[list[int], int]:
+def _gpus(cluster: Cluster) -> tuple[list[int], int]:
     """The devices that are no hosts, and the host: the first GPU where there is none."""
-    gpus = [k for k, device in enumerate(devices) if not is_cpu(device)]
-    hosts = [k for k, device in enumerate(devices) if is_cpu(device)]
+    is_host = [is_cpu(device, cluster) for device in cluster.devices]
+    gpus = [k for k, host in enumerate(is_host) if not host]
+    hosts = [k for k, host in enumerate(is_host) if host]
     return gpus, hosts[0] if hosts else gpus[0]
 
 
