@@ -47,8 +47,8 @@ class _Option(InstancePart):
     parameters: Annotated[Number, Field(alias="parameterSize")]
     held: Annotated[Number, Field(alias="memoryUsageA")]
     state: Annotated[Number, Field(alias="memoryUsageB")]
-    enter: Annotated[dict[str, Number], Field(alias="syncTimeFw")] = {}
-    leave: Annotated[dict[str, Number], Field(alias="syncTimeBw")] = {}
+    enter: Annotated[dict[str, Number], Field(alias="syncTimeFw", default_factory=dict)]
+    leave: Annotated[dict[str, Number], Field(alias="syncTimeBw", default_factory=dict)]
 
 
 class _Node(InstancePart):

@@ -227,7 +227,8 @@ def describe_plan(
 
 
 def _name_stages(instance: Instance, plan: Plan, tensor: tuple[int, ...]) -> tuple[StageFile, ...]:
-    assert plan.stage is not None and plan.mode is not None  # hybrid plans have all three
+    assert plan.stage is not None
+    assert plan.mode is not None
     devices = [device.name for device in instance.cluster.devices]
     named = []
     for s, t in enumerate(tensor):

@@ -45,7 +45,8 @@ def _rows(facts: Facts, plan: Plan) -> list[Row] | str:
     n = len(facts.ops)
     if len(plan.placement) != n or len(plan.stage or ()) != n or len(plan.mode or ()) != n:
         return "placement, stage and mode do not name every op"
-    assert plan.stage is not None and plan.mode is not None
+    assert plan.stage is not None
+    assert plan.mode is not None
     if any(s < 0 for s in plan.stage):
         return "a stage is below 0"
     rows: list[Row] = [{} for _ in range(max(plan.stage) + 1)]
@@ -153,9 +154,9 @@ def _time(facts: Facts, row: Row, semantics: HybridPipeline, d: int, width: int)
 def _width(facts: Facts) -> int:
     """Bandwidth of the narrowest path between two devices."""
     entries = facts.instance.cluster.all_links.entries
-    if len(entries) == 1 and isinstance(entries[0], Group):
-        if len(entries[0].devices) == len(facts.devices):
-            return entries[0].bandwidth_bytes_per_s
+    group = entries[0] if len(entries) == 1 else None
+    if isinstance(group, Group) and len(group.devices) == len(facts.devices):
+        return group.bandwidth_bytes_per_s
     count = range(len(facts.devices))
     widths = [path[0] for a in count for b in count if a != b and (path := facts.path(a, b))]
     return min(widths, default=1)

@@ -308,7 +308,8 @@ def _order(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 
 def _colocation(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    assert plan.stage is not None and plan.mode is not None
+    assert plan.stage is not None
+    assert plan.mode is not None
     home: dict[str, int] = {}
     for i, op in enumerate(instance.graph.ops):
         if op.colocation is None:
