@@ -30,13 +30,13 @@ def recheck_hybrid(facts: Facts, plan: Plan, semantics: HybridPipeline) -> Evalu
         return Evaluation(None, tuple(wrong))
     found = list(_row_rules(facts, plan, on, tensor))
     found += _mode_rules(facts, rows, semantics)
-    width, value = _width(facts), Fraction(0)
+    width, value = narrowest(facts), Fraction(0)
     for s, row in enumerate(rows):
         in_flight = math.ceil(Fraction(sum(degree[s:]), degree[s]))
         limit = facts.devices[0].memory_bytes
-        if limit is not None and _memory(row, semantics, degree[s], in_flight) > limit:
+        if limit is not None and stage_memory_bytes(row, semantics, degree[s], in_flight) > limit:
             found.append(Violation("memory", f"stage {s} does not fit {limit} bytes"))
-        value = max(value, _time(facts, row, semantics, degree[s], width))
+        value = max(value, stage_time_ns(facts, row, semantics, (degree[s], width)))
     return Evaluation(int(value), tuple(found))
 
 
@@ -100,7 +100,10 @@ def _row_rules(
             yield Violation("colocation", f"group {group!r} has {len(choices)} stages or modes")
     for s, (devices, t) in enumerate(zip(on, tensor, strict=True)):
         groups = [devices[at : at + t] for at in range(0, len(devices), t)]
-        if any(facts.server[k] != facts.server[group[0]] for group in groups for k in group):
+        named = facts.devices[0].server is not None
+        if named and any(facts.server.count(x) % t for x in set(facts.server)):
+            yield Violation("tensor", f"stage {s}: {t} do not divide a server")
+        elif any(facts.server[k] != facts.server[group[0]] for group in groups for k in group):
             yield Violation("tensor", f"a group of stage {s} is in two servers")
 
 
@@ -121,7 +124,7 @@ def _mode_rules(facts: Facts, rows: list[Row], semantics: HybridPipeline) -> Ite
         yield Violation("recompute", f"more than one mode: {names}")
 
 
-def _memory(row: Row, semantics: HybridPipeline, d: int, in_flight: int) -> int:
+def stage_memory_bytes(row: Row, semantics: HybridPipeline, d: int, in_flight: int) -> int:
     """Bytes on each device of a stage."""
     divided = {
         "none": (0, 0),
@@ -136,8 +139,9 @@ def _memory(row: Row, semantics: HybridPipeline, d: int, in_flight: int) -> int:
     return whole + math.ceil(shares) + max(mode.workspace_bytes for mode in row.values())
 
 
-def _time(facts: Facts, row: Row, semantics: HybridPipeline, d: int, width: int) -> int:
-    """Ns per batch: whole for compute, and rounded up for all bytes together."""
+def stage_time_ns(facts: Facts, row: Row, semantics: HybridPipeline, rates: tuple[int, int]) -> int:
+    """Ns per batch, for so many replicas and bytes/s; all bytes together are rounded up once."""
+    d, width = rates
     kind, turns = facts.devices[0].kind, semantics.microbatches // d
     border = 0
     for edge, (a, b, _) in zip(facts.instance.graph.edges, facts.ends, strict=True):
@@ -151,7 +155,7 @@ def _time(facts: Facts, row: Row, semantics: HybridPipeline, d: int, width: int)
     return turns * compute + math.ceil(10**9 * seconds)
 
 
-def _width(facts: Facts) -> int:
+def narrowest(facts: Facts) -> int:
     """Bandwidth of the narrowest path between two devices."""
     entries = facts.instance.cluster.all_links.entries
     group = entries[0] if len(entries) == 1 else None

@@ -19,7 +19,8 @@ all d are equal). On each device
 where `sharding` divides a stage's `sharded_bytes`, and `gradient_bytes`, by d, rounded up.
 
 d divides N, and the sum of all d is at most N. Devices are equal; B is the least bandwidth between
-any two of them, and latencies do not count. Where devices name servers, a group of t lies in one.
+any two of them, and latencies do not count. Where devices name servers, t divides the devices of
+each, and every group of t lies in one.
 
 Source: Tarnawski, Narayanan, Phanishayee, Piper, NeurIPS 2021; workspace, sharding and the rules
 for degrees and modes are placegap's own.
@@ -27,6 +28,7 @@ for degrees and modes are placegap's own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -326,8 +328,17 @@ def _colocation(instance: Instance, plan: Plan) -> Iterator[Violation]:
 
 def _servers(instance: Instance, stages: tuple[HybridStage, ...]) -> Iterator[Violation]:
     server = [device.server for device in instance.cluster.devices]
+    sizes = Counter(name for name in server if name is not None)
     for number, stage in enumerate(stages):
         t = stage.tensor
+        odd = [name for name, size in sizes.items() if size % t]
+        if odd:
+            yield Violation(
+                "tensor",
+                f"stage {number}: groups of {t} devices do not divide the {sizes[odd[0]]} of"
+                f" server {odd[0]!r}",
+            )
+            continue
         for at in range(0, len(stage.devices), t):
             if len({server[k] for k in stage.devices[at : at + t]}) > 1:
                 yield Violation(

@@ -20,8 +20,8 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.hybrid.modes import NO, UNKNOWN, YES, can_choose, choose
-from placegap.solvers.hybrid.problem import EVERY_MODE, HybridProblem, Tables
+from placegap.solvers.hybrid.modes import NO, UNKNOWN, YES, can_choose, choose, greedy_rows
+from placegap.solvers.hybrid.problem import GREEDY, HybridProblem, Tables
 
 NEVER = 2**30
 """More devices than there are."""
@@ -107,9 +107,7 @@ def listed(
         alone = stage.ptr[i + 1] - stage.ptr[i] == 1
         for at in range(stage.ptr[i], stage.ptr[i + 1]):
             r = stage.row[at]
-            if tables.workspace[r] > most or not (
-                alone or name == EVERY_MODE or tables.name[r] == name
-            ):
+            if tables.workspace[r] > most or not (alone or name < 0 or tables.name[r] == name):
                 continue
             row[length] = r
             cost[length] = stage.cost[at] + (replicas - 1) * tables.sync[r]
@@ -163,12 +161,23 @@ def fits(
             room = memory - scratch
             # nobody needs more than the sum of all rows, and the product stays small
             room = total if room > total // replicas else room * replicas
-            here = can_choose(cost, size, ptr, budget, room)
+            if name == GREEDY:
+                here = _greedy_fits(cost, size, ptr, budget, room)
+            else:
+                here = can_choose(cost, size, ptr, budget, room)
             if here == YES:
                 return YES
             if here == UNKNOWN:
                 answer = UNKNOWN
     return answer
+
+
+@kernel
+def _greedy_fits(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int:
+    for i in greedy_rows(cost, size, ptr, room):
+        budget -= cost[i]
+        room -= size[i]
+    return YES if budget >= 0 and room >= 0 else NO
 
 
 class Setting(NamedTuple):
@@ -367,7 +376,13 @@ def best_rows(
             room = min((problem.memory - scratch) * found.replicas, int(size.sum()))
             if len(row) == 0 or room < 0:
                 continue
-            chosen = choose(cost, size, ptr, budget, room)
+            if name == GREEDY:
+                chosen: Ints | None = greedy_rows(cost, size, ptr, room)
+                assert chosen is not None
+                fits_all = cost[chosen].sum() <= budget and size[chosen].sum() <= room
+                chosen = chosen if fits_all else None
+            else:
+                chosen = choose(cost, size, ptr, budget, room)
             if chosen is None:
                 continue
             total = int(cost[chosen].sum())

@@ -88,8 +88,22 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
     )
 
 
-def choices(problem: HybridProblem, semantics: HybridPipeline) -> Iterator[Choice]:
+def best_plan(task: Task[HybridPipeline], params: HybridCutsParams, names: Ints) -> Plan | str:
+    """The best plan that the search finds with modes by a rule in place of names; or why none."""
+    problem = build_problem(task.instance, task.semantics, params.max_ideals)
+    if isinstance(problem, str):
+        return problem
+    search = _Search(task, problem, names)
+    search.close()
+    return search.plan or search.why or "no row of stages fits the memory"
+
+
+def choices(
+    problem: HybridProblem, semantics: HybridPipeline, rule: Ints | None = None
+) -> Iterator[Choice]:
     """What all stages of a plan may choose from; the plans of all choices are all plans.
+
+    A `rule` stands in place of the names of modes.
 
     Examples
     --------
@@ -106,7 +120,7 @@ def choices(problem: HybridProblem, semantics: HybridPipeline) -> Iterator[Choic
         "per_stage": [every],
         "all_or_none": [every[k : k + 1] for k in every],
     }[semantics.recompute]
-    for names in name_sets:
+    for names in name_sets if rule is None else [rule]:
         if semantics.degrees == "free":
             yield Choice(tensors, problem.degrees, names)
             continue
@@ -120,8 +134,10 @@ def choices(problem: HybridProblem, semantics: HybridPipeline) -> Iterator[Choic
 class _Search:
     """The bracket: no plan is below `low`, and `plan` has the value `high`."""
 
-    def __init__(self, task: Task[HybridPipeline], problem: HybridProblem) -> None:
-        self.task, self.problem = task, problem
+    def __init__(
+        self, task: Task[HybridPipeline], problem: HybridProblem, rule: Ints | None = None
+    ) -> None:
+        self.task, self.problem, self.rule = task, problem, rule
         self.decider, self.clock = Decider(problem), Clock(task.limits.time_limit_s)
         self.low = max(task.floor_ns, problem.work_bound_ns)
         self.plan: Plan | None = None
@@ -132,7 +148,8 @@ class _Search:
 
     def close(self) -> None:
         """Bring every choice's bound up to the value, or stop at a limit."""
-        open_ = [(choice, self.low) for choice in choices(self.problem, self.task.semantics)]
+        all_choices = choices(self.problem, self.task.semantics, self.rule)
+        open_ = [(choice, self.low) for choice in all_choices]
         proven = list[int]()
         undecided = False
         for at, (choice, low) in enumerate(open_):
@@ -146,7 +163,7 @@ class _Search:
                 break
         if self.plan is None:
             self.proven_infeasible = not undecided
-            self.low = min(proven)
+            self.low = min(proven, default=self.low)
         else:
             self.low = min([self.high, *proven]) if undecided else self.high
         if undecided and not self.why:

@@ -114,9 +114,7 @@ def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int
 
 
 @kernel
-def _by_lists(
-    cost: Ints, size: Ints, ptr: Ints, budget: int, room: int, price: float
-) -> int:
+def _by_lists(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int, price: float) -> int:
     """The sums that no others are below in both, item by item, as far as they may be completed."""
     n = len(ptr) - 1
     least_cost, least_size = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
@@ -170,6 +168,44 @@ def _by_lists(
             return NO
         now_cost, now_size = next_cost[:count], next_size[:count]
     return YES
+
+
+@kernel
+def greedy_rows(cost: Ints, size: Ints, ptr: Ints, room: int) -> Ints:
+    """Piper's rule: the fastest rows, then the switches of least time per byte, until they fit.
+
+    None is taken back, and no other is tried in place of the last one.
+
+    Examples
+    --------
+    The first item saves 9 bytes for 2, the second 1 for 1; a byte is missing.
+
+    >>> cost, size = np.array([3, 5, 3, 4]), np.array([9, 0, 4, 3])
+    >>> greedy_rows(cost, size, np.array([0, 2, 4]), 12).tolist()
+    [1, 2]
+    """
+    n = len(ptr) - 1
+    now, total = np.empty(n, np.int64), np.int64(0)
+    for i in range(n):
+        now[i] = ptr[i]
+        for r in range(ptr[i] + 1, ptr[i + 1]):
+            if cost[r] < cost[now[i]] or (cost[r] == cost[now[i]] and size[r] < size[now[i]]):
+                now[i] = r
+        total += size[now[i]]
+    while total > room:
+        item, row, least = -1, 0, 0.0
+        for i in range(n):
+            for r in range(ptr[i], ptr[i + 1]):
+                saved = size[now[i]] - size[r]
+                if saved > 0:
+                    ratio = (cost[r] - cost[now[i]]) / saved
+                    if item < 0 or ratio < least:
+                        item, row, least = i, r, ratio
+        if item < 0:
+            break
+        total += size[row] - size[now[item]]
+        now[item] = row
+    return now
 
 
 def choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> Ints | None:

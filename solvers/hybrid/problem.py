@@ -11,6 +11,7 @@ common divisor of B and 10**9 taken out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import gcd
 from typing import NamedTuple
 
@@ -27,8 +28,8 @@ from placegap.solvers.chains.ideals import bit_set, ideals_as_bits
 LARGEST = 2**62
 """Sums of costs and of sizes stay below: kernels add in int64."""
 
-EVERY_MODE = -1
-"""In place of a mode's name: each layer has its own."""
+EVERY_MODE, GREEDY = -1, -2
+"""In place of a mode's name: each layer has its own, whichever, or by Piper's rule."""
 
 
 class Tables(NamedTuple):
@@ -140,13 +141,13 @@ def tensor_degrees(instance: Instance) -> list[int]:
 def why_not_hybrid(instance: Instance, semantics: HybridPipeline) -> str | None:
     """Why `build_problem` refuses, or None; the instance is one that the referee takes."""
     degrees = tensor_degrees(instance)
-    nested = all(b % a == 0 for a, b in zip(degrees, degrees[1:], strict=False))
-    if any(device.server for device in instance.cluster.devices) and not nested:
-        if semantics.degrees == "free":
-            return (
-                f"packs tensor degrees into servers where each divides the next, not {degrees};"
-                " ask for --degrees one_t"
-            )
+    nested = all(b % a == 0 for a, b in pairwise(degrees))
+    servers = any(device.server for device in instance.cluster.devices)
+    if servers and not nested and semantics.degrees == "free":
+        return (
+            f"packs tensor degrees into servers where each divides the next, not {degrees};"
+            " ask for --degrees one_t"
+        )
     return None
 
 
@@ -326,15 +327,23 @@ def _tables(rows: _Rows, ideals: list[int], block: Ints, tensors: list[int]) -> 
     inside = flags[:, block]
 
     def sums(least: list[list[int]]) -> Ints:
-        return np.array(least, np.int64).reshape(len(tensors), -1) @ inside.T.astype(np.int64)
+        return np.array(least, np.int64).reshape(len(tensors), len(block)) @ inside.T.astype(
+            np.int64
+        )
 
     def least(field: str) -> Ints:
         return sums(
-            [[min((getattr(r, field) for r in layer), default=0) for layer in own] for own in rows.of]
+            [
+                [min((getattr(r, field) for r in layer), default=0) for layer in own]
+                for own in rows.of
+            ]
         )
 
     work = [
-        min((t * row.cost for t, own in zip(tensors, rows.of, strict=True) for row in own[g]), default=0)
+        min(
+            (t * row.cost for t, own in zip(tensors, rows.of, strict=True) for row in own[g]),
+            default=0,
+        )
         for g in range(len(block))
     ]
 
