@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+import numpy as np
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -30,7 +31,7 @@ from pydantic import (
 from placegap.instances.problem.arrays import Arrays, MemoryArrays, derive_arrays, derive_memory
 from placegap.instances.problem.graph_index import GraphIndex, index_graph
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.problem.links import Group, Links
+from placegap.instances.problem.links import Group, Links, widest_paths
 from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import ClusterError
 from placegap.instances.reading.input_files import MAX_DEVICES
@@ -319,6 +320,21 @@ class Cluster(InstancePart):
         """The links, whose groups need not be written out."""
         assert isinstance(self.links, Links)  # validated
         return self.links
+
+    @cached_property
+    def least_bandwidth_bytes_per_s(self) -> int | None:
+        """That of the narrowest path between two devices; None for a device alone."""
+        groups = self.all_links.groups
+        if (
+            len(self.all_links.entries) == 1
+            and groups
+            and len(groups[0].devices) == len(self.devices)
+        ):
+            return groups[0].bandwidth_bytes_per_s  # a table of all pairs takes long to fill
+        paths = widest_paths(self)
+        used = np.bincount(paths.number.ravel() + 1, minlength=len(paths.kinds) + 1)[1:]
+        widths = [kind[0] for kind, pairs in zip(paths.kinds, used, strict=True) if pairs]
+        return min(widths, default=None)
 
     @cached_property
     def source(self) -> str:

@@ -33,11 +33,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from placegap.instances.problem.instance import Instance, Mode
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
-from placegap.instances.problem.links import widest_paths
 from placegap.instances.problem.plan import DeviceUse, Evaluation, Plan, Violation
 from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.reading.errors import InputError
@@ -53,9 +50,7 @@ def least_bandwidth(instance: Instance) -> int:
     >>> least_bandwidth(example())
     1000000000
     """
-    paths = widest_paths(instance.cluster)
-    numbers = np.unique(paths.number)
-    return min((paths.kinds[k][0] for k in numbers.tolist() if k >= 0), default=1)
+    return instance.cluster.least_bandwidth_bytes_per_s or 1
 
 
 def check_hybrid(instance: Instance, semantics: HybridPipeline) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.hybrid.modes import NO, UNKNOWN, YES, can_choose, choose, greedy_rows
-from placegap.solvers.hybrid.problem import GREEDY, HybridProblem, Tables
+from placegap.solvers.hybrid.problem import EVERY_MODE, GREEDY, HybridProblem, Tables
 
 NEVER = 2**30
 """More devices than there are."""
@@ -135,6 +135,46 @@ def workspaces(tables: Tables, stage: Scratch, count: int) -> Ints:
     return np.unique(found)
 
 
+@kernel(allocates=False)
+def _at_a_glance(
+    tables: Tables,
+    stage: Scratch,
+    count: int,
+    replicas: int,
+    in_flight: int,
+    limits: tuple[int, int],
+) -> int:
+    """What the fastest and the smallest mode of each layer decide, whatever their names."""
+    budget, memory = limits
+    fast_cost = fast_size = small_cost = small_size = np.int64(0)
+    fast_scratch = small_scratch = np.int64(0)
+    for i in range(count):
+        first = True
+        f_cost = f_size = f_scratch = s_cost = s_size = s_scratch = np.int64(0)
+        for at in range(stage.ptr[i], stage.ptr[i + 1]):
+            r = stage.row[at]
+            cost = stage.cost[at] + (replicas - 1) * tables.sync[r]
+            size = replicas * (tables.held[r] * in_flight + tables.fixed[r]) + tables.shared[r]
+            if first or cost < f_cost or (cost == f_cost and size < f_size):
+                f_cost, f_size, f_scratch = cost, size, tables.workspace[r]
+            if first or size < s_size or (size == s_size and cost < s_cost):
+                s_cost, s_size, s_scratch = cost, size, tables.workspace[r]
+            first = False
+        fast_cost += f_cost
+        fast_size += f_size
+        small_cost += s_cost
+        small_size += s_size
+        fast_scratch = max(fast_scratch, f_scratch)
+        small_scratch = max(small_scratch, s_scratch)
+    if fast_cost > budget or _ceil(small_size, replicas) > memory:
+        return NO
+    if _ceil(fast_size, replicas) + fast_scratch <= memory:
+        return YES
+    if small_cost <= budget and _ceil(small_size, replicas) + small_scratch <= memory:
+        return YES
+    return UNKNOWN
+
+
 @kernel
 def fits(
     tables: Tables,
@@ -147,6 +187,9 @@ def fits(
 ) -> int:
     """Whether some choice of modes is within a budget and the memory of a device."""
     budget, memory = limits
+    answer = _at_a_glance(tables, stage, count, replicas, in_flight, limits)
+    if answer == NO or (answer == YES and names[0] == EVERY_MODE):
+        return answer
     answer = NO
     for scratch in workspaces(tables, stage, count):
         if scratch > memory:
@@ -215,7 +258,7 @@ def fewest_devices(
         before = _ceil(tables.work[small], per_device)
         if before > k:
             continue
-        for large in range(small + 1, n):
+        for large in range(n - 1, small, -1):  # of plans that are alike, one of few stages
             behind = fewest[large, top]
             if behind + before >= k:
                 continue

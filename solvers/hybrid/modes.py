@@ -110,7 +110,42 @@ def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int
                 fast[i] = r
     if fast_size <= room:
         return YES
+    if _least_switches(cost, size, ptr, room) > budget:
+        return NO
     return _by_lists(cost, size, ptr, budget, room, price)
+
+
+@kernel
+def _least_switches(cost: Ints, size: Ints, ptr: Ints, room: int) -> int:
+    """A cost that no choice within the room is below: so many items have to leave their fastest
+    row, be it for what saves most, and each costs something. Equal layers are decided by it.
+    """
+    n = len(ptr) - 1
+    saved, extra = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    missing, total = -room, np.int64(0)
+    for i in range(n):
+        f = ptr[i]
+        for r in range(ptr[i] + 1, ptr[i + 1]):
+            if cost[r] < cost[f] or (cost[r] == cost[f] and size[r] < size[f]):
+                f = r
+        missing += size[f]
+        total += cost[f]
+        least = np.int64(-1)
+        for r in range(ptr[i], ptr[i + 1]):
+            if size[r] < size[f]:
+                saved[i] = max(saved[i], size[f] - size[r])
+                if least < 0 or cost[r] - cost[f] < least:
+                    least = cost[r] - cost[f]
+        extra[i] = max(least, 0) if least >= 0 else 2**61
+    saved.sort()
+    extra.sort()
+    for i in range(n):
+        if missing <= 0:
+            break
+        missing -= saved[n - 1 - i]
+        if extra[i] < 2**61:
+            total += extra[i]
+    return int(total)
 
 
 @kernel

@@ -200,7 +200,7 @@ def build_problem(
     held = sum(max((row.held for row in own), default=0) for own in rows.most)
     kept = sum(max((row.fixed + row.shared for row in own), default=0) for own in rows.most)
     scratch = max((row.workspace for own in rows.most for row in own), default=0)
-    busy = largest * max(int(degrees[-1]), max(tensors, default=1))
+    busy = largest * max(tensors, default=1)
     full = 2 * most_replicas * (held + 1) + int(degrees[-1]) * (kept + scratch + 1)
     if max(busy, full) > LARGEST:
         return (
