@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, product
 from typing import NamedTuple
 
 import numpy as np
 
 from placegap.instances.problem.instance import Instance, Mode
-from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.nets import stage_blocks
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import HybridPipeline
@@ -98,11 +98,13 @@ class _Split:
             first = kinds.index(kind)
             last = len(kinds) - kinds[::-1].index(kind)
         for stages in range(1, min(last - first, self.instance.num_devices) + 1):
-            even = _even(first, last, stages)
-            yield (0, *even[1:])
-            own = (*((0,) if first else ()), *even, *((last,) if last < len(kinds) else ()))
-            if len(own) <= self.instance.num_devices:
-                yield own
+            for larger_first in (True, False):
+                even = _even(first, last, stages, larger_first=larger_first)
+                for before, after in product((False, True), repeat=2):
+                    head = (0, *even) if before and first else (0, *even[1:])
+                    own = (*head, last) if after and last < len(kinds) else head
+                    if len(own) <= self.instance.num_devices:
+                        yield own
 
     def value_ns(self, equal: _Equal, below: int | None) -> int | None:
         """The longest stage; None if one does not fit, has no such mode, or is not `below`."""
@@ -159,16 +161,17 @@ class _Split:
         )
 
 
-def _even(first: int, last: int, stages: int) -> Sequence[int]:
-    """Where stages begin whose numbers of layers differ by one at most, the larger ones first.
+def _even(first: int, last: int, stages: int, *, larger_first: bool) -> Sequence[int]:
+    """Where stages begin whose numbers of layers differ by one at most.
 
     Examples
     --------
-    >>> _even(2, 9, 3)
-    (2, 5, 7)
+    >>> _even(2, 9, 3, larger_first=True), _even(2, 9, 3, larger_first=False)
+    ((2, 5, 7), (2, 4, 6))
     """
-    count = last - first
-    return tuple(first + ceil_div(s * count, stages) for s in range(stages))
+    size, more = divmod(last - first, stages)
+    sizes = [size + 1] * more + [size] * (stages - more)
+    return tuple(accumulate((sizes if larger_first else sizes[::-1])[:-1], initial=first))
 
 
 def piper(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
