@@ -30,14 +30,14 @@ def recheck_hybrid(facts: Facts, plan: Plan, semantics: HybridPipeline) -> Evalu
         return Evaluation(None, tuple(wrong))
     found = list(_row_rules(facts, plan, on, tensor))
     found += _mode_rules(facts, rows, semantics)
-    width, value = narrowest(facts), Fraction(0)
+    width, value = narrowest(facts), 0
     for s, row in enumerate(rows):
         in_flight = math.ceil(Fraction(sum(degree[s:]), degree[s]))
         limit = facts.devices[0].memory_bytes
         if limit is not None and stage_memory_bytes(row, semantics, degree[s], in_flight) > limit:
             found.append(Violation("memory", f"stage {s} does not fit {limit} bytes"))
         value = max(value, stage_time_ns(facts, row, semantics, (degree[s], width)))
-    return Evaluation(int(value), tuple(found))
+    return Evaluation(value, tuple(found))
 
 
 def _rows(facts: Facts, plan: Plan) -> list[Row] | str:

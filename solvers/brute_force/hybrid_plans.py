@@ -118,7 +118,8 @@ def count_rows(instance: Instance, semantics: HybridPipeline) -> int:
     groups = instance.arrays.num_groups
     whole = [d for d in range(1, instance.num_devices + 1) if semantics.microbatches % d == 0]
     tensors = {mode.tensor for op in instance.graph.ops for mode in op.ways}
-    return int(groups**groups) * (len(whole) * len(tensors)) ** min(groups, instance.num_devices)
+    stages = min(groups, instance.num_devices)
+    return int(groups**groups * (len(whole) * len(tensors)) ** stages)
 
 
 def best_hybrid(instance: Instance, semantics: HybridPipeline) -> tuple[int, Plan] | None:
@@ -134,11 +135,11 @@ def best_hybrid(instance: Instance, semantics: HybridPipeline) -> tuple[int, Pla
     """
     groups = _Groups(instance, semantics)
     best: tuple[int, Plan] | None = None
-    names: list[list[str | None]] = {
-        "per_layer": [[None]],
-        "per_stage": [list(groups.mode_names())],
-        "all_or_none": [[name] for name in groups.mode_names()],
-    }[semantics.recompute]
+    names: list[list[str | None]] = [[None]]
+    if semantics.recompute == "per_stage":
+        names = [list(groups.mode_names())]
+    elif semantics.recompute == "all_or_none":
+        names = [[name] for name in groups.mode_names()]
     for row in groups.rows():
         for degrees in groups.degrees(len(row)):
             for own in names:

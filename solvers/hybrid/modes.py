@@ -136,7 +136,7 @@ def _least_switches(cost: Ints, size: Ints, ptr: Ints, room: int) -> int:
                 saved[i] = max(saved[i], size[f] - size[r])
                 if least < 0 or cost[r] - cost[f] < least:
                     least = cost[r] - cost[f]
-        extra[i] = max(least, 0) if least >= 0 else 2**61
+        extra[i] = least if least >= 0 else 2**61
     saved.sort()
     extra.sort()
     for i in range(n):
