@@ -50,19 +50,22 @@ class _Groups:
                     tuple(g for g in range(count) if stage[g] == s) for s in range(max(stage) + 1)
                 )
 
-    def degrees(self, stages: int) -> Iterator[Degrees]:
+    def degrees(self, stages: int) -> list[Degrees]:
         """All replicas and tensor degrees of so many stages."""
         n, devices = self.semantics.microbatches, self.instance.num_devices
-        whole = [d for d in range(1, n + 1) if n % d == 0]
-        single = [(d, t) for d in whole for t in self.tensors if d * t <= devices]
-        for chosen in product(single, repeat=stages):
-            if sum(d * t for d, t in chosen) > devices or sum(d for d, _ in chosen) > n:
-                continue
-            if self.semantics.degrees != "free" and len({t for _, t in chosen}) > 1:
-                continue
-            if self.semantics.degrees == "one" and len({d for d, _ in chosen}) > 1:
-                continue
-            yield chosen
+        single = [(d, t) for d in range(1, n + 1) if n % d == 0 for t in self.tensors]
+        found: list[Degrees] = [()]
+        for left in range(stages - 1, -1, -1):  # each stage that follows takes a device at least
+            found = [
+                (*row, (d, t))
+                for row in found
+                for d, t in single
+                if sum(x * y for x, y in row) + d * t + left <= devices
+                and sum(x for x, _ in row) + d + left <= n
+                and (not row or self.semantics.degrees == "free" or t == row[0][1])
+                and (not row or self.semantics.degrees != "one" or d == row[0][0])
+            ]
+        return found
 
     def best_modes(
         self, groups: tuple[int, ...], degree: tuple[int, int], in_flight: int, name: str | None
@@ -140,8 +143,10 @@ def best_hybrid(instance: Instance, semantics: HybridPipeline) -> tuple[int, Pla
         names = [list(groups.mode_names())]
     elif semantics.recompute == "all_or_none":
         names = [[name] for name in groups.mode_names()]
+    most = min(len(groups.ops), instance.num_devices, semantics.microbatches)
+    degrees_of = [groups.degrees(stages) for stages in range(most + 1)]
     for row in groups.rows():
-        for degrees in groups.degrees(len(row)):
+        for degrees in degrees_of[len(row)] if len(row) <= most else ():
             for own in names:
                 found = _best_of_row(groups, row, degrees, own)
                 if found is None or (best is not None and found[0] >= best[0]):
