@@ -160,8 +160,8 @@ def _chosen(instance: Instance, result: Result, verdict: Evaluation) -> tuple[st
     if isinstance(result.semantics, LoadSemantics):
         return (_stages(verdict, result),)
     if isinstance(result.semantics, HybridPipeline):
-        found = "no plan over more" if result.status == "optimal" else "no plan found over more"
-        return (f"{_unused(verdict)}: {found} of them is faster",)
+        found = "no plan is" if result.status == "optimal" else "no plan was found that is"
+        return (f"{_unused(verdict)}: {found} faster with more devices",)
     if isinstance(result.semantics, PipelineIteration):
         return (_fewer_stages(instance, verdict, result, result.semantics),)
     return (_one_pass(instance, verdict, result),)
