@@ -20,11 +20,15 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.hybrid.modes import NO, UNKNOWN, YES, can_choose, choose, greedy_rows
 from placegap.solvers.hybrid.problem import EVERY_MODE, GREEDY, HybridProblem, Tables
 
 NEVER = 2**30
 """More devices than there are."""
+
+PAIRS = 4_000_000
+"""Pairs of ideals between two looks at the clock: a fraction of a second."""
 
 
 class Choice(NamedTuple):
@@ -240,9 +244,16 @@ class Setting(NamedTuple):
 
 @kernel
 def fewest_devices(
-    tables: Tables, choice: Choice, setting: Setting, fewest: Ints, first: Ints
+    tables: Tables,
+    choice: Choice,
+    setting: Setting,
+    fewest: Ints,
+    first: Ints,
+    rows: tuple[int, int],
 ) -> int:
-    """Fill the table of fewest devices, and the first stage of each entry; how often it hoped."""
+    """Fill rows of the table of fewest devices, from the first down to the second, and the first
+    stage of each entry; how often it hoped.
+    """
     n, top, k = len(tables.members), setting.replicas, setting.devices
     stage = Scratch(
         np.zeros(tables.inside.shape[1] + 1, np.int64),
@@ -251,10 +262,10 @@ def fewest_devices(
         np.zeros(len(tables.tail), np.bool_),
     )
     hoped = 0
-    fewest[:] = NEVER
-    fewest[n - 1] = 0
     per_device = max(1, setting.budget)
-    for small in range(n - 2, -1, -1):
+    for small in range(rows[0], rows[1] - 1, -1):
+        for s in range(top + 1):
+            fewest[small, s] = NEVER
         before = _ceil(tables.work[small], per_device)
         if before > k:
             continue
@@ -354,13 +365,13 @@ class Decision(NamedTuple):
 class Decider:
     """Decides limit after limit for one problem; the tables are made once."""
 
-    def __init__(self, problem: HybridProblem) -> None:
-        self.problem = problem
+    def __init__(self, problem: HybridProblem, clock: Clock) -> None:
+        self.problem, self.clock = problem, clock
         shape = len(problem.tables.members), problem.most_replicas + 1
         self._fewest, self._first = np.zeros(shape, np.int32), np.zeros(shape, np.int64)
 
     def decide(self, choice: Choice, limit_ns: int) -> Decision:
-        """Whether some plan takes at most so long per batch."""
+        """Whether some plan takes at most so long per batch; LimitReached if the time is over."""
         for hopes in (True, False):
             hoped = self._fill(choice, limit_ns, hopes=hopes)
             top = self.problem.most_replicas
@@ -380,7 +391,13 @@ class Decider:
             problem.largest,
             hopes,
         )
-        hoped: int = fewest_devices(problem.tables, choice, setting, self._fewest, self._first)
+        hoped, n = 0, len(self._fewest)
+        self._fewest[n - 1] = 0
+        for last in range(n - 2, -1, -max(1, PAIRS // n)):
+            self.clock.check()
+            rows = last, max(0, last - max(1, PAIRS // n) + 1)
+            tables = problem.tables
+            hoped += fewest_devices(tables, choice, setting, self._fewest, self._first, rows)
         return hoped
 
     def _stages(self) -> tuple[Found, ...]:

@@ -20,7 +20,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.hybrid import check_hybrid
-from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.method import ExactParams, Method, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
@@ -62,11 +62,7 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
     if isinstance(problem, str):
         return Outcome(message=problem)
     search = _Search(task, problem)
-    message = ""
-    try:
-        search.close()
-    except KeyboardInterrupt:
-        message = "interrupted"
+    search.close()
     details: dict[str, int | float | str] = {
         "ideals": len(problem.tables.members),
         "decisions": search.decisions,
@@ -79,7 +75,7 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
             bound_ns=None if infeasible else search.low,
             bound_origin="" if infeasible else "hybrid-cuts",
             details=details,
-            message="no row of stages fits the memory" if infeasible else message or search.why,
+            message="no row of stages fits the memory" if infeasible else search.why,
         )
     return Outcome(
         plan=search.plan,
@@ -88,7 +84,7 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
         bound_origin="hybrid-cuts",
         rests_on=PROOF,
         details=details,
-        message=message or search.why,
+        message=search.why,
     )
 
 
@@ -142,13 +138,14 @@ class _Search:
         self, task: Task[HybridPipeline], problem: HybridProblem, rule: Ints | None = None
     ) -> None:
         self.task, self.problem, self.rule = task, problem, rule
-        self.decider, self.clock = Decider(problem), Clock(task.limits.time_limit_s)
+        self.clock = task.limits.clock()
+        self.decider = Decider(problem, self.clock)
         self.low = max(task.floor_ns, problem.work_bound_ns)
         self.plan: Plan | None = None
         self.high = ceil_div(problem.largest, problem.scale)  # any plan is within
         if task.starts:
             self.plan, self.high = task.starts[0]
-        self.adopted = False
+        self.adopted, self.reached = False, self.low
         self.decisions, self.why, self.proven_infeasible = 0, "", False
 
     def close(self) -> None:
@@ -158,14 +155,15 @@ class _Search:
         proven = list[int]()
         undecided = False
         for at, (choice, low) in enumerate(open_):
-            low, known = self._close(choice, low)
-            undecided |= not known
-            proven.append(low)
-            if self.clock.left_s == 0.0:
-                self.why = "the time limit is met"
-                proven += [rest for _, rest in open_[at + 1 :]]
+            try:
+                low, known = self._close(choice, low)
+            except (LimitReached, KeyboardInterrupt) as stop:
+                self.why = str(stop) or "interrupted"
+                proven += [self.reached, *(rest for _, rest in open_[at + 1 :])]
                 undecided = True
                 break
+            undecided |= not known
+            proven.append(low)
         if self.plan is None:
             self.proven_infeasible = not undecided
             self.low = min(proven, default=self.low)
@@ -185,8 +183,7 @@ class _Search:
         step = max(1, low // FIRST_STEP)
         ask = most if self.adopted else min(most, low + step)
         while low <= most:
-            if self.clock.left_s == 0.0:
-                return low, False
+            self.reached = low
             decision = self._decide(choice, ask)
             found = decision.answer == YES and self._adopt(choice, decision.stages, ask)
             if found:
