@@ -170,11 +170,11 @@ def _at_a_glance(
         small_size += s_size
         fast_scratch = max(fast_scratch, f_scratch)
         small_scratch = max(small_scratch, s_scratch)
-    if fast_cost > budget or _ceil(small_size, replicas) > memory:
+    if fast_cost > budget or _ceil(int(small_size), replicas) > memory:
         return NO
-    if _ceil(fast_size, replicas) + fast_scratch <= memory:
+    if _ceil(int(fast_size), replicas) + fast_scratch <= memory:
         return YES
-    if small_cost <= budget and _ceil(small_size, replicas) + small_scratch <= memory:
+    if small_cost <= budget and _ceil(int(small_size), replicas) + small_scratch <= memory:
         return YES
     return UNKNOWN
 
@@ -209,9 +209,9 @@ def fits(
             # nobody needs more than the sum of all rows, and the product stays small
             room = total if room > total // replicas else room * replicas
             if name == GREEDY:
-                here = _greedy_fits(cost, size, ptr, budget, room)
+                here = _greedy_fits(cost, size, ptr, budget, int(room))
             else:
-                here = can_choose(cost, size, ptr, budget, room)
+                here = can_choose(cost, size, ptr, budget, int(room))
             if here == YES:
                 return YES
             if here == UNKNOWN:
@@ -283,7 +283,7 @@ def fewest_devices(
                     break
             if not nested:
                 continue
-            base = np.int64(-1)
+            base = -1
             for q in choice.tensors:
                 if tables.unable[q, large] > tables.unable[q, small]:
                     continue
@@ -368,7 +368,7 @@ class Decider:
     def __init__(self, problem: HybridProblem, clock: Clock) -> None:
         self.problem, self.clock = problem, clock
         shape = len(problem.tables.members), problem.most_replicas + 1
-        self._fewest, self._first = np.zeros(shape, np.int32), np.zeros(shape, np.int64)
+        self._fewest, self._first = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
 
     def decide(self, choice: Choice, limit_ns: int) -> Decision:
         """Whether some plan takes at most so long per batch; LimitReached if the time is over."""
