@@ -16,6 +16,7 @@ from .problem.instance import (
     Graph,
     Instance,
     Link,
+    Mode,
     Op,
     Provenance,
 )
@@ -30,6 +31,7 @@ from .problem.plan import (
     Violation,
 )
 from .problem.semantics import (
+    HybridPipeline,
     LatencySubgraphs,
     Makespan,
     MaxLoad,
@@ -52,6 +54,7 @@ __all__ = [
     "Edge",
     "Evaluation",
     "Graph",
+    "HybridPipeline",
     "InputError",
     "Instance",
     "LatencySubgraphs",
@@ -59,6 +62,7 @@ __all__ = [
     "Makespan",
     "MaxLoad",
     "MaxLoadFwdBwd",
+    "Mode",
     "Op",
     "PipelineIteration",
     "Plan",

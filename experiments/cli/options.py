@@ -15,12 +15,15 @@ from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.rendering import spinner, warn
 from placegap.instances.problem.semantics import (
     Channels,
+    Degrees,
     LoadRule,
     MemoryRule,
     Objective,
     PipelineSchedule,
     PlanClass,
+    Recompute,
     Sending,
+    Sharding,
     Transfers,
 )
 from placegap.instances.reading.errors import InputError
@@ -141,11 +144,27 @@ RULES: Mapping[str, object] = {
     ],
     "microbatches": Annotated[
         int | None,
-        typer.Option("--microbatches", min=1, help="pipeline_iteration: how many there are."),
+        typer.Option(
+            "--microbatches",
+            min=1,
+            help="pipeline_iteration and hybrid_pipeline: how many there are.",
+        ),
     ],
     "sending": Annotated[
         Sending | None,
         typer.Option(help="pipeline_iteration: by links beside the work, or by the devices."),
+    ],
+    "degrees": Annotated[
+        Degrees | None,
+        typer.Option(help="hybrid_pipeline: replicas and tensor degrees, any, one t, or one both."),
+    ],
+    "recompute": Annotated[
+        Recompute | None,
+        typer.Option(help="hybrid_pipeline: what chooses a mode: a layer, a stage, or the model."),
+    ],
+    "sharding": Annotated[
+        Sharding | None,
+        typer.Option(help="hybrid_pipeline: what replicas divide among them."),
     ],
     "memory": Annotated[
         MemoryRule | None,

@@ -132,6 +132,9 @@ class RulesAndOptions(SolveOptions, total=False):
     stages_per_device: int | None
     microbatches: int | None
     sending: str | None
+    degrees: str | None
+    recompute: str | None
+    sharding: str | None
 
 
 def solve(
@@ -154,9 +157,9 @@ def solve(
     cluster : str, Path or Cluster, optional
         Name of a shipped cluster, a file, or a cluster; by default the model's own devices.
     objective : str or Semantics, optional
-        ``makespan``, ``max_load``, ``max_load_fwd_bwd``, ``latency_subgraphs`` or
-        ``pipeline_iteration``, or all rules at once. By default the file's own, max_load for a
-        model that is traced, else makespan.
+        ``makespan``, ``max_load``, ``max_load_fwd_bwd``, ``latency_subgraphs``,
+        ``pipeline_iteration`` or ``hybrid_pipeline``, or all rules at once. By default the file's
+        own, max_load for a model that is traced, else makespan.
     method : str, optional
         A name of ``placegap.solvers.METHODS``; by default ``auto``: the method that
         proves most of such problems, and a search for plans beside it.
@@ -165,7 +168,7 @@ def solve(
     start : Plan, str or Path, optional
         A plan, or the file of one, to start from: the result is no worse.
     plans, channels, transfers, load, replicas, levels, subgraphs, memory : optional
-    schedule, stages_per_device, microbatches, sending : optional
+    schedule, stages_per_device, microbatches, sending, degrees, recompute, sharding : optional
         Single rules, as the options of ``placegap place``.
     time_limit_s, gap, seed : float, float, int, optional
         When the method stops (60 s), and the seed of one that draws numbers.

@@ -40,6 +40,9 @@ class Rules:
     stages_per_device: int | None = None
     microbatches: int | None = None
     sending: str | None = None
+    degrees: str | None = None
+    recompute: str | None = None
+    sharding: str | None = None
 
     @property
     def given(self) -> Mapping[str, object]:

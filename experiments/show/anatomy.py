@@ -19,9 +19,11 @@ from placegap.instances.io.export_trace import Levels, memory_levels
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import (
+    HybridPipeline,
     LoadSemantics,
     Semantics,
 )
+from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.solving.known_bounds import KnownBound
@@ -114,8 +116,8 @@ def take_apart(
 ) -> Anatomy | None:
     """The anatomy of a plan; None where it has no value.
 
-    `num_moves` 0 tries no moves, which takes most of the time. `whole` is the instance with whole
-    modules or layers, where single moves are to keep them.
+    A hybrid plan is an InputError. `num_moves` 0 tries no moves, which takes most of the time.
+    `whole` is the instance with whole modules or layers, where single moves are to keep them.
 
     Examples
     --------
@@ -124,6 +126,12 @@ def take_apart(
     >>> [(each.num_ops, round(each.busy, 2), each.in_bytes) for each in found.devices]
     [(3, 0.62, 10), (1, 0.19, 20)]
     """
+    if isinstance(semantics, HybridPipeline):
+        raise InputError(
+            "is a hybrid plan, which show and compare do not take apart; 'placegap verify' judges"
+            " it, and 'placegap place' prints its stages",
+            instance.name,
+        )
     verdict = evaluate(instance, plan, semantics)
     if verdict.value_ns is None:
         return None

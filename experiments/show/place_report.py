@@ -5,6 +5,7 @@ Below the result stand sentences on why a plan leaves devices unused, and what t
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from rich.table import Table
 
 from placegap.experiments.show.figures import format_gap, format_ns, format_s
 from placegap.experiments.show.rendering import plain_table
+from placegap.instances.io.plan_file import describe_plan
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
 from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import (
+    HybridPipeline,
     LoadSemantics,
     PipelineIteration,
     Semantics,
@@ -47,6 +50,28 @@ def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) 
     head = ("device", "kind", "ops", "compute", "communication")
     held = "peak memory" if memory_rule(semantics) == "peak" else "memory"
     return plain_table(None, (*head, *(("load",) if is_load else ()), held), rows)
+
+
+def stage_table(instance: Instance, plan: Plan, verdict: Evaluation) -> Table:
+    """One line per stage of a hybrid plan: replicas x tensor degree, modes, and times per batch."""
+    assert plan.stage is not None
+    assert plan.tensor is not None
+    assert plan.mode is not None
+    rows = []
+    for s, t in enumerate(plan.tensor):
+        ops = [i for i, of in enumerate(plan.stage) if of == s]
+        use = verdict.uses[plan.placement[ops[0]][0]]
+        count = Counter(plan.mode[i] for i in ops if len(instance.graph.ops[i].ways) > 1)
+        modes = ", ".join(f"{number} {name}" for name, number in sorted(count.items()))
+        limit = instance.cluster.devices[0].memory_bytes
+        memory = format_bytes(use.memory_bytes)
+        memory += "" if limit is None else f" of {format_bytes(limit)}"
+        degrees = f"{len(plan.placement[ops[0]]) // t} x {t}"
+        times = (use.compute_ns, use.in_ns + use.out_ns, use.load_ns)
+        row = (str(s), str(len(ops)), degrees, modes or "-")
+        rows.append((*row, *(format_ns(time) for time in times), memory))
+    head = ("stage", "layers", "d x t", "modes", "compute", "borders", "time", "memory")
+    return plain_table(None, head, rows)
 
 
 def server_lines(verdict: Evaluation) -> list[str]:
@@ -134,6 +159,9 @@ def _chosen(instance: Instance, result: Result, verdict: Evaluation) -> tuple[st
         return (f"{_unused(verdict)}: a host",)
     if isinstance(result.semantics, LoadSemantics):
         return (_stages(verdict, result),)
+    if isinstance(result.semantics, HybridPipeline):
+        found = "no plan is" if result.status == "optimal" else "no plan was found that is"
+        return (f"{_unused(verdict)}: {found} faster with more devices",)
     if isinstance(result.semantics, PipelineIteration):
         return (_fewer_stages(instance, verdict, result, result.semantics),)
     return (_one_pass(instance, verdict, result),)
@@ -237,6 +265,15 @@ def named_placement(instance: Instance, plan: Plan) -> dict[str, str | list[str]
     }
 
 
+def placed_object(instance: Instance, result: Result) -> dict[str, Any]:
+    """The placement by name, or the stages of a hybrid plan."""
+    if result.plan is None or result.plan.tensor is None:
+        placed = None if result.plan is None else named_placement(instance, result.plan)
+        return {"placement": placed}
+    named = describe_plan(instance, result.plan, result.semantics).stages or ()
+    return {"placement": None, "stages": [stage.model_dump(mode="json") for stage in named]}
+
+
 def result_object(instance: Instance, result: Result) -> dict[str, Any]:
     """What ``--json`` prints: times in ns, the placement by name."""
     return {
@@ -258,7 +295,7 @@ def result_object(instance: Instance, result: Result) -> dict[str, Any]:
         "notes": list(plan_notes(instance, result)),
         "faults": list(result.faults),
         "details": dict(result.details),
-        "placement": None if result.plan is None else named_placement(instance, result.plan),
+        **placed_object(instance, result),
     }
 
 
@@ -312,10 +349,15 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
 
     console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
     if result.evaluation is not None and result.plan is not None:
-        console.print(device_table(instance, result.evaluation, result.semantics))
+        if result.plan.tensor is not None:
+            console.print(stage_table(instance, result.plan, result.evaluation))
+        else:
+            console.print(device_table(instance, result.evaluation, result.semantics))
         for line in server_lines(result.evaluation):
             console.print(line, markup=False)
     value = "none" if result.value_ns is None else format_ns(result.value_ns)
+    if result.value_ns is not None and isinstance(result.semantics, HybridPipeline):
+        value += f" a batch, {format_ns(result.value_ns // result.semantics.microbatches)} each"
     found_by = result.details.get("plan_by")
     if result.value_ns is not None and found_by:
         value += f" (by {found_by})"

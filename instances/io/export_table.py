@@ -26,7 +26,7 @@ from placegap.instances.io.export_trace import write_chrome_trace
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import HybridPipeline, Semantics
 from placegap.instances.reading.errors import InputError, look_up
 
 
@@ -106,7 +106,7 @@ def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics)
 
 
 def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
-    """Refuse, before a plan is looked for, a format that can say none of this model.
+    """Refuse, before a plan is looked for, a format that can say none of this model's plans.
 
     Raises
     ------
@@ -124,6 +124,10 @@ module; trace the model (hf:, py:)
     """
     exporter = find_exporter(kind)
     try:
+        if isinstance(semantics, HybridPipeline):
+            raise InputError(
+                "says nothing of replicas, tensor degrees and modes; write the plan (-o FILE)"
+            )
         if exporter.whole_layers and not any(layer_of(instance.graph)):
             raise InputError(
                 f"no op of {instance.graph.name} names its module; trace the model (hf:, py:)"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from placegap.instances.io.document import Version, read_json, write_json
-from placegap.instances.problem.instance import Count, Instance, InstancePart
+from placegap.instances.problem.instance import Count, Instance, InstancePart, Positive
 from placegap.instances.problem.plan import Plan, Times, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics, StatedSemantics
 from placegap.instances.reading.errors import (
@@ -80,15 +80,37 @@ class StoredBound(InstancePart):
     content_hash: str
 
 
+class StageFile(InstancePart):
+    """One stage of a hybrid plan.
+
+    Attributes
+    ----------
+    devices : tuple of str
+        Those of one replica after those of another.
+    tensor : int
+        Devices of a replica, over which each op is split.
+    modes : dict of str to str
+        The ops of the stage, each with the name of its mode.
+    """
+
+    devices: tuple[str, ...]
+    tensor: Positive = 1
+    modes: Annotated[dict[str, str], Field(min_length=1)]
+
+
 class PlanFile(InstancePart):
     """The JSON form of a plan.
 
     Attributes
     ----------
+    placement : dict of str to str or tuple of str
+        The devices of each op; empty where `stages` say it.
     call : dict of str to int, or None
         latency_subgraphs: which call of its accelerator runs each op, counted from 0.
     stage : dict of str to int, or None
         pipeline_iteration: the stage of each op, counted from 0.
+    stages : tuple of StageFile, or None
+        hybrid_pipeline: the stages, the first one first.
     value_ns : int or None
         What the plan is said to be worth; a claim that is checked.
     bound : StoredBound or None
@@ -104,11 +126,12 @@ class PlanFile(InstancePart):
     instance_hash: str = ""
     semantics: StatedSemantics
     method: str = ""
-    placement: dict[str, str | tuple[str, ...]]
+    placement: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
     device_order: dict[str, tuple[str, ...]] | None = None
     channel_order: dict[str, tuple[TransferName, ...]] | None = Field(default=None)
     call: dict[str, CallNumber] | None = None
     stage: dict[str, CallNumber] | None = None
+    stages: tuple[StageFile, ...] | None = None
     value_ns: Count | None = None
     bound: StoredBound | None = None
     times: TimesFile | None = None
@@ -176,6 +199,9 @@ def describe_plan(
             )
             for channel, transfers in sorted(plan.channel_order.items())
         }
+    stages = None
+    if plan.tensor is not None:
+        stages = _name_stages(instance, plan, plan.tensor)
     return PlanFile(
         instance=instance.name,
         instance_hash=instance.content_hash,
@@ -184,14 +210,33 @@ def describe_plan(
         placement={
             ops[i]: devices[on[0]] if len(on) == 1 else tuple(devices[k] for k in on)
             for i, on in enumerate(plan.placement)
+            if stages is None
         },
         device_order=device_order,
         channel_order=channel_order,
         call=None if plan.call is None else dict(zip(ops, plan.call, strict=True)),
-        stage=None if plan.stage is None else dict(zip(ops, plan.stage, strict=True)),
+        stage=(
+            None
+            if plan.stage is None or stages is not None
+            else dict(zip(ops, plan.stage, strict=True))
+        ),
+        stages=stages,
         value_ns=value_ns,
         times=None if times is None else _name_times(instance, semantics, times),
     )
+
+
+def _name_stages(instance: Instance, plan: Plan, tensor: tuple[int, ...]) -> tuple[StageFile, ...]:
+    assert plan.stage is not None
+    assert plan.mode is not None
+    devices = [device.name for device in instance.cluster.devices]
+    named = []
+    for s, t in enumerate(tensor):
+        own = [i for i, of in enumerate(plan.stage) if of == s]
+        on = plan.placement[own[0]] if own else ()
+        modes = {instance.graph.ops[i].name: plan.mode[i] for i in own}
+        named.append(StageFile(devices=tuple(devices[k] for k in on), tensor=t, modes=modes))
+    return tuple(named)
 
 
 def _name_times(instance: Instance, semantics: Semantics, times: Times) -> TimesFile:
@@ -254,7 +299,27 @@ def _made_for(content: PlanFile, instance: Instance) -> str:
     )
 
 
+def _resolve_stages(instance: Instance, stages: tuple[StageFile, ...]) -> Plan:
+    device = _finder("device", instance.cluster.device_index)
+    found: dict[str, tuple[tuple[int, ...], int, str]] = {}
+    for s, stage in enumerate(stages):
+        on = tuple(device(name) for name in stage.devices)
+        for name, mode in stage.modes.items():
+            if name in found:
+                raise LookupError(f"stages: op {name!r} is in two of them")
+            found[name] = on, s, mode
+    rows = _of_each_op("stages", found, instance.graph.op_index, "is in none of them")
+    return Plan(
+        tuple(row[0] for row in rows),
+        stage=tuple(row[1] for row in rows),
+        tensor=tuple(stage.tensor for stage in stages),
+        mode=tuple(row[2] for row in rows),
+    )
+
+
 def _resolve(instance: Instance, content: PlanFile) -> Plan:
+    if content.stages is not None:
+        return _resolve_stages(instance, content.stages)
     op_index, device_index = instance.graph.op_index, instance.cluster.device_index
     op, device = _finder("op", op_index), _finder("device", device_index)
     placement = tuple(

@@ -9,12 +9,13 @@ from typing import Any
 from placegap.instances.io.dnn_partitioning import is_dnn_partitioning, read_dnn_partitioning
 from placegap.instances.io.document import Document, parse_document, parse_json
 from placegap.instances.io.moirai_workbook import is_workbook, read_moirai_workbook
+from placegap.instances.io.piper import is_piper, read_piper
 from placegap.instances.io.plan_file import is_plan
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import kind_of, read_content, read_head
 from placegap.instances.reading.time_unit import TimeUnit
 
-KINDS = "placegap JSON, dnn-partitioning JSON, Moirai workbook (.xls, .xlsx), ONNX"
+KINDS = "placegap JSON, dnn-partitioning JSON, Piper JSON, Moirai workbook (.xls, .xlsx), ONNX"
 
 
 def read_model(
@@ -28,9 +29,11 @@ def read_model(
     Parameters
     ----------
     path : str or Path
-        placegap or dnn-partitioning JSON (also gzipped), a Moirai workbook, or an ONNX model.
+        placegap, dnn-partitioning or Piper JSON (also gzipped), a Moirai workbook, or an ONNX
+        model.
     time_unit : {"ns", "us", "ms", "s"}, optional
-        Unit of the times in files that do not state it: dnn-partitioning and Moirai (default ms).
+        Unit of the times in files that do not state it: dnn-partitioning and Moirai (default ms),
+        Piper (default s).
     dims : mapping of str to int, optional
         Sizes of the dimensions that an ONNX file leaves open; see `read_onnx`.
     weights : str, optional
@@ -83,6 +86,8 @@ def read_model(
 def _read_json_model(raw: Any, path: str | Path, time_unit: TimeUnit | None) -> Document:
     if is_dnn_partitioning(raw):
         return read_dnn_partitioning(path, time_unit or "ms")
+    if is_piper(raw):
+        return read_piper(path, time_unit or "s")
     if is_plan(raw):
         raise InputError("is a plan; name the model or instance that it is for", path)
     if isinstance(raw, dict) and "format" not in raw and ("fpgas" in raw or "cpus" in raw):

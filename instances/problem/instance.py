@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+import numpy as np
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -31,7 +32,7 @@ from pydantic import (
 from placegap.instances.problem.arrays import Arrays, MemoryArrays, derive_arrays, derive_memory
 from placegap.instances.problem.graph_index import GraphIndex, index_graph
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.problem.links import Group, Links
+from placegap.instances.problem.links import Group, Links, widest_paths
 from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import ClusterError, instead_of
 from placegap.instances.reading.exact_integer import exact_integer
@@ -84,6 +85,56 @@ class Provenance(InstancePart):
         return self.model_copy(update={"changes": (*self.changes, change), "parameters": known})
 
 
+class Mode(InstancePart):
+    """One way to run an op, for hybrid_pipeline: over how many devices, and what it keeps.
+
+    All numbers are those of one of the `tensor` devices.
+
+    Attributes
+    ----------
+    name : str
+        What is chosen ("keep", "recompute"); with each tensor degree it is another mode.
+    tensor : int
+        Devices that the op is split over.
+    time_ns : dict of str to int
+        Forward and backward of one microbatch with the collectives within the op, per device kind.
+    parameter_bytes : int
+        What replicas sum up once per batch: gradients.
+    state_bytes : int
+        What is held however many microbatches are in flight: weights, gradients, optimizer state.
+    sharded_bytes, gradient_bytes : int
+        Parts of `state_bytes` that replicas may divide among them: the optimizer's state, and the
+        gradients.
+    held_bytes : int
+        Activations that each microbatch in flight holds.
+    workspace_bytes : int
+        Scratch memory while the op runs: of a stage the largest counts.
+    enter_bytes, leave_bytes : dict of str to int
+        More bytes for an edge that comes from, or goes to, an op of another stage, by its name.
+
+    Examples
+    --------
+    >>> Mode(name="recompute", tensor=2, time_ns={"gpu": 70}, held_bytes=1).tensor
+    2
+    """
+
+    name: Name
+    tensor: Positive = 1
+    time_ns: dict[str, Count]
+    parameter_bytes: Count = 0
+    state_bytes: Count = 0
+    sharded_bytes: Count = 0
+    gradient_bytes: Count = 0
+    held_bytes: Count = 0
+    workspace_bytes: Count = 0
+    enter_bytes: dict[Name, Count] = Field(default_factory=dict)
+    leave_bytes: dict[Name, Count] = Field(default_factory=dict)
+
+
+OWN_MODE = "own"
+"""The one mode of an op that states none."""
+
+
 class Op(InstancePart):
     """One operation of a computation graph.
 
@@ -123,6 +174,9 @@ class Op(InstancePart):
         Axes along which an op may be split into parts (`op_splitting`).
     axis_sizes : dict of str to int
         Sizes of its axes, where known; a part of an axis has whole elements of it.
+    modes : tuple of Mode
+        How it may run under hybrid_pipeline, which looks at nothing else of the op; none: in one
+        way, by its own fields (`ways`).
 
     Examples
     --------
@@ -147,6 +201,27 @@ class Op(InstancePart):
     dtype: str | None = None
     splittable_axes: tuple[str, ...] = ()
     axis_sizes: dict[str, Positive] = Field(default_factory=dict)
+    modes: tuple[Mode, ...] = ()
+
+    @property
+    def ways(self) -> tuple[Mode, ...]:
+        """Its modes; where it states none, the one of its own fields.
+
+        What is resident beyond the state is held for each microbatch in flight.
+        """
+        if self.modes:
+            return self.modes
+        state = self.parameter_bytes if self.state_bytes is None else self.state_bytes
+        return (
+            Mode(
+                name=OWN_MODE,
+                time_ns=self.time_ns,
+                parameter_bytes=self.parameter_bytes,
+                state_bytes=state,
+                held_bytes=max(0, self.resident_bytes - state),
+                workspace_bytes=self.workspace_bytes,
+            ),
+        )
 
 
 class Edge(InstancePart):
@@ -361,6 +436,21 @@ class Cluster(InstancePart):
         return self.links
 
     @cached_property
+    def least_bandwidth_bytes_per_s(self) -> int | None:
+        """That of the narrowest path between two devices; None for a device alone."""
+        groups = self.all_links.groups
+        if (
+            len(self.all_links.entries) == 1
+            and groups
+            and len(groups[0].devices) == len(self.devices)
+        ):
+            return groups[0].bandwidth_bytes_per_s  # a table of all pairs takes long to fill
+        paths = widest_paths(self)
+        used = np.bincount(paths.number.ravel() + 1, minlength=len(paths.kinds) + 1)[1:]
+        widths = [kind[0] for kind, pairs in zip(paths.kinds, used, strict=True) if pairs]
+        return min(widths, default=None)
+
+    @cached_property
     def source(self) -> str:
         """What messages name: the file that the cluster was read from, else its own name."""
         return f"cluster {self.name!r}"
@@ -410,7 +500,44 @@ class Graph(InstancePart):
         ):
             if total > LARGEST_SUM:
                 raise ValueError(f"ops: the sum of the {what}, {total}, is above 2**62")
+        if any(op.modes for op in self.ops):
+            self._check_modes()
         return self
+
+    def _check_modes(self) -> None:
+        """Modes are told apart by name and tensor degree, and name the op's own neighbours."""
+        preds: list[set[str]] = [set() for _ in self.ops]
+        succs: list[set[str]] = [set() for _ in self.ops]
+        for edge in self.edges:
+            preds[self.op_index[edge.consumer]].add(edge.producer)
+            succs[self.op_index[edge.producer]].add(edge.consumer)
+        of_group: dict[str, tuple[str, frozenset[tuple[str, int]]]] = {}
+        for number, op in enumerate(self.ops):
+            seen = [(mode.name, mode.tensor) for mode in op.ways]
+            for mode, key in zip(op.modes, seen, strict=False):
+                place = f"ops[{number}] {op.name!r}: mode {mode.name!r} for tensor {mode.tensor}"
+                if seen.count(key) > 1:
+                    raise ValueError(f"{place} appears twice; give one of them another name")
+                if mode.sharded_bytes + mode.gradient_bytes > mode.state_bytes:
+                    raise ValueError(
+                        f"{place} has more sharded_bytes and gradient_bytes than state_bytes, of"
+                        " which they are parts"
+                    )
+                for field, ends, near in (
+                    ("enter_bytes", mode.enter_bytes, preds[number]),
+                    ("leave_bytes", mode.leave_bytes, succs[number]),
+                ):
+                    for end in ends:
+                        if end not in near:
+                            raise ValueError(f"{place} has {field} for {end!r}, with no such edge")
+            if op.colocation is not None:
+                first, names = of_group.setdefault(op.colocation, (op.name, frozenset(seen)))
+                if names != set(seen):
+                    raise ValueError(
+                        f"ops[{number}] {op.name!r}: its modes have other names or tensor degrees"
+                        f" than those of {first!r} in its colocation group {op.colocation!r}; a"
+                        " group chooses one mode by name: state the same for all its ops"
+                    )
 
     def _check_state(self) -> int:
         """The sum of all state and workspace; shared state must have one size by each name."""

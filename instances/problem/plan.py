@@ -37,7 +37,12 @@ class Plan:
         hosts); None: all of them the first.
     stage : tuple of int or None
         pipeline_iteration: the stage of each op, counted from 0; None: the devices are the stages,
-        in the order in which they feed each other (`referee.stages`).
+        in the order in which they feed each other (`referee.stages`). hybrid_pipeline: always.
+    tensor : tuple of int or None
+        hybrid_pipeline: over how many devices each stage splits its ops. Devices that follow each
+        other in the placement of an op are such a group.
+    mode : tuple of str or None
+        hybrid_pipeline: the name of the mode that each op runs in.
 
     Examples
     --------
@@ -50,6 +55,8 @@ class Plan:
     channel_order: Mapping[int, tuple[Transfer, ...]] | None = None
     call: tuple[int, ...] | None = None
     stage: tuple[int, ...] | None = None
+    tensor: tuple[int, ...] | None = None
+    mode: tuple[str, ...] | None = None
 
     @classmethod
     def on(

@@ -16,7 +16,12 @@ from pydantic import (
 )
 
 Objective = Literal[
-    "makespan", "max_load", "max_load_fwd_bwd", "latency_subgraphs", "pipeline_iteration"
+    "makespan",
+    "max_load",
+    "max_load_fwd_bwd",
+    "latency_subgraphs",
+    "pipeline_iteration",
+    "hybrid_pipeline",
 ]
 Transfers = Literal["per_edge", "per_tensor"]
 Channels = Literal["free", "link", "port", "half_duplex"]
@@ -25,6 +30,9 @@ LoadRule = Literal["add", "overlap"]
 MemoryRule = Literal["sum", "peak"]
 PipelineSchedule = Literal["gpipe", "1f1b", "interleaved", "zero_bubble"]
 Sending = Literal["overlap", "blocking"]
+Degrees = Literal["free", "one_t", "one"]
+Recompute = Literal["per_layer", "per_stage", "all_or_none"]
+Sharding = Literal["none", "optimizer", "gradients"]
 
 MAX_SUBGRAPHS = 1024
 """Calls of one accelerator; methods make something of each, used or not."""
@@ -32,6 +40,9 @@ MAX_SUBGRAPHS = 1024
 MAX_MICROBATCHES = 4096
 MAX_STAGES_PER_DEVICE = 64
 """A schedule has two events for each microbatch and stage."""
+
+MAX_BATCH = 2**20
+"""Microbatches where they are no events."""
 
 PLAN_CLASSES: tuple[PlanClass, ...] = ("chain", "convex", "any")
 """Each class is contained in all that follow it."""
@@ -208,10 +219,47 @@ class PipelineIteration(_Rules):
         return f"pipeline_iteration {rules}{_PEAK[self.memory]}"
 
 
+class HybridPipeline(_Rules):
+    """Time of a batch in a full pipeline whose stages have replicas, tensor parallelism and modes.
+
+    That of the slowest stage; filling and draining do not count (`referee.hybrid`).
+
+    Examples
+    --------
+    >>> HybridPipeline(microbatches=64).label
+    'hybrid_pipeline m=64 one per_layer'
+    >>> HybridPipeline(microbatches=64, degrees="free", sharding="optimizer").label
+    'hybrid_pipeline m=64 free per_layer shard=optimizer'
+    """
+
+    objective: Literal["hybrid_pipeline"] = "hybrid_pipeline"
+    microbatches: Annotated[int, Field(ge=1, le=MAX_BATCH)] = 8
+    """How many microbatches a batch has; the times of ops are those of one."""
+
+    degrees: Degrees = "one"
+    """Which replicas d and tensor degrees t the stages may have: any, any d and one t, or one d and
+    one t for all, as trainers run them."""
+
+    recompute: Recompute = "per_layer"
+    """What chooses a mode by its name: a layer, a stage, or all of the model at once."""
+
+    sharding: Sharding = "none"
+    """What the replicas of a stage divide among them: nothing, the optimizer's state, or that and
+    the gradients."""
+
+    @property
+    def label(self) -> str:
+        """Short text that names every rule that is in force."""
+        shard = "" if self.sharding == "none" else f" shard={self.sharding}"
+        return f"hybrid_pipeline m={self.microbatches} {self.degrees} {self.recompute}{shard}"
+
+
 LoadSemantics = MaxLoad | MaxLoadFwdBwd
 """The value is made of loads of devices: no schedule, a class of plans."""
 
-Semantics = Makespan | MaxLoad | MaxLoadFwdBwd | LatencySubgraphs | PipelineIteration
+Semantics = (
+    Makespan | MaxLoad | MaxLoadFwdBwd | LatencySubgraphs | PipelineIteration | HybridPipeline
+)
 """The rules that turn a plan into a value."""
 
 StatedSemantics = Annotated[Semantics, Field(discriminator="objective")]
@@ -223,6 +271,7 @@ BY_OBJECTIVE: Mapping[Objective, type[Semantics]] = {
     "max_load_fwd_bwd": MaxLoadFwdBwd,
     "latency_subgraphs": LatencySubgraphs,
     "pipeline_iteration": PipelineIteration,
+    "hybrid_pipeline": HybridPipeline,
 }
 OBJECTIVES: tuple[Objective, ...] = tuple(BY_OBJECTIVE)
 
@@ -266,14 +315,14 @@ def plan_class(semantics: Semantics) -> PlanClass:
     >>> plan_class(MaxLoad(plans="chain")), plan_class(Makespan()), plan_class(PipelineIteration())
     ('chain', 'any', 'chain')
     """
-    if isinstance(semantics, PipelineIteration):
+    if isinstance(semantics, PipelineIteration | HybridPipeline):
         return "chain"
     return semantics.plans if isinstance(semantics, LoadSemantics) else "any"
 
 
 def memory_rule(semantics: Semantics) -> MemoryRule:
     """What a device holds; the sum where there is no choice."""
-    if isinstance(semantics, LatencySubgraphs):
+    if isinstance(semantics, LatencySubgraphs | HybridPipeline):
         return "sum"
     return semantics.memory
 

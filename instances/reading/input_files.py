@@ -219,6 +219,8 @@ def kind_of(raw: Any) -> str | None:
         return "a certificate"
     if "graph" in raw or raw.get("format") == "placegap":
         return "a model"
+    if "mbsInBatch" in raw:
+        return "a Piper input"
     if "nodes" in raw:
         return "a dnn-partitioning input"
     if "tables" in raw:

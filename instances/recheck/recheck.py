@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Evaluation, Plan, Violation
 from placegap.instances.problem.semantics import (
+    HybridPipeline,
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
@@ -27,6 +28,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.recheck.facts import Facts, cycle_free
+from placegap.instances.recheck.hybrid import recheck_hybrid
 from placegap.instances.recheck.iteration import in_flight_rule, iteration_ns, peak_rule
 from placegap.instances.recheck.values import (
     OrderError,
@@ -62,6 +64,9 @@ def recheck(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
     """
     _require_servers(instance, semantics)
     facts = Facts(instance)
+    if isinstance(semantics, HybridPipeline):
+        foreign = tuple(foreign_fields(plan, semantics))
+        return Evaluation(None, foreign) if foreign else recheck_hybrid(facts, plan, semantics)
     wrong = wrong_shape(facts, plan, semantics)
     if wrong is not None:
         return Evaluation(None, (wrong,))
@@ -130,8 +135,13 @@ def wrong_shape(facts: Facts, plan: Plan, semantics: Semantics) -> Violation | N
 
 def foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
     """Fields that mean nothing under the semantics."""
+    hybrid = semantics.objective == "hybrid_pipeline"
     given = {
-        "stage": plan.stage is not None and semantics.objective != "pipeline_iteration",
+        "stage": (
+            plan.stage is not None and not hybrid and semantics.objective != "pipeline_iteration"
+        ),
+        "tensor": plan.tensor is not None and not hybrid,
+        "mode": plan.mode is not None and not hybrid,
         "call": plan.call is not None and semantics.objective != "latency_subgraphs",
         "device_order": plan.device_order is not None and semantics.objective != "makespan",
         "channel_order": (

@@ -21,6 +21,7 @@ from placegap.instances.problem.plan import (
     Violation,
 )
 from placegap.instances.problem.semantics import (
+    HybridPipeline,
     LatencySubgraphs,
     Makespan,
     MaxLoad,
@@ -34,6 +35,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.channels import channel_name, channels_of
+from placegap.instances.referee.hybrid import evaluate_hybrid
 from placegap.instances.referee.iteration import (
     Iteration,
     check_iteration,
@@ -89,6 +91,8 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
     """
     if isinstance(semantics, PipelineIteration):
         return _of_iteration(instance, plan, semantics)
+    if isinstance(semantics, HybridPipeline):
+        return _of_hybrid(instance, plan, semantics)
     violations, schedule, held = check_and_simulate(instance, plan, semantics)
     if held is None or any(violation.rule in NO_VALUE for violation in violations):
         return Evaluation(None, violations)
@@ -114,6 +118,12 @@ def _of_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) 
     load = combine("add", *parts)
     uses = _device_uses(instance, plan, parts, load, held.bytes)
     return Evaluation(iteration.value_ns, violations, uses)
+
+
+def _of_hybrid(instance: Instance, plan: Plan, semantics: HybridPipeline) -> Evaluation:
+    """The longest stage of a batch."""
+    foreign = tuple(_foreign_fields(plan, semantics))
+    return Evaluation(None, foreign) if foreign else evaluate_hybrid(instance, plan, semantics)
 
 
 def _max_load(
@@ -173,6 +183,8 @@ def check_and_simulate(
     the devices hold, where that is known.
     """
     check_semantics(instance, semantics)
+    if isinstance(semantics, HybridPipeline):
+        return _of_hybrid(instance, plan, semantics).violations, None, None
     if isinstance(semantics, PipelineIteration):
         violations, _, held = check_and_run(instance, plan, semantics)
         return violations, None, held
@@ -293,8 +305,11 @@ def _needless_transfers(
 def _foreign_fields(plan: Plan, semantics: Semantics) -> Iterator[Violation]:
     if semantics.objective != "latency_subgraphs" and plan.call is not None:
         yield Violation("fields", f"call is not defined under {semantics.label}")
-    if semantics.objective != "pipeline_iteration" and plan.stage is not None:
+    if not isinstance(semantics, PipelineIteration | HybridPipeline) and plan.stage is not None:
         yield Violation("fields", f"stage is not defined under {semantics.label}")
+    for name, given in (("tensor", plan.tensor), ("mode", plan.mode)):
+        if given is not None and not isinstance(semantics, HybridPipeline):
+            yield Violation("fields", f"{name} is not defined under {semantics.label}")
     if semantics.objective != "makespan":
         if plan.device_order is not None:
             yield Violation("fields", f"device_order is not defined under {semantics.label}")

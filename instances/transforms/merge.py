@@ -140,9 +140,9 @@ def _merged_edges(instance: Instance, op: Ints, names: list[str]) -> tuple[tuple
 
 
 def _merged_op(ops: list[Op], colocation: str | None, kind: str | None) -> Op:
-    """One op that runs the given ones one after another."""
+    """One op that runs the given ones one after another; without modes, which name neighbours."""
     if len(ops) == 1:
-        return ops[0].model_copy(update={"colocation": colocation})
+        return ops[0].model_copy(update={"colocation": colocation, "modes": ()})
 
     def total(values: list[int | None]) -> int | None:
         known = [value for value in values if value is not None]

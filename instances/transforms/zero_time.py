@@ -9,6 +9,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import (
+    HybridPipeline,
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
@@ -95,7 +96,7 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     {'gpu': 5}
     """
     unproven = has_replicas(semantics) or has_two_levels(semantics)
-    if isinstance(semantics, LatencySubgraphs | PipelineIteration) or unproven:
+    if isinstance(semantics, LatencySubgraphs | PipelineIteration | HybridPipeline) or unproven:
         raise InputError(
             f"zero-time: under {semantics.label} nothing is known to be exact; choose another"
             " objective, or another transform"

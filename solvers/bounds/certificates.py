@@ -36,6 +36,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.instances.problem.semantics import (
+    HybridPipeline,
     LatencySubgraphs,
     Makespan,
     MaxLoad,
@@ -93,7 +94,7 @@ def certify(
     >>> certify(example(), Makespan()).bound_ns
     34
     """
-    if isinstance(semantics, LatencySubgraphs | PipelineIteration):
+    if isinstance(semantics, LatencySubgraphs | PipelineIteration | HybridPipeline):
         return None
     clock = Clock(time_limit_s)
     cheapest = _cheapest(instance, semantics)

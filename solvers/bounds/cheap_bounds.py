@@ -14,9 +14,14 @@ from placegap.formulations.shared.devices import colocated_times, possible_place
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.integers import NO_WAY, ceil_div
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.semantics import MaxLoad, PipelineIteration, Semantics
+from placegap.instances.problem.semantics import (
+    HybridPipeline,
+    MaxLoad,
+    PipelineIteration,
+    Semantics,
+)
 from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not
@@ -54,6 +59,8 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
     >>> quick_bound(example(), MaxLoad())
     Bound(ns=22, origin='work', rests_on='proof')
     """
+    if isinstance(semantics, HybridPipeline):
+        return Bound(_hybrid_work(instance, semantics), WORK)
     instance, semantics = relax_memory(instance, semantics)
     possible, together = colocated_times(instance)
     if not possible.any(axis=1).all():
@@ -84,6 +91,16 @@ def _longest(possible: Flags, together: Ints, semantics: MaxLoad) -> int:
     if semantics.replicas:
         return 0
     return int(np.where(possible, together, NO_WAY).min(axis=1).max())
+
+
+def _hybrid_work(instance: Instance, semantics: HybridPipeline) -> int:
+    """Every layer in the mode that takes least time of devices, on all devices alike."""
+    kind = instance.cluster.devices[0].kind
+    work = sum(
+        min(mode.tensor * mode.time_ns.get(kind, 0) for mode in op.ways)
+        for op in instance.graph.ops
+    )
+    return ceil_div(semantics.microbatches * work, instance.num_devices)
 
 
 def _two_parts(instance: Instance, possible: Flags) -> Bound:

@@ -6,6 +6,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     OBJECTIVES,
+    HybridPipeline,
     LatencySubgraphs,
     Makespan,
     PipelineIteration,
@@ -13,7 +14,9 @@ from placegap.instances.problem.semantics import (
     has_replicas,
     has_two_levels,
 )
+from placegap.instances.referee.hybrid import check_hybrid
 from placegap.instances.referee.loads import why_not_two_levels
+from placegap.solvers.brute_force.hybrid_plans import best_hybrid, count_rows
 from placegap.solvers.brute_force.placements import (
     MOST_LATENCY_OPS,
     best_assignment,
@@ -40,6 +43,9 @@ MOST_OPS = {
     "latency_subgraphs": MOST_LATENCY_OPS,
 }
 MOST_PLACEMENTS = 2**20
+MOST_ROWS = 2**22
+"""Most of them break an order or a limit, and are left out at once."""
+
 MOST_TRANSFERS = 10
 """Edges of a makespan instance whose channels are not free: each may become a transfer."""
 
@@ -47,6 +53,10 @@ MOST_TRANSFERS = 10
 def applies(task: Task, params: Params) -> str | None:
     """Why the instance is too large, or None."""
     instance, semantics = task.instance, task.semantics
+    if isinstance(semantics, HybridPipeline):
+        if count_rows(instance, semantics) > MOST_ROWS:
+            return f"enumerates at most {MOST_ROWS} rows of stages"
+        return None
     if isinstance(semantics, PipelineIteration):
         if count_chains(instance, semantics) > MOST_PLANS:
             return f"enumerates at most {MOST_PLANS} chains of stages"
@@ -87,6 +97,9 @@ def _best_plan(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | N
         return best_schedule(instance, semantics)
     if isinstance(semantics, LatencySubgraphs):
         return best_calls(instance, semantics)
+    if isinstance(semantics, HybridPipeline):
+        check_hybrid(instance, semantics)
+        return best_hybrid(instance, semantics)
     if isinstance(semantics, PipelineIteration):
         return best_chain(instance, semantics)
     if _has_stages(semantics):

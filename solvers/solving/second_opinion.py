@@ -35,6 +35,7 @@ ASKED: Mapping[tuple[str, str], tuple[tuple[str, Mapping[str, str]], ...]] = {
     ("max_load_fwd_bwd", "any"): (("throughput-ip", {}),),
     ("latency_subgraphs", "any"): (("latency", {}), ("latency-ip", {"model": "mip"})),
     ("pipeline_iteration", "chain"): (("stage-cuts", {}),),
+    ("hybrid_pipeline", "chain"): (("hybrid-cuts", {}),),
 }
 """Methods that prove bounds, by objective and class of plans, in the order of asking."""
 

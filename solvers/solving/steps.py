@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from placegap.instances.problem.semantics import (
+    HybridPipeline,
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
@@ -79,7 +80,7 @@ def proving_method(semantics: Semantics) -> str:
 
     For makespan decomposition; for max_load the ideal DP where plans are chains, and column
     generation where they may be any; for latency_subgraphs rows of calls; for pipeline_iteration
-    cuts of a chain of stages. Else the throughput IP.
+    cuts of a chain of stages; for hybrid_pipeline rows of stages. Else the throughput IP.
 
     Examples
     --------
@@ -97,6 +98,8 @@ def proving_method(semantics: Semantics) -> str:
             return "latency"
         case PipelineIteration():
             return "stage-cuts"
+        case HybridPipeline():
+            return "hybrid-cuts"
         case MaxLoad(plans="chain"):
             return "ideal-dp"
         case MaxLoad(plans="any", replicas=False, levels=1):

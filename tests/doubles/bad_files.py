@@ -87,6 +87,26 @@ def good_dnn() -> dict[str, Any]:
     }
 
 
+def good_piper() -> dict[str, Any]:
+    """A Piper input without a fault: two layers in two modes each, the second for two devices."""
+    option = {"parameterSize": 10, "syncTimeFw": {}, "syncTimeBw": {}}
+    keep = {"id": "keep", "timePerSample": 0.25, "memoryUsageA": 6.5, "memoryUsageB": 20}
+    again = {"id": "again", "timePerSample": 0.5, "memoryUsageA": 1.0, "memoryUsageB": 26}
+    wide = {**keep, **option, "timePerSample": 0.15, "syncTimeFw": {"0": 4.0}}
+    both = [{**keep, **option}, {**again, **option}]
+    return {
+        "maxDevices": 4,
+        "maxMemoryPerDevice": 80.0,
+        "bandwidth": 1000.0,
+        "mbsInBatch": 8,
+        "nodes": [
+            {"id": 0, "name": "embed", "TMPCs": {"1": both}},
+            {"id": 1, "name": "block", "TMPCs": {"1": both, "2": [wide]}},
+        ],
+        "edges": [{"sourceId": 0, "destId": 1, "communicationCost": 12.0}],
+    }
+
+
 def good_rows() -> list[list[Any]]:
     """The rows of a Moirai workbook without a fault: 0 feeds 1 and 2 through flows 3 and 4."""
     return [

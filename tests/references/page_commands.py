@@ -17,9 +17,11 @@ from typing import Any
 import onnx
 import onnx.helper
 import yaml
+from doubles.bad_files import good_piper
 from references.own_methods import my_placer
 
 from placegap.instances import Document, example, save_document
+from placegap.instances.io.document import write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = tuple(
@@ -172,6 +174,9 @@ def furnish(folder: Path) -> None:
     save_document(Document.of(example()), folder / "net.json")
     save_document(Document.of(example()), folder / "model.json")
     _save_onnx(folder / "model.onnx")
+    for name in ("bert32a100.json", "resnet.json"):
+        write_json(good_piper(), folder / name)
+    (folder / "c64.yaml").write_text(yaml_blocks("docs/hybrid.md")[0])
     rows = ["op,device,batch,time_us,memory_bytes"]
     for op in example().graph.ops:
         rows += [f"{op.name},gpu,{batch},{2 * batch},{10 * batch}" for batch in (1, 2, 4)]

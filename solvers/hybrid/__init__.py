@@ -1,0 +1,1 @@
+"""Hybrid plans: stages with replicas, tensor parallelism and modes, and the proof."""

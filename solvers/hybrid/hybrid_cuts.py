@@ -1,0 +1,273 @@
+"""The least time of a batch over all hybrid plans: decisions in integers (`hybrid-cuts`).
+
+placegap's own. Whether some plan takes at most T ns per batch is decided by a dynamic program over
+ideals (`decide`), in which the modes of a stage are a knapsack (`modes`). T is closed in from both
+sides; each plan that is found has an exact value, which is the next upper end, and the last
+question is that value less 1 ns. What the lists of the knapsack cannot decide leaves a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from pydantic import Field
+
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import HybridPipeline
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.hybrid import check_hybrid
+from placegap.solvers.core.clock import LimitReached
+from placegap.solvers.core.method import ExactParams, Method, Task
+from placegap.solvers.core.progress import tell
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.hybrid.decide import Choice, Decider, Decision, Found, best_rows
+from placegap.solvers.hybrid.modes import NO, YES
+from placegap.solvers.hybrid.problem import (
+    EVERY_MODE,
+    HybridProblem,
+    build_problem,
+    why_not_hybrid,
+)
+
+CLOSE = 1e-3
+"""Gap at which value - 1 is asked for: the plans of two decisions that are closer are often one."""
+
+
+FIRST_STEP = 16
+"""Part of the bound by which the first limit is above it: optima are 3 to 30 % above the work."""
+
+
+class HybridCutsParams(ExactParams):
+    """Parameters of `hybrid-cuts`.
+
+    Attributes
+    ----------
+    max_ideals : int
+        With more ideals than this there is no proof.
+    """
+
+    max_ideals: int = Field(default=40_000, ge=2)
+
+
+def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
+    """Solve, or return the best plan and bound when the time is over or Ctrl-C comes."""
+    instance, semantics = task.instance, task.semantics
+    check_hybrid(instance, semantics)
+    problem = build_problem(instance, semantics, params.max_ideals)
+    if isinstance(problem, str):
+        return Outcome(message=problem)
+    search = _Search(task, problem)
+    search.close()
+    details: dict[str, int | float | str] = {
+        "ideals": len(problem.tables.members),
+        "decisions": search.decisions,
+    }
+    if search.plan is None:
+        infeasible = search.proven_infeasible
+        return Outcome(
+            proven_infeasible=infeasible,
+            rests_on=PROOF if infeasible else "",
+            bound_ns=None if infeasible else search.low,
+            bound_origin="" if infeasible else "hybrid-cuts",
+            details=details,
+            message="no row of stages fits the memory" if infeasible else search.why,
+        )
+    return Outcome(
+        plan=search.plan,
+        claim_ns=search.high,
+        bound_ns=search.low,
+        bound_origin="hybrid-cuts",
+        rests_on=PROOF,
+        details=details,
+        message=search.why,
+    )
+
+
+def best_plan(task: Task[HybridPipeline], params: HybridCutsParams, names: Ints) -> Plan | str:
+    """The best plan that the search finds with modes by a rule in place of names; or why none."""
+    problem = build_problem(task.instance, task.semantics, params.max_ideals)
+    if isinstance(problem, str):
+        return problem
+    search = _Search(task, problem, names)
+    search.close()
+    return search.plan or search.why or "no row of stages fits the memory"
+
+
+def choices(
+    problem: HybridProblem, semantics: HybridPipeline, rule: Ints | None = None
+) -> Iterator[Choice]:
+    """What all stages of a plan may choose from; the plans of all choices are all plans.
+
+    A `rule` stands in place of the names of modes.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> rules = HybridPipeline(microbatches=2)
+    >>> problem = build_problem(example(), rules, 100)
+    >>> [choice.degrees.tolist() for choice in choices(problem, rules)]
+    [[2], [1]]
+    """
+    tensors = np.arange(len(problem.tables.tensor))
+    every = np.arange(len(problem.names))
+    name_sets = {
+        "per_layer": [np.array([EVERY_MODE])],
+        "per_stage": [every],
+        "all_or_none": [every[k : k + 1] for k in every],
+    }[semantics.recompute]
+    for names in name_sets if rule is None else [rule]:
+        if semantics.degrees == "free":
+            yield Choice(tensors, problem.degrees, names)
+            continue
+        for q in tensors:
+            degrees = [problem.degrees]
+            if semantics.degrees == "one":
+                degrees = [problem.degrees[k : k + 1] for k in range(len(problem.degrees))][::-1]
+            yield from (Choice(tensors[q : q + 1], own, names) for own in degrees)
+
+
+class _Search:
+    """The bracket: no plan is below `low`, and `plan` has the value `high`."""
+
+    def __init__(
+        self, task: Task[HybridPipeline], problem: HybridProblem, rule: Ints | None = None
+    ) -> None:
+        self.task, self.problem, self.rule = task, problem, rule
+        self.clock = task.limits.clock()
+        self.decider = Decider(problem, self.clock)
+        self.low = max(task.floor_ns, problem.work_bound_ns)
+        self.plan: Plan | None = None
+        self.high = ceil_div(problem.largest, problem.scale)  # any plan is within
+        if task.starts:
+            self.plan, self.high = task.starts[0]
+        self.adopted, self.reached = False, self.low
+        self.decisions, self.why, self.proven_infeasible = 0, "", False
+
+    def close(self) -> None:
+        """Bring every choice's bound up to the value, or stop at a limit."""
+        all_choices = choices(self.problem, self.task.semantics, self.rule)
+        open_ = [(choice, self.low) for choice in all_choices]
+        proven = list[int]()
+        undecided = False
+        for at, (choice, low) in enumerate(open_):
+            try:
+                low, known = self._close(choice, low)
+            except (LimitReached, KeyboardInterrupt) as stop:
+                self.why = str(stop) or "interrupted"
+                proven += [self.reached, *(rest for _, rest in open_[at + 1 :])]
+                undecided = True
+                break
+            undecided |= not known
+            proven.append(low)
+        if self.plan is None:
+            self.proven_infeasible = not undecided
+            self.low = min(proven, default=self.low)
+        else:
+            self.low = min([self.high, *proven]) if undecided else self.high
+        if undecided and not self.why:
+            self.why = "the modes of some stages were too many to decide"
+
+    def _close(self, choice: Choice, low: int) -> tuple[int, bool]:
+        """Nothing of this choice is below the number returned; whether all was decided.
+
+        Limits grow from below until there is a plan, as decisions take longer at high ones; then
+        they halve what is left. Beside a plan of another choice, everything below it is asked for
+        first: one no, and the choice is done.
+        """
+        most = self.high if self.plan is None else self.high - 1
+        step = max(1, low // FIRST_STEP)
+        ask = most if self.adopted else min(most, low + step)
+        while low <= most:
+            self.reached = low
+            decision = self._decide(choice, ask)
+            found = decision.answer == YES and self._adopt(choice, decision.stages, ask)
+            if found:
+                most, step = self.high - 1, 0
+            elif decision.answer == NO:
+                low = ask + 1
+            else:
+                return low, False
+            if step:
+                step *= 2
+                ask = min(most, low + step)
+            else:
+                ask = most if most - low <= CLOSE * most else (low + most) // 2
+        return low, True
+
+    def _decide(self, choice: Choice, limit_ns: int) -> Decision:
+        self.decisions += 1
+        return self.decider.decide(choice, limit_ns)
+
+    def _adopt(self, choice: Choice, stages: tuple[Found, ...], limit_ns: int) -> bool:
+        """Take the plan of a row of stages, with modes of least time; False if none was found."""
+        problem = self.problem
+        rows, total = list[Ints](), 0
+        for found in reversed(stages):
+            total += found.replicas
+            budget = min(problem.largest, problem.budget(limit_ns) * found.replicas)
+            in_flight = ceil_div(total, found.replicas)
+            own = best_rows(problem, found, choice.names, in_flight, budget)
+            if own is None:
+                return False
+            rows.append(own)
+        plan = as_plan(self.task.instance, problem, stages, rows[::-1])
+        verdict = evaluate(self.task.instance, plan, self.task.semantics)
+        assert verdict.feasible, verdict.violations
+        assert verdict.value_ns is not None
+        assert verdict.value_ns <= limit_ns, (verdict.value_ns, limit_ns)
+        self.plan, self.high, self.adopted = plan, verdict.value_ns, True
+        tell(self.task.instance, self.task.semantics, "hybrid-cuts", value_ns=self.high, plan=plan)
+        return True
+
+
+def as_plan(
+    instance: Instance, problem: HybridProblem, stages: tuple[Found, ...], rows: list[Ints]
+) -> Plan:
+    """Stages with devices, the largest tensor degrees first: so no group is in two servers."""
+    tables, group = problem.tables, instance.arrays.group
+    servers = list(dict.fromkeys(device.server for device in instance.cluster.devices))
+    order = sorted(
+        range(instance.num_devices),
+        key=lambda k: servers.index(instance.cluster.devices[k].server),
+    )
+    devices, used = dict[int, tuple[int, ...]](), 0
+    for s in sorted(range(len(stages)), key=lambda s: -int(tables.tensor[stages[s].tensor])):
+        count = stages[s].replicas * int(tables.tensor[stages[s].tensor])
+        devices[s] = tuple(order[used : used + count])
+        used += count
+    stage, mode = np.zeros(len(tables.inside[0]), np.int64), dict[int, str]()
+    for s, (found, own) in enumerate(zip(stages, rows, strict=True)):
+        layers = np.flatnonzero(tables.inside[found.after] & ~tables.inside[found.before])
+        stage[layers] = s
+        for layer, row in zip(layers.tolist(), own.tolist(), strict=True):
+            mode[layer] = problem.names[tables.name[row]]
+    return Plan(
+        tuple(devices[s] for s in stage[group].tolist()),
+        stage=tuple(stage[group].tolist()),
+        tensor=tuple(int(tables.tensor[found.tensor]) for found in stages),
+        mode=tuple(mode[g] for g in group.tolist()),
+    )
+
+
+def applies(task: Task[HybridPipeline], params: HybridCutsParams) -> str | None:
+    """Why servers and degrees do not go together, or None."""
+    return why_not_hybrid(task.instance, task.semantics)
+
+
+register(
+    Method(
+        name="hybrid-cuts",
+        claim="exact",
+        objectives=("hybrid_pipeline",),
+        paper="",
+        summary="DP over ideals and replicas, modes by knapsacks, for limit after limit",
+        run=run,
+        params=HybridCutsParams,
+        applies=applies,
+    )
+)

@@ -1,0 +1,379 @@
+"""What hybrid plans are made of, as integer arrays: layers, their modes, edges, and ideals.
+
+All times are scaled, so that a stage of d replicas is within T ns per batch if and only if
+
+    sum of cost over its layers' modes and its crossing edges  <=  T * scale * d
+
+with integers on both sides: N / d * compute + ceil(bytes / B) <= T is multiplied by B d, and the
+common divisor of B and 10**9 taken out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.instance import Instance, Mode
+from placegap.instances.problem.integers import NO_LIMIT, NS_PER_S, ceil_div
+from placegap.instances.problem.nets import stage_arcs, stage_blocks
+from placegap.instances.problem.semantics import HybridPipeline
+from placegap.instances.referee.hybrid import least_bandwidth
+from placegap.solvers.chains.ideals import bit_set, ideals_as_bits
+
+LARGEST = 2**62
+"""Sums of costs and of sizes stay below: kernels add in int64."""
+
+EVERY_MODE, GREEDY = -1, -2
+"""In place of a mode's name: each layer has its own, whichever, or by Piper's rule."""
+
+
+class Tables(NamedTuple):
+    """The kernels' form of u layers, e edges, q tensor degrees, r modes and n ideals.
+
+    Layers are colocation groups, which have one mode each; ideals are made of blocks of layers.
+
+    Attributes
+    ----------
+    row_ptr : (q, u + 1) int64
+        Modes of layer i for the tensor degree number j are rows ``row_ptr[j, i]`` to
+        ``row_ptr[j, i + 1] - 1``.
+    cost, sync : (r,) int64
+        Scaled time of N microbatches, and what each further replica adds.
+    held, fixed, shared, workspace, name : (r,) int64
+        Bytes for each microbatch in flight, always, and divided among the replicas; scratch bytes;
+        number of the name.
+    extra_ptr, extra_edge, extra_cost : (r + 1,), (x,), (x,) int64
+        Edges that cost a mode more if they cross.
+    tail, head, edge_cost : (e,) int64
+        Layers that an edge joins, and what it costs each of the two stages.
+    tensor : (q,) int64
+    members : (n, words) int64
+        Bit sets of the blocks of each ideal, smaller ideals first.
+    inside : (n, u) bool
+    work : (n,) int64
+        Least scaled time times devices.
+    least_cost, least_sync, least_held, least_fixed, unable : (q, n) int64
+        Sums of each layer's least; layers without a mode for the tensor degree.
+    """
+
+    row_ptr: Ints
+    cost: Ints
+    sync: Ints
+    held: Ints
+    fixed: Ints
+    shared: Ints
+    workspace: Ints
+    name: Ints
+    extra_ptr: Ints
+    extra_edge: Ints
+    extra_cost: Ints
+    tail: Ints
+    head: Ints
+    edge_cost: Ints
+    tensor: Ints
+    members: Ints
+    inside: Flags
+    work: Ints
+    least_cost: Ints
+    least_sync: Ints
+    least_held: Ints
+    least_fixed: Ints
+    unable: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class HybridProblem:
+    """An instance under hybrid_pipeline, ready to be cut.
+
+    Attributes
+    ----------
+    tables : Tables
+    names : tuple of str
+        Of modes, by number.
+    degrees : (d,) int64
+        Numbers of replicas: divisors of N, ascending.
+    devices : int
+    most_replicas : int
+        No row of stages has more in all.
+    memory : int
+        Bytes of a device.
+    scale : int
+    largest : int
+        No stage costs more.
+    """
+
+    tables: Tables
+    names: tuple[str, ...]
+    degrees: Ints
+    devices: int
+    most_replicas: int
+    memory: int
+    scale: int
+    largest: int
+
+    def budget(self, limit_ns: int) -> int:
+        """What one replica may cost within a limit per batch; at most what any work comes to."""
+        most = self.largest * int(self.tables.tensor.max(initial=1))
+        return min(most, limit_ns * self.scale)
+
+    @property
+    def work_bound_ns(self) -> int:
+        """No plan is faster than all work on all devices."""
+        return ceil_div(int(self.tables.work[-1]), self.devices * self.scale)
+
+
+def tensor_degrees(instance: Instance) -> list[int]:
+    """Tensor degrees that some mode has and that servers can hold: divisors of their sizes."""
+    found = {mode.tensor for op in instance.graph.ops for mode in op.ways}
+    servers: dict[str, int] = {}
+    for device in instance.cluster.devices:
+        if device.server is not None:
+            servers[device.server] = servers.get(device.server, 0) + 1
+    whole = gcd(*servers.values()) if servers else 0
+    return sorted(t for t in found if t <= instance.num_devices and whole % t == 0)
+
+
+def why_not_hybrid(instance: Instance, semantics: HybridPipeline) -> str | None:
+    """Why `build_problem` refuses, or None; the instance is one that the referee takes."""
+    degrees = tensor_degrees(instance)
+    nested = all(b % a == 0 for a, b in pairwise(degrees))
+    servers = any(device.server for device in instance.cluster.devices)
+    if servers and not nested and semantics.degrees == "free":
+        return (
+            f"packs tensor degrees into servers where each divides the next, not {degrees};"
+            " ask for --degrees one_t"
+        )
+    return None
+
+
+def divisors(number: int, most: int) -> Ints:
+    """Divisors up to `most`, ascending.
+
+    Examples
+    --------
+    >>> divisors(12, 5).tolist()
+    [1, 2, 3, 4]
+    """
+    found = [d for d in range(1, min(number, most) + 1) if number % d == 0]
+    return np.array(found, np.int64)
+
+
+def build_problem(
+    instance: Instance, semantics: HybridPipeline, most_ideals: int
+) -> HybridProblem | str:
+    """The problem, or why it is too large.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> problem = build_problem(example(), HybridPipeline(microbatches=2), 100)
+    >>> len(problem.tables.members), problem.degrees.tolist(), problem.work_bound_ns
+    (6, [1, 2], 43)
+    """
+    arrays, n = instance.arrays, semantics.microbatches
+    block, group = stage_blocks(instance), arrays.group
+    assert block is not None, "no op is backward"
+    of_group = np.zeros(arrays.num_groups, np.int64)
+    of_group[group] = block
+    ideals = _ideals(instance, block, most_ideals)
+    if ideals is None:
+        return f"there are more than {most_ideals} ideals (max_ideals)"
+    bandwidth = least_bandwidth(instance)
+    common = gcd(bandwidth, NS_PER_S)
+    scale, byte = bandwidth // common, NS_PER_S // common
+    names: dict[str, int] = {}
+    tensors = tensor_degrees(instance)
+    rows = _rows(instance, semantics, tensors, names, (n * scale, byte))
+    joined = group[instance.graph.index.producer] != group[instance.graph.index.consumer]
+    edges = np.flatnonzero(joined)
+    sizes = [2 * n * byte * edge.bytes for edge in instance.graph.edges]
+    devices = instance.num_devices
+    most_replicas = min(n, devices)
+    degrees = divisors(n, most_replicas)
+    worst = sum(max((row.worst(int(degrees[-1])) for row in own), default=0) for own in rows.most)
+    largest = worst + sum(sizes[e] for e in edges.tolist())
+    held = sum(max((row.held for row in own), default=0) for own in rows.most)
+    kept = sum(max((row.fixed + row.shared for row in own), default=0) for own in rows.most)
+    scratch = max((row.workspace for own in rows.most for row in own), default=0)
+    busy = largest * max(tensors, default=1)
+    full = 2 * most_replicas * (held + 1) + int(degrees[-1]) * (kept + scratch + 1)
+    if max(busy, full) > LARGEST:
+        return (
+            "adds in 64 bits: times, bytes or microbatches are too large; a bandwidth in whole"
+            " MB/s or GB/s, or fewer microbatches, may mend it"
+        )
+    limits = [device.memory_bytes for device in instance.cluster.devices]
+    memory = limits[0] if limits[0] is not None else NO_LIMIT
+    tables = _tables(rows, ideals, of_group, tensors)
+    number = np.full(len(sizes), -1, np.int64)
+    number[edges] = np.arange(len(edges))
+    tables = tables._replace(
+        extra_edge=number[tables.extra_edge],
+        tail=group[instance.graph.index.producer][edges],
+        head=group[instance.graph.index.consumer][edges],
+        edge_cost=np.array([sizes[e] for e in edges.tolist()], np.int64),
+    )
+    return HybridProblem(
+        tables, tuple(names), degrees, devices, most_replicas, memory, scale, largest
+    )
+
+
+def _ideals(instance: Instance, block: Ints, most: int) -> list[int] | None:
+    before = [0] * (int(block.max()) + 1)
+    tail, head = block[stage_arcs(instance)]
+    for a, b in zip(tail.tolist(), head.tolist(), strict=True):
+        if a != b:
+            before[b] |= 1 << a
+    return ideals_as_bits(before, most)
+
+
+class _Row(NamedTuple):
+    """One mode of a layer: sums over its ops."""
+
+    cost: int
+    sync: int
+    held: int
+    fixed: int
+    shared: int
+    workspace: int
+    name: int
+    extra: dict[int, int]
+
+    def worst(self, replicas: int) -> int:
+        """The most that it can cost in a stage."""
+        return self.cost + (replicas - 1) * self.sync + sum(self.extra.values())
+
+
+class _Rows(NamedTuple):
+    """Rows by tensor degree and layer, and all rows of each layer."""
+
+    of: list[list[list[_Row]]]
+    most: list[list[_Row]]
+
+
+def _rows(
+    instance: Instance,
+    semantics: HybridPipeline,
+    tensors: list[int],
+    names: dict[str, int],
+    rates: tuple[int, int],
+) -> _Rows:
+    """Modes of each layer; `rates` scale a ns of all microbatches, and a byte."""
+    layers: list[list[int]] = [[] for _ in range(instance.arrays.num_groups)]
+    for i, g in enumerate(instance.arrays.group.tolist()):
+        layers[g].append(i)
+    into: list[dict[str, list[int]]] = [{} for _ in instance.graph.ops]
+    out: list[dict[str, list[int]]] = [{} for _ in instance.graph.ops]
+    for e, edge in enumerate(instance.graph.edges):
+        a, b = (instance.graph.op_index[end] for end in (edge.producer, edge.consumer))
+        if instance.arrays.group[a] != instance.arrays.group[b]:
+            into[b].setdefault(edge.producer, []).append(e)
+            out[a].setdefault(edge.consumer, []).append(e)
+    kind, (time_rate, byte_rate) = instance.cluster.devices[0].kind, rates
+
+    def row(ops: list[int], modes: list[Mode]) -> _Row:
+        extra: dict[int, int] = {}
+        for i, mode in zip(ops, modes, strict=True):
+            for given, ends in ((mode.enter_bytes, into[i]), (mode.leave_bytes, out[i])):
+                for end, size in given.items():
+                    for e in ends.get(end, []) if size else []:
+                        more = 2 * semantics.microbatches * byte_rate * size
+                        extra[e] = extra.get(e, 0) + more
+        shared = 0
+        if semantics.sharding != "none":
+            shared += sum(mode.sharded_bytes for mode in modes)
+        if semantics.sharding == "gradients":
+            shared += sum(mode.gradient_bytes for mode in modes)
+        return _Row(
+            time_rate * sum(mode.time_ns[kind] for mode in modes),
+            2 * byte_rate * sum(mode.parameter_bytes for mode in modes),
+            sum(mode.held_bytes for mode in modes),
+            sum(mode.state_bytes for mode in modes) - shared,
+            shared,
+            max(mode.workspace_bytes for mode in modes),
+            names.setdefault(modes[0].name, len(names)),
+            extra,
+        )
+
+    found: list[list[list[_Row]]] = []
+    for t in tensors:
+        found.append([])
+        for ops in layers:
+            by_name: dict[str, list[Mode]] = {}
+            for i in ops:
+                for mode in instance.graph.ops[i].ways:
+                    if mode.tensor == t:
+                        by_name.setdefault(mode.name, []).append(mode)
+            found[-1].append([row(ops, modes) for modes in by_name.values()])
+    most = [[row for own in found for row in own[g]] for g in range(len(layers))]
+    return _Rows(found, most)
+
+
+def _tables(rows: _Rows, ideals: list[int], block: Ints, tensors: list[int]) -> Tables:
+    flat = [row for own in rows.of for layer in own for row in layer]
+    sizes = [[len(layer) for layer in own] for own in rows.of]
+    pointer, at = [], 0
+    for own in sizes:
+        pointer.append(np.concatenate([[at], at + np.cumsum(own)]))
+        at += sum(own)
+    extra = [pair for row in flat for pair in sorted(row.extra.items())]
+    blocks = int(block.max()) + 1
+    flags = np.array([[ideal >> b & 1 for b in range(blocks)] for ideal in ideals], np.bool_)
+    inside = flags[:, block]
+
+    def sums(least: list[list[int]]) -> Ints:
+        return np.array(least, np.int64).reshape(len(tensors), len(block)) @ inside.T.astype(
+            np.int64
+        )
+
+    def least(field: str) -> Ints:
+        return sums(
+            [
+                [min((getattr(r, field) for r in layer), default=0) for layer in own]
+                for own in rows.of
+            ]
+        )
+
+    work = [
+        min(
+            (t * row.cost for t, own in zip(tensors, rows.of, strict=True) for row in own[g]),
+            default=0,
+        )
+        for g in range(len(block))
+    ]
+
+    def column(field: str) -> Ints:
+        return np.array([getattr(row, field) for row in flat], np.int64)
+
+    return Tables(
+        row_ptr=np.array(pointer, np.int64).reshape(len(tensors), len(block) + 1),
+        cost=column("cost"),
+        sync=column("sync"),
+        held=column("held"),
+        fixed=column("fixed"),
+        shared=column("shared"),
+        workspace=column("workspace"),
+        name=column("name"),
+        extra_ptr=np.concatenate([[0], np.cumsum([len(row.extra) for row in flat])]).astype(
+            np.int64
+        ),
+        extra_edge=np.array([e for e, _ in extra], np.int64),
+        extra_cost=np.array([c for _, c in extra], np.int64),
+        tail=np.zeros(0, np.int64),
+        head=np.zeros(0, np.int64),
+        edge_cost=np.zeros(0, np.int64),
+        tensor=np.array(tensors, np.int64),
+        members=np.array([bit_set(own) for own in flags], np.int64),
+        inside=inside,
+        work=inside.astype(np.int64) @ np.array(work, np.int64),
+        least_cost=least("cost"),
+        least_sync=least("sync"),
+        least_held=least("held"),
+        least_fixed=least("fixed"),
+        unable=sums([[int(not layer) for layer in own] for own in rows.of]),
+    )

@@ -1,0 +1,198 @@
+"""hybrid_pipeline: the value of stages, their memory, and every rule that a plan may break."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    HybridPipeline,
+    InputError,
+    Instance,
+    Link,
+    MaxLoad,
+    Mode,
+    Op,
+    Plan,
+    evaluate,
+    recheck,
+)
+
+KEEP = Mode(name="keep", time_ns={"gpu": 10}, parameter_bytes=6, state_bytes=8, held_bytes=5)
+AGAIN = Mode(name="again", time_ns={"gpu": 14}, parameter_bytes=6, state_bytes=9, held_bytes=1)
+WIDE = Mode(
+    name="keep",
+    tensor=2,
+    time_ns={"gpu": 7},
+    state_bytes=4,
+    held_bytes=3,
+    enter_bytes={"a": 2},
+)
+PLAN = Plan(((0, 1), (2, 3)), stage=(0, 1), tensor=(1, 2), mode=("keep", "keep"))
+
+
+def two_layers(memory: int | None = None, servers: str = "", **fields: Any) -> Instance:
+    """Layers a -> b with 3 bytes between, on four devices at 1 byte/ns."""
+    ops = tuple(Op(name=n, time_ns={"gpu": 1}, modes=(KEEP, AGAIN)) for n in "ab")
+    ops = (ops[0], ops[1].model_copy(update={"modes": (KEEP, AGAIN, WIDE), **fields}))
+    devices = tuple(
+        Device(name=f"d{k}", kind="gpu", memory_bytes=memory, server=servers[k : k + 1] or None)
+        for k in range(4)
+    )
+    links = tuple(
+        Link(source=x.name, target=y.name, bandwidth_bytes_per_s=10**9)
+        for x in devices
+        for y in devices
+        if x != y
+    )
+    graph = Graph(name="ab", ops=ops, edges=(Edge(producer="a", consumer="b", bytes=3),))
+    cluster = Cluster(name="four", devices=devices, links=links)
+    return Instance(name="ab", graph=graph, cluster=cluster)
+
+
+def judged(instance: Instance, plan: Plan, **rules: Any) -> tuple[int | None, set[str]]:
+    """Value and broken rules, by both referees."""
+    semantics = HybridPipeline(**{"microbatches": 4, "degrees": "free", **rules})
+    first, second = (judge(instance, plan, semantics) for judge in (evaluate, recheck))
+    found = {violation.rule for violation in first.violations}
+    assert (first.value_ns, found) == (
+        second.value_ns,
+        {violation.rule for violation in second.violations},
+    )
+    return first.value_ns, found
+
+
+def test_a_stage_takes_its_share_of_compute_and_borders_and_the_sum_of_gradients() -> None:
+    # stage 0, d = 2: 4 / 2 * 10, borders 2 * 2 * 3, gradients 2 * 1 / 2 * 6: 20 + 12 + 6
+    # stage 1, d = 1, t = 2: 4 * 7, borders 2 * 4 * (3 + 2): 28 + 40
+    assert judged(two_layers(), PLAN) == (68, set())
+    narrow = replace(PLAN, placement=((0, 1), (2,)), tensor=(1, 1))
+    # stage 1, d = 1: 4 * 10 + 2 * 4 * 3
+    assert judged(two_layers(), narrow) == (64, set())
+
+
+def test_bytes_are_divided_by_the_bandwidth_and_rounded_up_once() -> None:
+    alone = Plan(((0, 1, 2),) * 2, stage=(0, 0), tensor=(1,), mode=("keep", "keep"))
+    # 3 / 3 * 20 and 2 * 2 / 3 * 12 = 16 bytes for gradients
+    assert judged(two_layers(), alone, microbatches=3) == (36, set())
+
+
+def test_earlier_stages_hold_more_microbatches() -> None:
+    # a with d = 2 holds ceil((2 + 1) / 2) = 2 of 5 bytes and 8: 18; b with t = 2 one of 3 and 4: 7
+    assert judged(two_layers(memory=18), PLAN) == (68, set())
+    assert judged(two_layers(memory=17), PLAN) == (68, {"memory"})
+    again = replace(PLAN, mode=("again", "keep"))  # 2 * 1 + 9
+    assert judged(two_layers(memory=11), again)[1] == set()
+
+
+def test_workspace_is_shared_and_sharded_state_divided() -> None:
+    state = KEEP.model_copy(update={"workspace_bytes": 7, "sharded_bytes": 3, "gradient_bytes": 2})
+    alone = Plan(((0, 1),), stage=(0,), tensor=(1,), mode=("keep",))
+    # 5 + 8 + 7 = 20; d = 2 leaves 2 of the 3 bytes, or 3 of 3 + 2, on each device
+    for sharding, held in (("none", 20), ("optimizer", 19), ("gradients", 18)):
+        for memory, broken in ((held, set()), (held - 1, {"memory"})):
+            op = Op(name="a", time_ns={"gpu": 1}, modes=(state,))
+            instance = two_layers(memory=memory).with_graph(Graph(name="a", ops=(op,)))
+            assert judged(instance, alone, sharding=sharding)[1] == broken
+    # the workspace of two layers is that of one: 2 * (5 + 8) + 7
+    ops = tuple(Op(name=n, time_ns={"gpu": 1}, modes=(state,)) for n in "ab")
+    both = Plan(((0,),) * 2, stage=(0, 0), tensor=(1,), mode=("keep", "keep"))
+    for memory, broken in ((33, set()), (32, {"memory"})):
+        instance = two_layers(memory=memory).with_graph(Graph(name="ab", ops=ops))
+        assert judged(instance, both)[1] == broken
+
+
+@pytest.mark.parametrize(
+    ("plan", "rules", "broken"),
+    [
+        (PLAN, {"degrees": "one_t"}, "degrees"),
+        (replace(PLAN, tensor=(1, 1), placement=((0,), (1, 2))), {"degrees": "one"}, "degrees"),
+        (PLAN, {"microbatches": 3}, "degrees"),  # 2 replicas do not divide 3
+        (replace(PLAN, tensor=(1, 1)), {"microbatches": 2}, "degrees"),  # 4 replicas of 2
+        (replace(PLAN, stage=(1, 0), tensor=(1, 1)), {}, "chain"),
+        (replace(PLAN, stage=(0, 0), tensor=(1,)), {}, "shape"),  # on two sets of devices
+        (replace(PLAN, placement=((0, 1), (1, 2))), {}, "shape"),  # device 1 twice
+        (replace(PLAN, placement=((0, 1), (2,))), {}, "shape"),  # one device for t = 2
+        (replace(PLAN, mode=("keep", "again")), {}, "shape"),  # no such mode for t = 2
+        (replace(PLAN, mode=None), {}, "shape"),
+        (replace(PLAN, call=(0, 0)), {}, "fields"),
+        (replace(PLAN, mode=("again", "keep"), tensor=(1, 1)), {"recompute": "all_or_none"},
+         "recompute"),
+        (
+            Plan(((0,), (0,)), stage=(0, 0), tensor=(1,), mode=("again", "keep")),
+            {"recompute": "per_stage"},
+            "recompute",
+        ),
+    ],
+)  # fmt: skip
+def test_broken_rules_are_named(plan: Plan, rules: dict[str, Any], broken: str) -> None:
+    assert judged(two_layers(), plan, **rules)[1] == {broken}
+
+
+def test_layers_that_have_one_mode_follow_any_choice() -> None:
+    # b has one mode for t = 2
+    again = replace(PLAN, mode=("again", "keep"))
+    assert judged(two_layers(), again, recompute="all_or_none")[1] == set()
+
+
+def test_a_group_of_tensor_parallel_devices_lies_in_one_server() -> None:
+    assert judged(two_layers(servers="xxyy"), PLAN)[1] == set()
+    assert judged(two_layers(servers="xyxy"), PLAN)[1] == {"tensor"}
+    assert judged(two_layers(servers="xyyy"), PLAN)[1] == {"tensor"}  # 2 divides neither
+
+
+def test_other_objectives_refuse_the_fields_of_hybrid_plans() -> None:
+    for judge in (evaluate, recheck):
+        verdict = judge(two_layers(), replace(PLAN, placement=((0,), (1,))), MaxLoad())
+        assert {violation.rule for violation in verdict.violations} == {"fields"}
+
+
+def test_ops_without_modes_run_in_one_way_by_their_own_fields() -> None:
+    op = Op(name="b", time_ns={"gpu": 9}, resident_bytes=10, parameter_bytes=4)
+    instance = two_layers(memory=18)
+    graph = Graph(name="b", ops=(op,))
+    plan = Plan(((0, 1),), stage=(0,), tensor=(1,), mode=("own",))
+    # 4 / 2 * 9, and 2 * 1 / 2 * 4 bytes of gradients
+    assert judged(instance.with_graph(graph), plan) == (22, set())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"backward": True}, "'b' is backward.*state modes of whole layers"),
+        ({"modes": (KEEP.model_copy(update={"time_ns": {"x": 1}}),)}, "'b'.*add one to its time_"),
+    ],
+)
+def test_instances_without_hybrid_plans_are_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        evaluate(two_layers(**change), PLAN, HybridPipeline())
+
+
+@pytest.mark.parametrize(
+    ("modes", "group", "words"),
+    [
+        ((KEEP, KEEP), None, "'keep' for tensor 1 appears twice"),
+        ((KEEP.model_copy(update={"sharded_bytes": 9}),), None, "more sharded_bytes"),
+        ((KEEP.model_copy(update={"leave_bytes": {"a": 1}}),), None, "leave_bytes for 'a', with"),
+    ],
+)
+def test_modes_that_contradict_each_other_are_refused(
+    modes: tuple[Mode, ...], group: str | None, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        two_layers(modes=modes)
+
+
+def test_a_group_has_the_same_modes_by_name() -> None:
+    ops = tuple(
+        Op(name=n, time_ns={"gpu": 1}, colocation="g", modes=own)
+        for n, own in (("a", (KEEP,)), ("b", (AGAIN,)))
+    )
+    with pytest.raises(ValueError, match=r"other names.*state the same for all its ops"):
+        Graph(name="g", ops=ops)

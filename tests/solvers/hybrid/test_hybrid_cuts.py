@@ -1,0 +1,148 @@
+"""`hybrid-cuts`: the optimum of brute force on tiny instances, and reference values of Piper's."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from draws.hybrid import hybrid_instance, hybrid_plan, hybrid_semantics
+from draws.tiny import SHARED, needs_inputs
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    HybridPipeline,
+    Instance,
+    evaluate,
+    read_model,
+    recheck,
+)
+from placegap.instances.problem.links import Group, Links
+from placegap.solvers import METHODS, Result, Task, solve
+from placegap.solvers.brute_force.hybrid_plans import best_hybrid
+from placegap.solvers.core.registry import why_not
+
+INPUTS = SHARED / "instances" / "piper"
+needs_piper = needs_inputs("piper", "it holds the inputs of github.com/msr-fiddle/piper")
+
+
+def published(name: str, devices: int, memory_gb: float) -> Instance:
+    """An input of the planner with other devices, at its 25 GB/s."""
+    names = tuple(f"gpu{k}" for k in range(devices))
+    cluster = Cluster(
+        name=f"{devices}",
+        devices=tuple(
+            Device(name=n, kind="accelerator", memory_bytes=int(memory_gb * 10**9)) for n in names
+        ),
+        links=Links((Group(names, 25 * 10**9),)),
+    )
+    return read_model(INPUTS / f"{name}.json").instance(cluster)
+
+
+def proven(instance: Instance, semantics: HybridPipeline, method: str = "hybrid-cuts") -> Result:
+    return solve(instance, semantics, method, time_limit_s=60)
+
+
+def check_draws(seeds: range) -> int:
+    """How many draws had a plan in several stages; all agree with brute force and each other."""
+    several = 0
+    for seed in seeds:
+        rng = random.Random(f"hybrid-{seed}")
+        small = bool(seed % 3)
+        sizes = {"most_ops": 4 if small else 5, "most_devices": 8 if small else 5}
+        instance, semantics = hybrid_instance(rng, **sizes), hybrid_semantics(rng)
+        for _ in range(2):
+            plan = hybrid_plan(rng, instance)
+            first, second = (judge(instance, plan, semantics) for judge in (evaluate, recheck))
+            assert first.value_ns == second.value_ns, seed
+            rules = [{v.rule for v in verdict.violations} for verdict in (first, second)]
+            assert rules[0] == rules[1], seed
+        method = METHODS["hybrid-cuts"]
+        task, params = Task(instance, semantics), method.params()
+        if why_not(method, task, params) is not None:
+            continue
+        outcome, best = method.run(task, params), best_hybrid(instance, semantics)
+        if best is None:
+            assert outcome.proven_infeasible, seed
+        else:
+            assert outcome.plan is not None, seed
+            assert outcome.claim_ns == outcome.bound_ns == best[0], seed
+            several += len(outcome.plan.tensor or ()) > 1
+    return several
+
+
+def test_both_referees_and_brute_force_agree_on_random_layers() -> None:
+    assert check_draws(range(1000)) > 100
+
+
+@pytest.mark.deep
+def test_both_referees_and_brute_force_agree_on_many_random_layers() -> None:
+    assert check_draws(range(1000, 20_000)) > 2000
+
+
+# devices, microbatches, GB, ms per microbatch: shared/reference/hybrid-plans.md, section 4, where
+# the planner's own program has the same values
+BERT = [
+    (8, 1920, 80, 122.036712),
+    (64, 1920, 24, 17.590410),
+    (8, 1920, 16, 149.495672),
+    (64, 128, 8, 21.830986),
+    (256, 128, 8, 7.844203),
+    (512, 1920, 8, 2.635244),
+    (32, 1920, 2, 78.027773),
+    (256, 1920, 2, 7.676448),
+]
+
+
+@needs_piper
+@pytest.mark.parametrize(("devices", "microbatches", "memory_gb", "expected_ms"), BERT)
+def test_bert_has_the_optimum_that_the_planner_finds(
+    devices: int, microbatches: int, memory_gb: int, expected_ms: float
+) -> None:
+    semantics = HybridPipeline(microbatches=microbatches, degrees="free")
+    result = proven(published("bert32a100", devices, memory_gb), semantics)
+    assert result.status == "optimal"
+    assert result.value_ns is not None
+    assert result.value_ns / microbatches / 1e6 == pytest.approx(expected_ms, abs=6e-7)
+
+
+# how much one d and t for all, and then one mode for all, cost above free choice: section 4
+@needs_piper
+def test_what_restrictions_cost_on_bert() -> None:
+    instance = published("bert32a100", 64, 8)
+    value = {}
+    for rules in ("free per_layer", "one_t per_layer", "one per_layer", "one all_or_none"):
+        degrees, recompute = rules.split()
+        semantics = HybridPipeline(microbatches=1920, degrees=degrees, recompute=recompute)
+        result = proven(instance, semantics)
+        assert result.status == "optimal"
+        assert result.value_ns is not None
+        value[rules] = result.value_ns
+    free = value.pop("free per_layer")
+    above = [round(100 * (each / free - 1), 1) for each in value.values()]
+    assert above == [0.0, 5.0, 22.0]
+
+
+# ResNet-50 with 7680 microbatches: the optimum, and what the greedy rule of the planner reaches
+@needs_piper
+@pytest.mark.parametrize(
+    ("devices", "memory_gb", "optimum", "planner"),
+    [(16, 4, 35.336825, 35.965721), (8, 8, 64.673871, 64.800497)],
+)
+def test_resnet_has_a_better_plan_than_the_planner_finds(
+    devices: int, memory_gb: int, optimum: float, planner: float
+) -> None:
+    instance = published("resnet", devices, memory_gb)
+    semantics = HybridPipeline(microbatches=7680, degrees="free")
+    for method, expected in (("hybrid-cuts", optimum), ("piper", planner)):
+        result = proven(instance, semantics, method)
+        assert result.value_ns is not None
+        assert result.value_ns / 7680 / 1e9 == pytest.approx(expected, abs=6e-7)
+
+
+@needs_piper
+def test_no_plan_is_proven_where_the_memory_is_too_small() -> None:
+    semantics = HybridPipeline(microbatches=1920, degrees="free")
+    result = proven(published("bert32a100", 8, 2), semantics)
+    assert result.status == "infeasible"
+    assert "memory" in result.message
