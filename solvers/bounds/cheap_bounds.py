@@ -59,9 +59,9 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
     >>> quick_bound(example(), MaxLoad())
     Bound(ns=22, origin='work', rests_on='proof')
     """
+    instance, semantics = relax_memory(instance, semantics)
     if isinstance(semantics, HybridPipeline):
         return Bound(_hybrid_work(instance, semantics), WORK)
-    instance, semantics = relax_memory(instance, semantics)
     possible, together = colocated_times(instance)
     if not possible.any(axis=1).all():
         return Bound(0, LONGEST)  # some ops can be nowhere
