@@ -34,6 +34,7 @@ BELOW: dict[str, set[str]] = {
     "solvers/local_search": {"core"},
     "solvers/brute_force": {"core"},
     "solvers/pipeline": {"core", "chains"},
+    "solvers/hybrid": {"core", "chains"},
     "solvers/noncontiguous": {"core"},
     "solvers/latency": {"core", "models", "chains"},
     "solvers/decomposition": {"core", "bounds", "models", "local_search"},

@@ -39,7 +39,7 @@ class Choice(NamedTuple):
     names: Ints
 
 
-class Scratch(NamedTuple):
+class StageRows(NamedTuple):
     """One stage for one tensor degree: its modes as rows, item by item (of `Tables`)."""
 
     ptr: Ints
@@ -48,7 +48,7 @@ class Scratch(NamedTuple):
     crosses: Flags
 
 
-class Found(NamedTuple):
+class RowStage(NamedTuple):
     """One stage of a row: ideals before and after it, tensor number, replicas."""
 
     before: int
@@ -75,7 +75,7 @@ def border(tables: Tables, crosses: Flags, small: int, large: int) -> int:
 
 
 @kernel(allocates=False)
-def fill(tables: Tables, stage: Scratch, q: int, small: int, large: int) -> int:
+def fill(tables: Tables, stage: StageRows, q: int, small: int, large: int) -> int:
     """Write down the modes of a stage's layers, whose border is marked; how many layers."""
     count, rows = 0, 0
     stage.ptr[0] = 0
@@ -96,7 +96,13 @@ def fill(tables: Tables, stage: Scratch, q: int, small: int, large: int) -> int:
 
 @kernel
 def listed(
-    tables: Tables, stage: Scratch, count: int, replicas: int, in_flight: int, name: int, most: int
+    tables: Tables,
+    stage: StageRows,
+    count: int,
+    replicas: int,
+    in_flight: int,
+    name: int,
+    most: int,
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Rows, costs, sizes and pointers of the modes of one name, or all, with at most so much
     workspace; an item that has a single mode keeps it. No rows: some item has none.
@@ -125,7 +131,7 @@ def listed(
 
 
 @kernel
-def workspaces(tables: Tables, stage: Scratch, count: int) -> Ints:
+def workspaces(tables: Tables, stage: StageRows, count: int) -> Ints:
     """The distinct workspaces of a stage's modes."""
     rows = stage.ptr[count]
     most = np.int64(0)
@@ -142,7 +148,7 @@ def workspaces(tables: Tables, stage: Scratch, count: int) -> Ints:
 @kernel(allocates=False)
 def _at_a_glance(
     tables: Tables,
-    stage: Scratch,
+    stage: StageRows,
     count: int,
     replicas: int,
     in_flight: int,
@@ -182,7 +188,7 @@ def _at_a_glance(
 @kernel
 def fits(
     tables: Tables,
-    stage: Scratch,
+    stage: StageRows,
     count: int,
     names: Ints,
     replicas: int,
@@ -255,7 +261,7 @@ def fewest_devices(
     stage of each entry; how often it hoped.
     """
     n, top, k = len(tables.members), setting.replicas, setting.devices
-    stage = Scratch(
+    stage = StageRows(
         np.zeros(tables.inside.shape[1] + 1, np.int64),
         np.zeros(len(tables.cost), np.int64),
         np.zeros(len(tables.cost), np.int64),
@@ -359,7 +365,7 @@ class Decision(NamedTuple):
     """Whether there is a plan, if it is known, and the row of stages of one."""
 
     answer: int
-    stages: tuple[Found, ...] = ()
+    stages: tuple[RowStage, ...] = ()
 
 
 class Decider:
@@ -400,7 +406,7 @@ class Decider:
             hoped += fewest_devices(tables, choice, setting, self._fewest, self._first, rows)
         return hoped
 
-    def _stages(self) -> tuple[Found, ...]:
+    def _stages(self) -> tuple[RowStage, ...]:
         """The row of stages behind the entry of all layers."""
         found, at, s = [], 0, self.problem.most_replicas
         tensors = len(self.problem.tables.tensor)
@@ -409,17 +415,17 @@ class Decider:
                 s -= 1  # the stage was noted where the number fell
             rest, d = divmod(int(self._first[at, s]), self.problem.most_replicas + 1)
             after, q = divmod(rest, tensors)
-            found.append(Found(at, after, q, d))
+            found.append(RowStage(at, after, q, d))
             at, s = after, s - d
         return tuple(found)
 
 
 def best_rows(
-    problem: HybridProblem, found: Found, names: Ints, in_flight: int, budget: int
+    problem: HybridProblem, found: RowStage, names: Ints, in_flight: int, budget: int
 ) -> Ints | None:
     """The modes of least cost that a stage has within a budget, rows of its layers in order."""
     tables = problem.tables
-    stage = Scratch(
+    stage = StageRows(
         np.zeros(tables.inside.shape[1] + 1, np.int64),
         np.zeros(len(tables.cost), np.int64),
         np.zeros(len(tables.cost), np.int64),

@@ -25,7 +25,7 @@ from placegap.solvers.core.method import ExactParams, Method, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import PROOF, Outcome
-from placegap.solvers.hybrid.decide import Choice, Decider, Decision, Found, best_rows
+from placegap.solvers.hybrid.decide import Choice, Decider, Decision, RowStage, best_rows
 from placegap.solvers.hybrid.modes import NO, YES
 from placegap.solvers.hybrid.problem import (
     EVERY_MODE,
@@ -203,7 +203,7 @@ class _Search:
         self.decisions += 1
         return self.decider.decide(choice, limit_ns)
 
-    def _adopt(self, choice: Choice, stages: tuple[Found, ...], limit_ns: int) -> bool:
+    def _adopt(self, choice: Choice, stages: tuple[RowStage, ...], limit_ns: int) -> bool:
         """Take the plan of a row of stages, with modes of least time; False if none was found."""
         problem = self.problem
         rows, total = list[Ints](), 0
@@ -226,7 +226,7 @@ class _Search:
 
 
 def as_plan(
-    instance: Instance, problem: HybridProblem, stages: tuple[Found, ...], rows: list[Ints]
+    instance: Instance, problem: HybridProblem, stages: tuple[RowStage, ...], rows: list[Ints]
 ) -> Plan:
     """Stages with devices, the largest tensor degrees first: so no group is in two servers."""
     tables, group = problem.tables, instance.arrays.group
