@@ -169,7 +169,7 @@ def test_a_flow_that_is_none_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> 
         def get_source_side_min_cut(self) -> list[int]:
             return [0]
 
-    monkeypatch.setattr("placegap.solvers.bounds.side_cuts.max_flow.SimpleMaxFlow", Liar)
+    monkeypatch.setattr("ortools.graph.python.max_flow.SimpleMaxFlow", Liar)
     instance = beside_a_chain(100)
     sides = TwoSides(instance, Makespan(channels="port"), 0, [0, 1, 2])
     arcs = arcs_of_edges(instance, [0, 1, 2], 0)
