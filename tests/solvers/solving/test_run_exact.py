@@ -28,7 +28,11 @@ from placegap.instances import (
     load_cluster,
 )
 from placegap.instances.io.document import Document
-from placegap.instances.problem.semantics import PipelineIteration, has_two_levels
+from placegap.instances.problem.semantics import (
+    HybridPipeline,
+    PipelineIteration,
+    has_two_levels,
+)
 from placegap.solvers import METHODS, Limits, Outcome, Task, solve
 from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.bounds.spread_bound import spread_bound
@@ -57,6 +61,7 @@ ALL_SEMANTICS = (
     *STAGE_SEMANTICS[::2],
     *LATENCY_SEMANTICS,
     PipelineIteration(microbatches=3),
+    HybridPipeline(microbatches=2),
 )
 
 
