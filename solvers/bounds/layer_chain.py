@@ -25,6 +25,9 @@ from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.room_prices import FREE, RoomPrices, climb_prices
 
+CHAIN = "layers in a row"
+"""Origin of its bounds."""
+
 NEVER = 2**58
 """A stop cannot be there; sums stay below 2**62, for times add up to less."""
 
@@ -225,3 +228,17 @@ def _below(stops: Stops, room: Ints, prices: RoomPrices, aim: int) -> LeastChain
         path.append(int(where[row]))
         row = int(source[row])
     return LeastChain(least, np.array(path[::-1], np.int64))
+
+
+def chain_bound(instance: Instance) -> int:
+    """What a row of stops proves of an instance whose bytes add up; 0 if there is none.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> chain_bound(example())  # two ops side by side
+    0
+    """
+    stops = stops_of(instance)
+    chain = None if stops is None else least_chain(instance, stops)
+    return 0 if chain is None else chain.ns

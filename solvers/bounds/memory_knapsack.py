@@ -46,7 +46,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.sections import Interval, intervals, memory_is_slack
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.bounds.layer_chain import Stops, least_chain, stops_of
+from placegap.solvers.bounds.layer_chain import CHAIN, Stops, least_chain, stops_of
 from placegap.solvers.core.back_ends import word
 from placegap.solvers.core.back_ends.highs import solve_form, solve_integers
 from placegap.solvers.core.back_ends.outcome import bound_ns, say_ending
@@ -502,23 +502,6 @@ def relaxed_ns(model: Knapsack, time_limit_s: float | None = None) -> int:
     return 0 if proven is None else max(0, math.ceil(proven * model.unit_ns))
 
 
-def knapsack_bound(instance: Instance, time_limit_s: float | None = None) -> int:
-    """What a row of stops, else the LP, proves of an instance whose bytes add up; 0 if nothing.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> knapsack_bound(example())
-    33
-    """
-    stops = stops_of(instance)
-    chain = None if stops is None else least_chain(instance, stops)
-    if chain is not None:
-        return chain.ns
-    model = knapsack(instance)
-    return 0 if model is None else relaxed_ns(model, time_limit_s)
-
-
 def plan_of(instance: Instance, model: Knapsack, values: Floats) -> Plan:
     """The groups of each class on as many devices as a solution says.
 
@@ -580,7 +563,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         row = plan_of_stops(instance, stops, chain.at)
         verdict = evaluate(instance, row, task.semantics)
         if verdict.feasible and verdict.value_ns == chain.ns:
-            return Outcome(row, chain.ns, chain.ns, KNAPSACK, rests_on=PROOF)
+            return Outcome(row, chain.ns, chain.ns, CHAIN, rests_on=PROOF)
     model = knapsack(instance)
     if model is None:
         return Outcome(message="its model is too large")

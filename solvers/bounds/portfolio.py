@@ -11,8 +11,8 @@ from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
 from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
+from placegap.solvers.bounds.layer_chain import CHAIN, chain_bound
 from placegap.solvers.bounds.layers_bound import layers_bound
-from placegap.solvers.bounds.memory_knapsack import KNAPSACK, knapsack_bound
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits, Task
@@ -136,9 +136,9 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 def _in_memory(
     relaxed: Instance, semantics: Makespan, least_ns: int, clock: Clock
 ) -> Iterator[Bound]:
-    in_knapsack = Bound(knapsack_bound(relaxed, clock.left_s), KNAPSACK)
-    yield in_knapsack
-    least_ns = max(least_ns, in_knapsack.ns)
+    in_chain = Bound(chain_bound(relaxed), CHAIN)
+    yield in_chain
+    least_ns = max(least_ns, in_chain.ns)
     first = frontier_bound(relaxed, semantics, least_ns, clock.is_over)
     yield Bound(first, FRONTIER)
     if first > least_ns:  # where the frontier proves something, more labels may prove more

@@ -216,7 +216,7 @@ def _in_turn(board: Board, waiting: Sequence[str]) -> Iterator[AutoStep]:
     proving = chain(
         () if is_likely else (replace(bounds, share=BOUND_SHARE),),
         (
-            with_params(replace(step, share=PROOF_SHARE), {"workers": 1, **asked})
+            with_params(replace(step, share=min(step.share, PROOF_SHARE)), {"workers": 1, **asked})
             for step in proofs(task)
         ),
         (bounds,),

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import (
     HybridPipeline,
     LatencySubgraphs,
@@ -29,7 +31,7 @@ LARGE_PARTS = 20_000
 """Ops and edges beyond which a MIP or CP model of the whole fits neither into the time nor into the
 memory, and one search has all of the time, for a second one would begin anew."""
 
-WHOLE_MODELS = ("archer-exact", "throughput-ip")
+WHOLE_MODELS = ("memory-knapsack", "archer-exact", "throughput-ip")
 """Methods that build such a model."""
 
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
@@ -122,15 +124,30 @@ def proofs(task: Task) -> Iterator[AutoStep]:
     own, names = task.semantics, [proving_method(task.semantics)]
     match own:
         case Makespan():
-            names = ["memory-knapsack", *names]
+            names.insert(0 if _is_knapsack(task) else 1, "memory-knapsack")
         case LatencySubgraphs():
             names += ["latency-ip"]
         case MaxLoad() | MaxLoadFwdBwd():
             names += ["archer-exact", "throughput-ip"]
     is_large = parts_of(task) > LARGE_PARTS
     for name in dict.fromkeys(names):
+        share = 0.5 if name == "memory-knapsack" else 1.0  # its MIP may never end
         if not (is_large and name in WHOLE_MODELS):
-            yield from able(task, AutoStep(name, own, seed=task.limits.seed))
+            yield from able(task, AutoStep(name, own, share, seed=task.limits.seed))
+
+
+def _is_knapsack(task: Task) -> bool:
+    """Whether a makespan is most of all a matter of what goes where for want of memory: hosts hold
+    what no other device has room for, or whole layers run one after another.
+    """
+    from placegap.solvers.bounds.layer_chain import stops_of
+
+    relaxed, _ = relax_memory(task.instance, task.semantics)
+    if parts_of(task) > LARGE_PARTS or memory_is_slack(relaxed):
+        return False
+    arrays = relaxed.arrays
+    room = sum(arrays.memory_bytes[~arrays.is_host].tolist())  # some have no limit
+    return sum(arrays.group_bytes.tolist()) > room or stops_of(relaxed) is not None
 
 
 def is_likely_proven(task: Task) -> bool:
