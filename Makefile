@@ -11,7 +11,6 @@ PACKAGES := instances formulations solvers experiments
 # A file that is added or removed changes its folder: the strict editable install must see it.
 FOLDERS := $(shell find $(PACKAGES) -type d -not -name __pycache__)
 PIP_INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --config-settings editable_mode=strict
-# Kernels are compiled anew after files came or went: a cached one may name what is gone.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.venv/numba-cache
 # Tests start some 150 programs: without byte-code each compiles all modules that it loads.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,7 +31,6 @@ help:
 	@echo "installing placegap into .venv (830 MB, once)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP_INSTALL) -e '.[plots]'
-	rm -rf .venv/numba-cache
 	@touch $@
 
 .venv/.dev: .venv/.ready

@@ -23,7 +23,7 @@ from placegap.experiments.studies.run import logged_cells, run_study
 from placegap.instances.problem.semantics import Objective
 from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.core.method import Params, Task
-from placegap.solvers.core.registry import find_method, register
+from placegap.solvers.core.registry import find_method, register, use_module
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import ALWAYS
 
@@ -76,34 +76,27 @@ PORTFOLIO = "placegap.solvers.bounds.portfolio:"
 SEARCH = "placegap.solvers.decomposition.search:SectionSearch."
 BRACKET = "placegap.solvers.chains.bracket:Bracket."
 SPLITS = "placegap.solvers.noncontiguous.noncontiguous:SplitSearch."
-PARTITIONERS = ("metis", "scotch", "mt-kahypar")
-PLAIN = ("random", "round-robin", "greedy")
 PATHS = ("frontier-paths", "layer-paths")
 SLICING = ("slicing", "pipedream", "slicegraph")
-DOMINATED = ("memory-cuts", "m-sct", "m-etf", "mp-dps", "etf")
-LISTS = ("interleaved-cuts", "dsc-glb", "celeritas", "peft", "lc-glb", "d-dps", "cpop")
+CUTS = ("memory-cuts", "interleaved-cuts")
+LISTS = ("mp-dps", "dsc-glb")
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search", "chain-sides", "local-search")
 
 PARTS = {
     # families
-    "placers": Without(
-        (*PARTITIONERS, *PLAIN, *PATHS, *SLICING, *DOMINATED, *LISTS, "local-search")
-    ),
+    "placers": Without((*PATHS, *SLICING, *CUTS, *LISTS, "local-search")),
     "searches": Without(methods=SEARCHES),
     "bounds": Without(functions={PORTFOLIO + "_dearer": _no_bounds}),
-    "proofs": Without(methods=("decomposition", "cp-sat")),
+    "proofs": Without(methods=("decomposition", "memory-knapsack")),
     # placers
-    "dominated-placers": Without(DOMINATED),
-    "partitioners": Without(PARTITIONERS),
-    "plain-placers": Without(PLAIN),
     "path-placers": Without(PATHS),
     "slicing-placers": Without(SLICING),
-    "other-list-placers": Without((*LISTS, "order-place", "getf")),
+    "cut-placers": Without(CUTS),
+    "list-placers": Without(LISTS),
     # searches
     **{name: Without(methods=(name,)) for name in SEARCHES},
     # bounds
     "nested-layers": Without(functions={PORTFOLIO + "layers_bound": _zero}),
-    "memory-runs": Without(functions={PORTFOLIO + "memory_bound": _zero}),
     "frontier": Without(functions={PORTFOLIO + "frontier_bound": _zero}),
     "method-bounds": Without(
         functions={
@@ -112,7 +105,7 @@ PARTS = {
         }
     ),
     # proofs
-    "cp-sat-alone": Without(methods=("cp-sat",)),
+    "memory-knapsack": Without(methods=("memory-knapsack",)),
     "other-proofs": Without(methods=("archer-exact", "throughput-ip")),
     "decomposition": Without(methods=("decomposition",)),
     "annealing-in-decomposition": Without(functions={DECOMPOSITION + "_anneal": _no}),
@@ -251,6 +244,7 @@ def _said(shares: Sequence[float], least: float) -> str:
 def main(argv: Sequence[str]) -> int:
     """Run what is missing of the study and print the table; ``--log`` only prints it."""
     os.environ[ASKED] = "1"
+    use_module(MODULE)
     if "--log" in argv:
         _, cells = logged_cells(CONFIG)
     else:
