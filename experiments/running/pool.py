@@ -25,6 +25,7 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
+from placegap.instances.problem.kernel_folder import cache_folder
 from placegap.solvers.core.clock import (
     STOP,
     STOP_SIGNALS,
@@ -365,6 +366,7 @@ class TaskProcess(Generic[T]):
     ) -> None:
         self.on_news = on_news
         try:
+            cache_folder()  # says where kernels are kept: a worker has nowhere to say it
             job = (function, tuple(modules), stoppable)
             self.process = WorkerProcess(_serve, job, alone=alone, copied=True)
         except OSError as error:

@@ -350,9 +350,14 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
         shipped = isinstance(name_or_path, str) and name_or_path == cluster.name != str(path)
         return cluster.read_from(f"cluster {name_or_path}" if shipped else path)
     text = str(name_or_path)
-    if is_cluster_text(text, added):
-        return parse_cluster(cluster_content(text, added), f"cluster {text!r}", added)
     hint = instead_of(text, cluster_names(), "placegap instances")
+    if is_cluster_text(text, added):
+        try:
+            return parse_cluster(cluster_content(text, added), f"cluster {text!r}", added)
+        except InputError as error:
+            is_name = "no device kind" in str(error) and "did you mean" in hint
+            if "," in text or not is_name:
+                raise
     raise InputError(f"there is no cluster {text!r}, nor such a .yaml or .json file{hint}")
 
 

@@ -3,10 +3,6 @@
 An entry's name holds all that its code depends on: what the kernel and those that it calls do, the
 named tuples that they take, numba's version and the CPU. So it outlives an installation, nothing
 that is out of date is ever read, and versions of placegap share what has not changed between them.
-
-The folder is ``placegap-kernels`` in the one that NUMBA_CACHE_DIR names, else in the user's cache.
-Where none of them can be written, kernels are kept in a temporary folder, and where there is none
-either, nowhere; one line says so, and processes that are started inherit it.
 """
 
 from __future__ import annotations
@@ -15,13 +11,10 @@ import gc
 import hashlib
 import os
 import pickle
-import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -35,8 +28,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
-from numba.misc.appdirs import AppDirs
 
+from placegap.instances.problem.kernel_folder import cache_folder
 from placegap.instances.problem.kernels import Kernel, watchers
 
 try:
@@ -44,10 +37,6 @@ try:
 except ImportError:  # not on Windows, where several processes may compile the same kernel
     fcntl = None  # type: ignore[assignment]
 
-UNCACHED = "PLACEGAP_UNCACHED_KERNELS"
-"""Environment variable: set for processes that are started where no folder can be written."""
-
-FOLDER = "placegap-kernels"
 SUFFIX = ".kernel"
 
 PATIENCE_S = 120.0
@@ -292,59 +281,6 @@ def _type_name(kind: Any) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-@cache
-def cache_folder() -> Path | None:
-    """Where compiled kernels are kept; None if nowhere, which a line says when it is found out."""
-    if UNCACHED in os.environ:
-        return None
-    stated = os.environ.get("NUMBA_CACHE_DIR", "")
-    usual = Path(stated or AppDirs(appname="placegap", appauthor=False).user_cache_dir)
-    folder = usual.absolute() / FOLDER
-    if (stated or usual.is_absolute()) and _is_writable(folder):
-        return folder
-    other = _temporary_folder()
-    if other is None:
-        os.environ[UNCACHED] = "1"
-        what = "every process compiles its kernels anew"
-    else:
-        os.environ["NUMBA_CACHE_DIR"] = str(other)
-        other /= FOLDER
-        other.mkdir(exist_ok=True)
-        what = f"compiled kernels are kept in {other}"
-    if sys.stderr is not None:
-        why = f"the folder NUMBA_CACHE_DIR={stated}" if stated else f"the user's cache {usual}"
-        mend = "set NUMBA_CACHE_DIR to a folder that can"
-        print(f"placegap: {why} cannot be written, and so {what}; {mend}", file=sys.stderr)
-    return other
-
-
-def _temporary_folder() -> Path | None:
-    """A folder of this user's for temporary files, the same for every process; or None.
-
-    What is in it is run: it is not used where anybody else may write into it.
-    """
-    try:
-        folder = Path(tempfile.gettempdir()) / f"placegap-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or shared:
-            folder = Path(tempfile.mkdtemp(prefix="placegap-"))
-        return folder if _is_writable(folder) else None
-    except OSError:
-        return None
-
-
-def _is_writable(folder: Path) -> bool:
-    """Whether files can be made there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
 
 
 class Kept(NamedTuple):

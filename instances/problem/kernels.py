@@ -60,8 +60,8 @@ class Kernel:
         self._run: Callable[..., Any] = self._choose
 
     def __call__(self, *args: Any) -> Any:
-        """Run it."""
-        return self._run(*args)
+        """Run it: as it stands where the kernel that calls it is run so, lists and all."""
+        return self.py_func(*args) if _thread.is_plain else self._run(*args)
 
     def __reduce__(self) -> str:
         """Pickle it by its name, as functions are."""
@@ -83,8 +83,6 @@ class Kernel:
     def _choose(self, *args: Any) -> Any:
         """Run it one way or the other, as long as it is not compiled."""
         if self._dispatcher is None or not self._dispatcher.overloads:
-            if _thread.is_plain:
-                return self.py_func(*args)
             began = time.thread_time()
             may_be = self.bounded and _settings.plain and self._plain_s < PLAIN_S
             if may_be and self._is_little(args):

@@ -108,8 +108,10 @@ def run(task: Task[Makespan], params: ChainSidesParams) -> Outcome:
     beside = SideWork(instance, semantics, chain, limit_ns, part.is_over, CUT_NODES)
     beside.shortest(lower_table)
     best = _best_sides(task, beside)
-    if best is None or (known is not None and best.value_ns > HOPELESS * known.value_ns):
-        return Outcome(None if best is None else best.plan)
+    if best is None:
+        return Outcome(message="the sides of no cut are a plan")
+    if known is not None and best.value_ns > HOPELESS * known.value_ns:
+        return Outcome(best.plan)
     plan, _, message = improve_start(
         task,
         [best],

@@ -46,6 +46,7 @@ LEFT_OUT: Mapping[str, str] = {
     r"dask (scheduler|worker).*|.* --(scheduler|dask) .*": "the tests of on_dask start a cluster",
     r"python -m placegap\.instances\.corpus\.build .*": "makes all files of the corpus",
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
+    r"python -m placegap\.experiments\.research\.ablation": "takes an hour",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
     r"python -m placegap\.experiments\.research\.tables\.(?!optima|transf)\w+": "takes minutes",
     r"placegap standard-evaluation MODEL CSV.*": "a pattern of what may be said; README has a case",

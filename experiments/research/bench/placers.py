@@ -102,12 +102,23 @@ class Growth:
     cpu_s: tuple[float, ...]
 
 
+LEFT_OUT = {
+    "expert",
+    "memory-knapsack",
+    *("exo", "llama-cpp", "vllm-even", "sglang-even"),
+    *("equal-split", "piper"),
+}
+"""They need a file of a plan, tight memory, numbered layers, or devices that are alike."""
+
+
 def placers() -> list[str]:
-    """The heuristics that are measured: no MILPs, and nothing that needs a file."""
+    """The heuristics that are measured: no MILPs, and nothing that needs more than a graph."""
     names = [
         method.name
         for method in METHODS.values()
-        if method.claim == "heuristic" and method.formulation is None and method.name != "expert"
+        if method.claim == "heuristic"
+        and method.formulation is None
+        and method.name not in LEFT_OUT
     ]
     return [*names, *VARIANTS]
 

@@ -112,7 +112,7 @@ def test_rules_are_strings_or_a_semantics() -> None:
     [
         ({"model": "resnet5", "cluster": "8xH100-nvlink"}, "did you mean 'resnet50'"),
         ({"model": "zfnet512"}, "brings no devices"),
-        ({"model": "zfnet512", "cluster": "8xh100"}, "did you mean '8xH100-nvlink'"),
+        ({"model": "zfnet512", "cluster": "8xh10-nvlink"}, "did you mean '8xH100-nvlink'"),
         ({"model": example(), "objective": "maxload"}, "did you mean 'max_load'"),
         ({"model": example(), "method": "heff"}, "did you mean 'heft'"),
         ({"model": example(), "objective": MAKESPAN, "plans": "chain"}, "not both"),

@@ -79,8 +79,9 @@ TOO_LARGE = {
     "getf-milp",
     "getf-lp",
 }
-NEEDS_MORE = {"expert", "data-parallel", "archer-exact"}
-"""A plan, a batch, a cluster without hosts."""
+SPLITS = {"exo", "llama-cpp", "vllm-even", "sglang-even"}
+NEEDS_MORE = {"expert", "data-parallel", "archer-exact", "memory-knapsack", *SPLITS}
+"""A plan, a batch, a cluster without hosts, tight memory, numbered layers."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,9 +116,12 @@ def test_every_method_runs_on_a_file_of_chains_or_says_what_it_needs() -> None:
             ran.add(method)
             assert (found.result.semantics == chains.semantics) != bool(found.warnings), method
     assert "--param path=FILE" in refused.pop("expert")
+    assert "memory is slack" in refused.pop("memory-knapsack")
+    for method in SPLITS & refused.keys():
+        assert "its plans are not chain" in refused.pop(method)
     for method, line in refused.items():  # not installed
         assert line == f"{method} {METHODS[method].missing()}"
-    assert len(ran) >= len(METHODS) - 6  # expert, scotch, two that learn, two partitioners
+    assert len(ran) >= len(METHODS) - 11  # those, scotch, two that learn, two partitioners
     assert {"etf", "noncontiguous", "latency", "stage-cuts"} <= ran
 
 
