@@ -64,7 +64,7 @@ def without_extras(code: str, *arguments: str, cwd: Path) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        env=dict(os.environ),  # readline, loaded by pytest, sets COLUMNS behind it
+        env={**os.environ, "COLUMNS": "110"},  # readline, loaded by pytest, sets it behind it
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from placegap.experiments.cli import main
-from placegap.instances.problem import compiled_kernels
+from placegap.instances.problem import compiled_kernels, kernel_folder
 from placegap.instances.problem.kernels import kernel
 
 
@@ -23,7 +23,8 @@ def total_of(values: np.ndarray) -> int:
 def test_kernels_are_listed_with_their_times_until_they_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: tmp_path)
+    for module in (compiled_kernels, kernel_folder):
+        monkeypatch.setattr(module, "cache_folder", lambda: tmp_path)
     assert kernel(total_of)(np.array([1, 2])) == 3
     assert main(["kernels", "--json"]) == 0
     (kept,) = json.loads(capsys.readouterr().out)["kernels"]

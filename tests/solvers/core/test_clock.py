@@ -46,7 +46,9 @@ def test_the_clock_runs_otherwise() -> None:
         clock.check()
 
 
-def test_a_result_says_apart_what_compiling_took() -> None:
+def test_a_result_says_apart_what_compiling_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: None)
+
     def run(task: Task, params: Params) -> Outcome:
         fresh_kernel()
         return Outcome(message="compiled")
