@@ -290,8 +290,7 @@ def earliest_start_dynamic(
         The favourite child of each op, or -1.
     """
     n, num_devices = problem.time_ns.shape
-    booked: Any = np.bool_(True)  # no literal: `nothing_placed` is compiled once
-    placed = nothing_placed(problem, booked)
+    placed = nothing_placed(problem, True)
     device, start, end, free_at = placed.device, placed.start, placed.end, placed.free_at
     inputs = problem.inputs
     free_bytes, last = admission.free_bytes, np.full(num_devices, NOWHERE)

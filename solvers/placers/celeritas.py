@@ -120,7 +120,7 @@ def committed_plan(instance: Instance, admission: Admission, stuck: int) -> Outc
 def _fill(admission: Admission, clusters: Clusters, order: Ints) -> Any:
     """Commit the clusters in order; the op that fits nowhere, or -1."""
     num_devices = len(admission.free_bytes)
-    # no literals as arguments: numba compiles the kernel that is called for each of them anew
+    # of one type, whatever they are set to
     current: Any = np.int64(0)
     nowhere: Any = np.int64(NOWHERE)
     for c in order:
@@ -241,7 +241,7 @@ def adjust(
     """
     num_devices = problem.time_ns.shape[1]
     arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
-    # no literals as arguments: numba compiles the kernel that is called for each of them anew
+    # of one type, whatever they are set to
     before: Any = np.int64(NOWHERE)
     trial: Any = np.bool_(False)
     booking: Any = np.bool_(True)

@@ -169,7 +169,6 @@ def schedule_dynamic_path(
     heapq.heapify(through)
     heapq.heapify(ready)
     longest = np.int64(0)
-    nowhere: Any = np.int64(NOWHERE)  # no literal: `settle` is compiled once
     while len(ready) > 0:
         op = heapq.heappop(ready)[2]
         while device[through[0][2]] != NOWHERE:  # an old entry of an op is below its newest
@@ -191,7 +190,7 @@ def schedule_dynamic_path(
         if fits:
             at = _preferred(problem, admission, gaps, path, slots, op, length)
         else:  # rule 4
-            at = nowhere
+            at = NOWHERE
             for k in range(num_devices):
                 urges_less = at == NOWHERE or least_urgent[k] < least_urgent[at]
                 if begin[k] != NEVER and urges_less:

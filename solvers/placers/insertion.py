@@ -66,7 +66,6 @@ def schedule_by_insertion(
         if waiting[op] == 0:
             size = push(ready, size, turn, op)
     arrival = np.empty(num_devices, np.int64)
-    nowhere: Any = np.int64(NOWHERE)  # no literal: `occupy` is compiled once
     while size > 0:
         op = ready[0]
         size = pop(ready, size, turn)
@@ -77,7 +76,7 @@ def schedule_by_insertion(
             for k in range(num_devices):
                 transfer = inputs.transfer_ns[inputs.tensor[e], inputs.link_class[source, k]]
                 arrival[k] = max(arrival[k], sent + transfer)
-        least, best_gap = 0, nowhere
+        least, best_gap = 0, NOWHERE
         for k in range(num_devices):
             if admits(admission, op, k):
                 gap = first_fit(gaps, k, arrival[k], problem.time_ns[op, k])

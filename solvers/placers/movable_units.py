@@ -8,7 +8,7 @@ units of nets that become or cease to be whole, or alone, somewhere.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -154,12 +154,11 @@ def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs) -> S
     paid = np.zeros(k_count, np.int64)
     leaving, joining = np.zeros(u, np.int64), np.zeros((u, k_count), np.int64)
     state = State(device, pins_on, compute, paid, used, leaving, joining, between)
-    added: Any = np.int64(1)  # no literal: `_count` is compiled once
     for e in range(len(nets.ptr) - 1):
         for k in range(k_count):
             if 0 < pins_on[e, k] < nets.ptr[e + 1] - nets.ptr[e]:
                 paid[k] += nets.weight[e, k]
-            _count(state, nets, e, k, added)
+            _count(state, nets, e, k, 1)
     return state
 
 
@@ -190,18 +189,16 @@ def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: in
     state.compute[b] += time[v, b]
     state.used_bytes[a] -= size[v]
     state.used_bytes[b] += size[v]
-    there: Any = np.int64(1)  # no literals: what is called is compiled once
-    back: Any = np.int64(-1)
-    shift_arcs(state, arcs, v, b, there)
+    shift_arcs(state, arcs, v, b, 1)
     for at in range(nets.unit_ptr[v], nets.unit_ptr[v + 1]):
-        _count(state, nets, nets.net[at], a, back)
-        _count(state, nets, nets.net[at], b, back)
+        _count(state, nets, nets.net[at], a, -1)
+        _count(state, nets, nets.net[at], b, -1)
     state.device[v] = b
     for at in range(nets.unit_ptr[v], nets.unit_ptr[v + 1]):
         state.pins_on[nets.net[at], a] -= 1
         state.pins_on[nets.net[at], b] += 1
-        _count(state, nets, nets.net[at], a, there)
-        _count(state, nets, nets.net[at], b, there)
+        _count(state, nets, nets.net[at], a, 1)
+        _count(state, nets, nets.net[at], b, 1)
 
 
 @kernel(allocates=False)
@@ -221,11 +218,9 @@ def shift_arcs(state: State, arcs: Arcs, v: int, b: int, sign: int) -> None:
 @kernel(allocates=False)
 def keeps_chain(state: State, arcs: Arcs, v: int, b: int) -> bool:
     """Whether devices feed each other in no cycle once unit v is on device b. O(degree + K^2)."""
-    there: Any = np.int64(1)  # no literals: `shift_arcs` is compiled once
-    back: Any = np.int64(-1)
-    shift_arcs(state, arcs, v, b, there)
+    shift_arcs(state, arcs, v, b, 1)
     acyclic = _is_acyclic(state.arcs_between)
-    shift_arcs(state, arcs, v, b, back)
+    shift_arcs(state, arcs, v, b, -1)
     return acyclic
 
 
