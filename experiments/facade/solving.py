@@ -21,9 +21,10 @@ from placegap.experiments.running.placing import (
 )
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.running.sources import check_rates, find_cluster, find_model
+from placegap.experiments.running.sources import check_rates, find_model
 from placegap.experiments.show.place_report import named_placement, plan_notes, print_result
 from placegap.experiments.show.rendering import PLAIN_WIDTH
+from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.document import Document
 from placegap.instances.io.plan_file import save_plan
 from placegap.instances.problem.instance import Cluster, Graph, Instance
@@ -237,7 +238,7 @@ def solve(
 def _instance(
     model: str | Path | Graph | Document | Instance, cluster: str | Path | Cluster | None
 ) -> Instance:
-    found = cluster if isinstance(cluster, Cluster | None) else find_cluster(str(cluster))
+    found = cluster if isinstance(cluster, Cluster | None) else load_cluster(str(cluster))
     if isinstance(model, Instance):
         return model if found is None else Document.of(model).instance(found)
     if isinstance(model, Graph):

@@ -285,11 +285,6 @@ def measured_times(graph: Graph) -> str | None:
     return sentence if isinstance(sentence, str) else None
 
 
-def find_cluster(cluster: str, devices: Path | None = None) -> Cluster:
-    """A cluster by name or text, or from a file, with the device kinds of another file."""
-    return load_cluster(cluster, devices)
-
-
 def cluster_of(source: Source) -> Cluster | None:
     """The cluster that a source names, None where the model's own is meant.
 
@@ -300,7 +295,7 @@ def cluster_of(source: Source) -> Cluster | None:
     """
     if source.cluster is None and source.devices is not None:
         raise InputError("--devices states kinds for --cluster; name one, too", source.devices)
-    return None if source.cluster is None else find_cluster(source.cluster, source.devices)
+    return None if source.cluster is None else load_cluster(source.cluster, source.devices)
 
 
 def is_known_cluster(cluster: str) -> bool:

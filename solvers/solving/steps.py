@@ -121,19 +121,32 @@ def proofs(task: Task) -> Iterator[AutoStep]:
     >>> [step.method for step in proofs(Task(example(), MaxLoad(plans="chain")))]
     ['ideal-dp', 'archer-exact', 'throughput-ip']
     """
-    own, names = task.semantics, [proving_method(task.semantics)]
-    match own:
-        case Makespan():
-            names.insert(0 if _is_knapsack(task) else 1, "memory-knapsack")
+    names = _provers(task.semantics)
+    if isinstance(task.semantics, Makespan):
+        names.insert(0 if _is_knapsack(task) else 1, "memory-knapsack")
+    yield from _proofs_by(task, names)
+
+
+def _provers(semantics: Semantics) -> list[str]:
+    """The methods that prove any such problem, the one that proves most first."""
+    first = proving_method(semantics)
+    match semantics:
         case LatencySubgraphs():
-            names += ["latency-ip"]
+            others = ["latency-ip"]
         case MaxLoad() | MaxLoadFwdBwd():
-            names += ["archer-exact", "throughput-ip"]
+            others = ["archer-exact", "throughput-ip"]
+        case _:
+            others = []
+    return list(dict.fromkeys([first, *others]))
+
+
+def _proofs_by(task: Task, names: Iterable[str]) -> Iterator[AutoStep]:
+    """Steps of those methods that can do a task; none builds a model of a whole large graph."""
     is_large = parts_of(task) > LARGE_PARTS
-    for name in dict.fromkeys(names):
+    for name in names:
         share = 0.5 if name == "memory-knapsack" else 1.0  # its MIP may never end
         if not (is_large and name in WHOLE_MODELS):
-            yield from able(task, AutoStep(name, own, share, seed=task.limits.seed))
+            yield from able(task, AutoStep(name, task.semantics, share, seed=task.limits.seed))
 
 
 def _is_knapsack(task: Task) -> bool:
@@ -160,7 +173,7 @@ def is_likely_proven(task: Task) -> bool:
     True
     """
     is_small = not isinstance(task.semantics, Makespan) or _choices(task) <= SMALL_CHOICES
-    return is_small and next(proofs(task), None) is not None
+    return is_small and next(_proofs_by(task, _provers(task.semantics)), None) is not None
 
 
 def _choices(task: Task) -> int:

@@ -122,15 +122,18 @@ def test_workspace_is_shared_and_sharded_state_divided() -> None:
         (replace(PLAN, mode=("keep", "again")), {}, "shape"),  # no such mode for t = 2
         (replace(PLAN, mode=None), {}, "shape"),
         (replace(PLAN, call=(0, 0)), {}, "fields"),
-        (replace(PLAN, mode=("again", "keep"), tensor=(1, 1)), {"recompute": "all_or_none"},
-         "recompute"),
+        (
+            replace(PLAN, mode=("again", "keep"), tensor=(1, 1)),
+            {"recompute": "all_or_none"},
+            "recompute",
+        ),
         (
             Plan(((0,), (0,)), stage=(0, 0), tensor=(1,), mode=("again", "keep")),
             {"recompute": "per_stage"},
             "recompute",
         ),
     ],
-)  # fmt: skip
+)
 def test_broken_rules_are_named(plan: Plan, rules: dict[str, Any], broken: str) -> None:
     assert judged(two_layers(), plan, **rules)[1] == {broken}
 
