@@ -166,11 +166,9 @@ def test_bad_parameters_are_named() -> None:
 def test_moirais_example_1_takes_30_ms() -> None:
     # reference: 30, against 31 of the hand-made schedule in the workbook
     document = read_model(SHARED / "instances" / "moirai" / "example-1.xls")
-    solve(example(), PORT, "cp-sat")  # compiled and loaded
     for workers in (1, 2):
         result = solve(document.instance(), PORT, "cp-sat", {"workers": workers})
         assert (result.value_ns, result.bound_ns) == (30_000_000, 30_000_000)
-        assert result.build_s + result.solve_s < 2
 
 
 @pytest.mark.parametrize("start", [True, False])
