@@ -53,7 +53,7 @@ def describe(
     >>> from placegap.instances import Makespan, example
     >>> model = moirai.build(example(), Makespan(), names=True)
     >>> model.x.doc
-    'x[i, k]: op i is on device k'
+    'x[i, k]: op i is on device k; route[q, a, b]: edge q goes from device a to device b'
     >>> model.device_shared.doc.partition(":")[0], list(model.op_before)
     ('Moirai (6)', [('op2', 'op3'), ('op3', 'op2')])
     """
@@ -114,7 +114,7 @@ def by_number(function: Callable[Concatenate[Any, P], T]) -> Callable[Concatenat
     """Let a function of a model find its components by number, whatever they are indexed by."""
 
     @wraps(function)
-    def with_numbers(model: Any, *given: P.args, **options: P.kwargs) -> T:
+    def with_numbers(model: Any, /, *given: P.args, **options: P.kwargs) -> T:
         labels = getattr(model, "labels", None)
         if labels is None:
             return function(model, *given, **options)

@@ -40,6 +40,8 @@ from placegap.formulations.shared.families import (
     set_placement,
 )
 from placegap.formulations.shared.naming import by_number, describe, names_of
+from placegap.formulations.throughput_ip import columns as of_devices
+from placegap.formulations.throughput_ip import rows as of_regions
 from placegap.formulations.throughput_ip.columns import (
     MOST_UNEVEN,
     ThroughputSets,
@@ -55,9 +57,6 @@ from placegap.formulations.throughput_ip.columns import (
     throughput_data,
     uneven_class,
     value_step_ns,
-)
-from placegap.formulations.throughput_ip.columns import (
-    __doc__ as columns_doc,
 )
 from placegap.formulations.throughput_ip.rows import (
     Inside,
@@ -83,9 +82,6 @@ from placegap.formulations.throughput_ip.rows import (
     share_variables,
     tensor_enters,
     tensor_leaves,
-)
-from placegap.formulations.throughput_ip.rows import (
-    __doc__ as rows_doc,
 )
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
@@ -209,7 +205,7 @@ def build(
     if own is not None:
         columns = ["+".join(own["k"][k] for k in members) for members in data.columns.devices]
         own |= {**dict.fromkeys("skrab", columns), "v": data.servers, "server r": data.servers}
-    return describe(model, f"{__doc__}\n{columns_doc}\n{rows_doc}", own)
+    return describe(model, f"{__doc__}\n{of_devices.__doc__}\n{of_regions.__doc__}", own)
 
 
 def contiguity(model: pyo.ConcreteModel, data: ThroughputSets) -> None:

@@ -724,7 +724,7 @@ def _table(instance: Instance) -> Iterator[str]:
         yield "  ".join([name.ljust(widths[0]), *aligned, fed]).rstrip()
     for kind in kinds:
         own = of_kind[kind]
-        limits = {device.memory_bytes for device in own} - {None}
+        limits = {device.memory_bytes for device in own if device.memory_bytes is not None}
         held = f"{' or '.join(map(str, sorted(limits)))} bytes" if limits else "no memory limit"
         more = f"; {len(of_kind) - 1} more kinds" if len(of_kind) > 2 else ""
         yield f"{len(own)} {kind}: {_and_more([device.name for device in own])}; {held}{more}"
