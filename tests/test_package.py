@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
@@ -143,3 +144,18 @@ def test_highspy_and_ortools_load_in_one_process_in_either_order(order: str) -> 
 
 def test_the_package_is_marked_as_typed() -> None:
     assert (ROOT / FACADE / "py.typed").is_file()  # PEP 561: it holds for all packages below
+
+
+def test_one_version_is_stated_everywhere() -> None:
+    stated = {
+        "pyproject.toml": r'^version = "([\d.]+)"$',
+        "CITATION.cff": r"^version: ([\d.]+)$",
+        "CHANGELOG.md": r"^## ([\d.]+)$",
+        "mkdocs.yml": r"^copyright: placegap ([\d.]+),",
+    }
+    found = {
+        name: re.findall(form, (ROOT / name).read_text(), re.MULTILINE)[:1]
+        for name, form in stated.items()
+    }
+    assert list(found.values()) == [found["pyproject.toml"]] * 4, found
+    assert found["pyproject.toml"]

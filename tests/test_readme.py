@@ -1,4 +1,5 @@
-"""The README's tables are what the quickstart study printed, and as far as can be what it prints.
+"""The tables of README and docs/quickstart.md are what the quickstart study printed, and as far as
+can be what it prints.
 
 Times, and what solvers reach by a time limit, differ from run to run: they are compared with the
 runs that lie beside the notebook. What does not depend on time is computed again.
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from references import readme_tables
-from references.readme_tables import README, RUNS, SENTENCES, SHOWN, cells_of, grid, grids_of_readme
+from references.readme_tables import PAGE, RUNS, SENTENCES, TABLES, cells_of, grid, grids_of
 
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.config import load_study
@@ -22,7 +23,8 @@ from placegap.instances.corpus.corpus import corpus_names
 from placegap.solvers import METHODS, solve
 from placegap.solvers.solving.known_bounds import recorded_bounds, recorded_value_ns
 
-STUDY = Path(__file__).resolve().parents[1] / "experiments" / "quickstart.yaml"
+ROOT = Path(__file__).resolve().parents[1]
+STUDY = ROOT / "experiments" / "quickstart.yaml"
 WITHOUT_LIMIT = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft", "ideal-dp")
 """Methods of the quickstart that end long before its limit."""
 
@@ -34,8 +36,16 @@ def cells() -> list[GapCell]:
     return cells_of(RUNS.read_text())
 
 
-def test_the_tables_of_the_readme_are_those_of_the_recorded_study(cells: list[GapCell]) -> None:
-    assert [found.strip() for found in grids_of_readme()] == [grid(cells, name) for name in SHOWN]
+@pytest.mark.parametrize("page", TABLES, ids=lambda page: page.stem)
+def test_the_tables_of_a_page_are_those_of_the_recorded_study(
+    page: Path, cells: list[GapCell]
+) -> None:
+    shown = [grid(cells, name) for name in TABLES[page]]
+    assert [found.strip() for found in grids_of(page)] == shown
+
+
+def test_the_readme_is_read_in_a_few_minutes() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 8_000
 
 
 def test_the_recorded_study_is_the_one_that_ships(cells: list[GapCell]) -> None:
@@ -79,15 +89,14 @@ def test_no_recorded_run_contradicts_what_is_known_of_the_corpus(cells: list[Gap
 
 @pytest.mark.parametrize("pattern", SENTENCES)
 def test_a_figure_in_the_text_counts_right(pattern: str, cells: list[GapCell]) -> None:
-    (said,) = re.findall(pattern, README.read_text())
+    (said,) = re.findall(pattern, PAGE.read_text())
     assert int(said) == SENTENCES[pattern](cells)
 
 
-def test_the_table_of_methods_names_every_method() -> None:
-    (section,) = re.findall(r"\n## Methods\n(.*?)\n## ", README.read_text(), flags=re.DOTALL)
+def test_the_tables_of_methods_name_every_method() -> None:
     named = [
         name
-        for line in section.splitlines()
+        for line in (ROOT / "docs" / "methods.md").read_text().splitlines()
         if line.startswith("| `")
         for name in re.findall(r"`([a-z-]+)`", line.split("|")[1])
     ]

@@ -29,11 +29,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_of_the_documentation_is_on_the_site(site: Path) -> None:
     pages = {path.stem for path in site.glob("*.html")}
     assert {path.stem for path in (ROOT / "docs").glob("*.md")} <= pages
-    assert {"methods", "studies", "contributing", "changelog"} <= pages
+    assert {"catalogue", "studies", "contributing", "changelog"} <= pages
 
 
 def test_the_catalogue_has_every_method_with_its_parameters(site: Path) -> None:
-    text = (site / "methods.html").read_text()
+    text = (site / "catalogue.html").read_text()
     for method in METHODS.values():
         assert f'id="{method.name}"' in text
         assert all(f"<code>{name}</code>" in text for name in method.params.model_fields)

@@ -34,7 +34,7 @@ GROUPS: dict[str, Callable[[AnyMethod], bool]] = {
     ),
     "bounds": lambda m: m.claim == "bound",
 }
-"""What the README's tables list."""
+"""What the tables of docs/methods.md list."""
 
 OF_THIS_PAGE = "with a section here"
 
@@ -203,7 +203,7 @@ def made() -> dict[Path, str]:
     """Every file that is made from registrations, and what it has to be."""
     methods = registered(ROOT / "solvers", "placegap.solvers.")
     texts = {ROOT / "solvers" / "core" / "method_homes.py": index(methods)}
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+    for page in sorted((ROOT / "docs").glob("*.md")):
         text = page.read_text()
         if TABLE.search(text):
             texts[page] = with_tables(text, methods)

@@ -28,6 +28,9 @@ PAGES = {
 }
 """File of the repository -> page of the site; what lies in docs/ keeps its name there."""
 
+CATALOGUE = "catalogue.md"
+"""The page of all methods with their parameters."""
+
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -36,14 +39,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.remove(files.src_uris["index.md"])
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=moved(source)))
-    files.append(File.generated(config, "methods.md", content=catalogue()))
+    files.append(File.generated(config, CATALOGUE, content=catalogue()))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Lead links of pages in docs/ to pages of the site."""
     uri = page.file.src_uri
-    return markdown if uri in (*PAGES.values(), "methods.md") else relinked(markdown, f"docs/{uri}")
+    return markdown if uri in (*PAGES.values(), CATALOGUE) else relinked(markdown, f"docs/{uri}")
 
 
 def moved(source: str) -> str:
@@ -75,7 +78,7 @@ def relinked(markdown: str, source: str) -> str:
 def catalogue() -> str:
     """All methods of the registry, as a page."""
     lines = [
-        "# The catalogue of methods",
+        "# All methods with their parameters",
         "",
         "This page is made from the registry, as `placegap methods` prints it. An *exact* method"
         " proves its plan optimal if its time suffices; a *heuristic* proves nothing.",

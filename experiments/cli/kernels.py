@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from placegap.experiments.cli.options import JsonOption
+from placegap.experiments.show.figures import counted
 from placegap.experiments.show.rendering import output, plain_table, print_line, spinner
 
 HEAD = ("kernel", "compile CPU s", "size")
@@ -58,8 +59,8 @@ def kernels_command(
     names, total_s = {kept.name for kept in found}, sum(kept.compile_s for kept in found)
     size = format_bytes(sum(kept.size_bytes for kept in found))
     print_line(
-        f"{len(names)} kernels, compiled {len(found)} times in {total_s:.1f} CPU s; {size} in"
-        f" {folder}"
+        f"{counted(len(names), 'kernel')}, compiled {counted(len(found), 'time')} in"
+        f" {total_s:.1f} CPU s; {size} in {folder}"
     )
 
 

@@ -1,11 +1,15 @@
-"""``python -m placegap.experiments.research.pages``: two pages and four pictures, into docs/.
+"""``python -m placegap.experiments.research.pages``: pages, tables and four pictures, into docs/.
 
 docs/ours-results.md has the tables of studies of our own, docs/found.md what they say in figures,
-each read from committed results.
+each read from committed results. Other pages have tables between two comments; the first of them
+says what is shown: ``<!-- data: NAME -->``, a file of experiments/research/data, or what
+`data_table` makes of a study.
 """
 
 from __future__ import annotations
 
+import csv
+import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,11 +32,21 @@ from placegap.experiments.research.page_plots import (
     plot_time,
 )
 from placegap.experiments.research.record import HERE, read_results
-from placegap.experiments.show.figures import format_gap, format_s
+from placegap.experiments.show.figures import format_gap, format_ns, format_s
 from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.report import markdown_grid, write_file
 
 FORMS = {"published": "moirai form=as_published", "strengthened": "moirai form=strengthened"}
+PLACER_HEAD = (
+    "placer",
+    "plans",
+    "optimal",
+    "within 1 %",
+    "within 10 %",
+    "mean gap",
+    "median gap",
+    "median time",
+)
 STUDIES = ("corpus", "moirai-forms", "congestion", "scaling", "sensitivity", "memory")
 
 
@@ -77,16 +91,7 @@ def corpus(rows: Sequence[Record]) -> Iterator[str]:
         yield from () if table == rows[0]["table"] else ("",)
         yield from (f"**{table}**", "")
         yield from markdown_grid(
-            (
-                "placer",
-                "plans",
-                "optimal",
-                "within 1 %",
-                "within 10 %",
-                "mean gap",
-                "median gap",
-                "median time",
-            ),
+            PLACER_HEAD,
             [_placer(label, gaps[label], mine) for label in by_share(gaps)],
         )
 
@@ -238,6 +243,9 @@ def memory(rows: Sequence[Record]) -> Iterator[str]:
 
 
 DOCS = HERE.parents[1] / "docs"
+DATA = Path(__file__).resolve().parent / "data"
+QUICKSTART = HERE.parent / "notebooks" / "quickstart.csv"
+TABLE = re.compile(r"(<!-- data: ([a-z -]+) -->\n).*?(<!-- end of data -->)", re.DOTALL)
 MARGIN = 2e-6
 """MIPs keep half of it in their bounds: a gap that is smaller is a closed model."""
 
@@ -267,8 +275,8 @@ def doc_rows(page: str, first: str, folder: Path = DOCS) -> list[dict[str, str]]
 
     Examples
     --------
-    >>> doc_rows("certificates-results.md", "table")[0]["table"]
-    'GoogLeNet, memory 50 %'
+    >>> doc_rows("splitting-placers.md", "workload")[0]["K"]
+    '4'
     """
     return list(_rows((folder / page).read_text().splitlines(), first))
 
@@ -286,7 +294,8 @@ def _rows(lines: list[str], first: str) -> Iterator[dict[str, str]]:
 
 
 def _certificates() -> dict[str, str]:
-    gap = {row["table"]: row["mean gap"] for row in doc_rows("certificates-results.md", "table")}
+    with (DATA / "certificates.csv").open() as file:
+        gap = {row["table"]: row["mean gap"] for row in csv.DictReader(file)}
     return {
         "port_gap": gap["generated, ports, 83,206 ops"],
         "free_gap": gap["generated, free channels, 83,206 ops"],
@@ -465,6 +474,72 @@ def pages() -> Iterator[tuple[str, str]]:
     templates = Path(__file__).resolve().parent
     yield "ours-results.md", (templates / "results.template.md").read_text().format_map(tables())
     yield "found.md", (templates / "found.template.md").read_text().format_map(figures())
+    for path in sorted(DOCS.glob("*.md")):
+        text = path.read_text()
+        if TABLE.search(text):
+            yield path.name, TABLE.sub(_filled, text)
+
+
+def _filled(found: re.Match[str]) -> str:
+    return found[1] + "\n".join(data_table(found[2], found.string)) + "\n" + found[3]
+
+
+def data_table(name: str, page: str) -> Iterator[str]:
+    """The lines of a table of a page.
+
+    Parameters
+    ----------
+    name : str
+        ``auto`` or ``placers``: of the corpus, by the methods that belong there; ``quickstart
+        METHOD``: its runs there; else a file of experiments/research/data.
+    page : str
+        The text around it.
+
+    Examples
+    --------
+    >>> next(data_table("nested-layers", ""))
+    '| graph | work windows, ms | nested layers, ms | CPU s | best plan, ms |'
+    """
+    kind, _, method = name.partition(" ")
+    if kind == "quickstart":
+        yield from _quickstart(method)
+    elif kind in ("auto", "placers"):
+        rows = read_results("corpus")[1]
+        gaps = gaps_of(rows)
+        best = [label for label in by_share(gaps) if label != DEFAULT]
+        described = set(re.findall(r"^## (.*)$|`([a-z-]+)`", page, re.MULTILINE))
+        named = {one for pair in described for heads in pair for one in heads.split(", ")}
+        shown = best if kind == "placers" else [DEFAULT, *best[:2]]
+        yield from markdown_grid(
+            PLACER_HEAD,
+            [_placer(one, gaps[one], rows) for one in shown if kind == "auto" or one in named],
+        )
+    else:
+        with (DATA / f"{name}.csv").open() as file:
+            head, *lines = csv.reader(file)
+        yield from markdown_grid(head, lines)
+
+
+def _quickstart(method: str) -> Iterator[str]:
+    """Each run of a method in the quickstart study."""
+    with QUICKSTART.open() as file:
+        runs = [row for row in csv.DictReader(file) if row["method"] == method]
+    lines = [
+        (
+            row["instance"],
+            row["cluster"],
+            row["num_ops"],
+            row["objective"],
+            format_ns(int(row["value_ns"])),
+            format_gap(float(row["gap"])),
+            format_s(float(row["solve_s"])),
+            row["made_by"].partition(";")[0].partition(" at ")[2],
+        )
+        for row in runs
+        if row["table"].startswith("networks")
+    ]
+    head = ("graph", "cluster", "ops", "objective", "value", "gap", "time", "commit")
+    yield from markdown_grid(head, lines)
 
 
 def pictures() -> Iterator[tuple[str, bytes]]:

@@ -86,6 +86,18 @@ def format_duration(seconds: float) -> str:
     return f"{hours} h {left} min" if hours < 10 else f"{math.ceil(minutes / 60)} h"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and what is counted, in the plural where it is one.
+
+    Examples
+    --------
+    >>> counted(1, "op"), counted(2_000, "op"), counted(0, "process")
+    ('1 op', '2,000 ops', '0 processes')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{ending}"
+
+
 def format_gap(gap: float) -> str:
     """A relative gap in percent; a gap that is not 0 never reads as 0.
 

@@ -395,7 +395,7 @@ def _dots(found: Anatomy) -> tuple[list[int], list[str]]:
         d = dot[i] = number.setdefault((labels[i], int(found.plan.devices[i])), len(number))
         size += [0] * (d == len(size))
         size[d] += 1
-    said = [f"{label} ({n} ops)" for (label, _), n in zip(number, size, strict=True)]
+    said = [f"{label} ({n} op{'s' * (n != 1)})" for (label, _), n in zip(number, size, strict=True)]
     return dot, said
 
 

@@ -95,7 +95,8 @@ def _communication_ns(verdict: Evaluation, num_devices: int) -> list[int]:
 MOST_NAMES = 4
 """More devices are counted, not named."""
 
-PIPELINE = "for the throughput of a pipeline over all devices ask --objective max_load"
+THROUGHPUT = "For throughput: --objective max_load"
+EXACT = "An exact method may find a better plan: leave --method out"
 
 
 def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
@@ -112,7 +113,7 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     >>> from placegap.instances import Makespan, example
     >>> from placegap.solvers import solve
     >>> result = solve(example(), Makespan(), "single-device")
-    >>> plan_notes(example(), result)[0].partition(":")[0]
+    >>> plan_notes(example(), result)[0].partition(".")[0]
     'the plan uses gpu0 alone'
     """
     verdict = result.evaluation
@@ -176,9 +177,9 @@ def _one_pass(instance: Instance, verdict: Evaluation, result: Result) -> str:
 
         share = path_ns(instance, transfers=False) / result.value_ns
         return (
-            f"{used[0]} alone is optimal for one pass: {share:.0%} of its time are ops of one path,"
-            f" each of which waits for the one before, and the rest gains less from another device"
-            f" than transfers cost; {PIPELINE}"
+            f"{used[0]} alone is optimal for one pass. {share:.0%} of its time is one path of ops,"
+            " each of which waits for the one before. The rest would gain less from another device"
+            f" than its transfers cost. {THROUGHPUT}"
         )
     if len(used) == 1 and proven:
         what = f"{used[0]} alone is optimal for one pass"
@@ -186,10 +187,10 @@ def _one_pass(instance: Instance, verdict: Evaluation, result: Result) -> str:
         what = f"the plan uses {used[0]} alone"
     else:
         what = _unused(verdict)
-    why = "only ops that wait for no other gain from more devices, and transfers cost time"
-    if not proven:
-        why = f"no better plan over more devices was found: {why}"
-    return f"{what}: {why}; {PIPELINE}"
+    why = "Only ops that can run side by side gain from another device, and each transfer costs"
+    if not proven and _is_heuristic(result.method):
+        return f"{what}. {why} time. {EXACT}. {THROUGHPUT}"
+    return f"{what}. {why} time. {THROUGHPUT}"
 
 
 def _fewer_stages(
@@ -209,13 +210,14 @@ def _fewer_stages(
         return f"{_unused(verdict)}: {tie}"
     if result.status == "optimal":
         return f"{_unused(verdict)}: no plan with more stages has a shorter iteration"
-    return f"{_unused(verdict)}: no shorter iteration with more stages was found"
+    if _is_heuristic(result.method):
+        return f"{_unused(verdict)}. {EXACT}"
+    return f"{_unused(verdict)}: the search found no shorter iteration with more stages"
 
 
 def _stages(verdict: Evaluation, result: Result) -> str:
     """max_load and max_load_fwd_bwd: the heaviest stages."""
     heaviest = max(verdict.uses, key=lambda use: use.load_ns)
-    found = "no plan has less" if result.status == "optimal" else "no plan with less was found"
     if result.semantics.objective == "max_load_fwd_bwd":
         why = "the heaviest forward and backward loads decide"
     elif has_two_levels(result.semantics):
@@ -223,18 +225,22 @@ def _stages(verdict: Evaluation, result: Result) -> str:
     else:
         why = f"the heaviest stage decides, {heaviest.device}'s"
     asked = _instead(result.semantics, heaviest.num_ops)
-    if result.status != "optimal" and _is_heuristic(result.method):
-        asked = "an exact method may find one: leave --method out"
-    return f"{_unused(verdict)}: {why}, and {found}; {asked}"
+    if result.status == "optimal":
+        why += ", and no plan has less"
+    elif _is_heuristic(result.method):
+        asked = EXACT
+    else:
+        why += ", and the search found no less"
+    return f"{_unused(verdict)}: {why}. {asked}"
 
 
 def _instead(semantics: Semantics, num_ops: int) -> str:
     if num_ops == 1:
         return "'placegap split' divides an op that is a stage of its own"
     if semantics.objective == "max_load" and not semantics.replicas:
-        return "with --replicas equal devices may share a stage"
+        return "With --replicas equal devices may share a stage"
     if plan_class(semantics) != "any":
-        return "with --plans any a device may run any ops"
+        return "With --plans any a device may run any ops"
     return "'placegap split' divides heavy ops"
 
 
@@ -244,7 +250,7 @@ def _is_heuristic(method: str) -> bool:
 
 def _unused(verdict: Evaluation) -> str:
     idle = verdict.idle_devices
-    return f"{_names(idle)} {'stays' if len(idle) == 1 else 'stay'} unused"
+    return f"{_names(idle)} {'is' if len(idle) == 1 else 'are'} unused"
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -78,7 +78,7 @@ def move_rows(found: Anatomy) -> list[tuple[str, ...]]:
             names[move.source],
             names[move.target],
             format_ns(move.value_ns),
-            "breaks no rule"
+            "keeps all rules"
             if move.gain_ns is None
             else f"{format_ns(move.gain_ns)} ({format_gap(move.gain_ns / found.value_ns)})",
         )
@@ -96,7 +96,7 @@ def move_sentence(found: Anatomy) -> str:
     if found.gap == 0:
         return f"{what}; none is better, and none can be: the plan is optimal"
     if not found.verdict.feasible:
-        return f"{what}; none breaks no rule"
+        return f"{what}; each breaks a rule"
     return f"{what}; none is better"
 
 
@@ -241,7 +241,7 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
     per = ", per microbatch" if isinstance(found.semantics, PipelineIteration) else ""
     if found.crossings:
         count = min(len(found.crossings), MOST_CROSSINGS)
-        title = f"The {count} dearest of {len(found.crossings)} transfers{per}"
+        title = f"The longest {count} of {len(found.crossings)} transfers{per}"
         console.print(f"\n{title}", style="bold")
         console.print(plain_table(None, CROSSING_HEAD, crossing_rows(found)))
     if found.next_moves.all:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placegap.experiments.show.figures import format_duration
+from placegap.experiments.show.figures import counted, format_duration
 from placegap.experiments.show.rendering import errors, warn
 from placegap.instances.reading.errors import shorten
 
@@ -71,11 +71,11 @@ def intention(study: Study, workers: int, log: Path) -> str:
     least, most = min(limits), max(limits)
     each = f"{least:g} s" if least == most else f"{least:g} to {most:g} s"
     sentence = (
-        f"{study.name}: at most {len(limits)} runs of at most {each} each, {workers} at a time:"
-        f" at most {format_duration(longest_s(limits, workers))} in all"
+        f"{study.name}: at most {counted(len(limits), 'run')} of at most {each} each,"
+        f" {workers} at a time: at most {format_duration(longest_s(limits, workers))} in all"
     )
     kept = _num_lines(log)
-    return f"{sentence}; {log} holds {kept} runs already" if kept else sentence
+    return f"{sentence}; {log} holds {counted(kept, 'run')} already" if kept else sentence
 
 
 def longest_s(limits_s: Sequence[float], workers: int) -> float:
@@ -124,8 +124,9 @@ class Told(Progress):
             warn(f"all {total} runs are in the log: there is nothing to run")
             return
         in_all = format_duration(longest_s([run.time_limit_s for run in todo], self.workers))
-        kept = f"; {self.done} more are in the log" if self.done else ""
-        warn(f"{len(todo)} runs to do{kept}: at most {in_all}, and kernels to compile, once")
+        kept = f"; {self.done} more in the log" if self.done else ""
+        some = counted(len(todo), "run")
+        warn(f"{some} to do{kept}: at most {in_all}, and kernels to compile, once")
 
     def started(self, run: Run) -> None:
         """Be told that a worker has got a run."""

@@ -439,7 +439,7 @@ def _model(
     chosen = getattr(torch, options.dtype or dtype or USUAL_DTYPE)
     module = model_class._from_config(config).to(chosen)
     inputs = example_inputs(module, options, seq)
-    words = _in_words(inputs)
+    words = _in_words(inputs).replace(" 1 tokens", " 1 token")
     if options.prefill and "logits_to_keep" in signature(module.forward).parameters:
         inputs["logits_to_keep"] = 1
     if options.decode or options.prefill:

@@ -35,7 +35,7 @@ PAGES = tuple(
 )
 """All that people read before the code, by path."""
 
-PROGRAMS = r"placegap|python3?|pip|pytest|ruff|mypy|mkdocs|make|dask"
+PROGRAMS = r"placegap|cat|python3?|pip|pytest|ruff|mypy|mkdocs|make|dask"
 COMMAND = re.compile(rf"(?P<mark>\$ )?(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(?:{PROGRAMS}) .*")
 INLINE = re.compile(rf"`((?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(?:{PROGRAMS}) [^`]+)`")
 STUDY = re.compile(r"\*\*`(placegap study [^`]+)`\*\*")
@@ -49,7 +49,7 @@ LEFT_OUT: Mapping[str, str] = {
     r"python -m placegap\.experiments\.research\.ablation": "takes an hour",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
     r"python -m placegap\.experiments\.research\.tables\.(?!optima|transf)\w+": "takes minutes",
-    r"placegap standard-evaluation MODEL CSV.*": "a pattern of what may be said; README has a case",
+    r"placegap standard-evaluation MODEL CSV.*": "a pattern; another page has a case",
 }
 """Patterns of commands that no test runs, and why."""
 
@@ -59,7 +59,7 @@ WITH_TORCH = re.compile(
 """Commands that need PyTorch: `make test-torch` runs them."""
 
 SMALLER: Mapping[str, Mapping[str, str]] = {
-    "README.md": {"MODEL": "net.json"},
+    "docs/command-line.md": {"MODEL": "net.json"},
     "docs/pipeline-iteration.md": {"MODEL": "bvlc_alexnet"},
     "docs/certificates.md": {"20": "0.2"},
     "docs/learned.md": {"evaluations=6000": "evaluations=8"},
@@ -112,8 +112,8 @@ class Command:
             smaller["inception_v1"] = "squeezenet"
         words = [smaller.get(word, word) for word in shlex.split(self.text)]
         if words[:2] == ["placegap", "place"]:
-            proof = ["--method", "decomposition"] if self.shown else ["--time-limit", LIMIT_S]
-            words += proof
+            proof = "ideal-dp" if "--granularity" in words else "decomposition"
+            words += ["--method", proof] if self.shown else ["--time-limit", LIMIT_S]
         return words
 
 
@@ -170,7 +170,9 @@ def yaml_blocks(page: str) -> list[str]:
 def furnish(folder: Path) -> None:
     """Put the files there of which the pages speak: what a reader has, and smaller studies."""
     (folder / "docs").mkdir()
-    (folder / "my-cluster.yaml").write_text(yaml_blocks("README.md")[0])
+    (folder / "my-cluster.yaml").write_text(yaml_blocks("docs/command-line.md")[0])
+    (folder / "mine.yaml").write_text(yaml_blocks("README.md")[0])
+    (folder / "near_inputs.py").write_text(python_blocks("README.md")[0][0])
     (folder / "my_placer.py").write_text(my_placer())
     save_document(Document.of(example()), folder / "net.json")
     save_document(Document.of(example()), folder / "model.json")

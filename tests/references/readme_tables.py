@@ -1,4 +1,4 @@
-"""The README's tables and the notebook, made anew from a study's runs.
+"""The tables of README and docs/quickstart.md, and the notebook, made anew from a study's runs.
 
 The runs that they show lie beside the notebook. After a new quickstart study:
 ``UPDATE_README=results/quickstart/runs.csv pytest tests/test_readme.py``.
@@ -19,14 +19,17 @@ from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
 from placegap.instances.problem.semantics import parse_semantics
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "quickstart.md"
 RUNS = notebooks.FOLDER / "quickstart.csv"
 SHOWN = tuple(
     f"{of}{table}"
     for of in ("networks, ", "")
     for table in ("makespan", "max_load", "max_load, any plan")
 )
-"""The study's tables that the README shows, in its order."""
+"""The study's tables, in the order of the page."""
+
+TABLES = {ROOT / "README.md": SHOWN[:1], PAGE: SHOWN}
+"""What the pages show of them."""
 
 
 def cells_of(text: str) -> list[GapCell]:
@@ -61,7 +64,7 @@ def _cell(row: dict[str, str]) -> GapCell:
 
 
 def grid(cells: list[GapCell], table: str) -> str:
-    """A table of the README."""
+    """A table as the pages have it."""
     lines = ["| " + " | ".join(SUMMARY_HEAD) + " |", "|" + " --- |" * len(SUMMARY_HEAD)]
     lines += [
         "| " + " | ".join(summary_row(summary)) + " |"
@@ -71,10 +74,10 @@ def grid(cells: list[GapCell], table: str) -> str:
     return "\n".join(lines)
 
 
-def grids_of_readme() -> list[str]:
-    """The grids in the README that look like summaries of a study."""
+def grids_of(page: Path) -> list[str]:
+    """The grids in a page that look like summaries of a study."""
     head = re.escape("| " + " | ".join(SUMMARY_HEAD) + " |")
-    return re.findall(rf"^{head}\n(?:\|.*\n?)+", README.read_text(), flags=re.MULTILINE)
+    return re.findall(rf"^{head}\n(?:\|.*\n?)+", page.read_text(), flags=re.MULTILINE)
 
 
 def num_open(cells: list[GapCell]) -> int:
@@ -96,18 +99,20 @@ SENTENCES = {
     r"keep a gap: (\d+) of 6 networks": num_open,
     r"the ideal DP proves (\d+) of 12 optima": num_proved,
 }
-"""Figures in the README's text, and what they count."""
+"""Figures in the page's text, and what they count."""
 
 
 def update(runs: Path) -> None:
-    """Make the README's tables and the notebook's outputs those of a study's runs.csv."""
+    """Make the pages' tables and the notebook's outputs those of a study's runs.csv."""
     if runs.resolve() != RUNS:
         RUNS.write_text(runs.read_text())
-    cells, text = cells_of(RUNS.read_text()), README.read_text()
-    for old, table in zip(grids_of_readme(), SHOWN, strict=True):
-        text = text.replace(old, grid(cells, table) + "\n")
-    for pattern, count in SENTENCES.items():
-        (found,) = re.finditer(pattern, text)
-        text = text[: found.start(1)] + str(count(cells)) + text[found.end(1) :]
-    README.write_text(text)
+    cells = cells_of(RUNS.read_text())
+    for page, names in TABLES.items():
+        text = page.read_text()
+        for old, table in zip(grids_of(page), names, strict=True):
+            text = text.replace(old, grid(cells, table) + "\n")
+        for pattern, count in SENTENCES.items() if page == PAGE else ():
+            (found,) = re.finditer(pattern, text)
+            text = text[: found.start(1)] + str(count(cells)) + text[found.end(1) :]
+        page.write_text(text)
     notebooks.update("gaps")

@@ -31,7 +31,7 @@ def test_kernels_are_listed_with_their_times_until_they_are_forgotten(
     assert kept["name"].endswith("test_kernels.total_of")
     assert kept["compile_s"] > 0
     assert main(["kernels"]) == 0
-    assert "1 kernels, compiled 1 times in" in capsys.readouterr().out
+    assert "1 kernel, compiled 1 time in" in capsys.readouterr().out
     assert main(["kernels", "--clear"]) == 0
     assert f"1 compiled kernels of {tmp_path} forgotten" in capsys.readouterr().out.replace(
         "\n", ""

@@ -23,6 +23,20 @@ from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.gaps import gap_cells
 from placegap.experiments.studies.plan import plan_study
 
+ANEW = [
+    f"{name}.md"
+    for name in (
+        "auto",
+        "bounds",
+        "certificates-results",
+        "decomposition",
+        "found",
+        "ideal-dp",
+        "objectives",
+        "placers",
+        "searches",
+    )
+]
 CONFIGS = [path for path in sorted(HERE.glob("*.yaml")) if path.stem in STUDIES]
 
 
@@ -33,7 +47,16 @@ def test_a_page_is_what_the_committed_results_make_of_it() -> None:
         assert (DOCS / name).read_text() == text, (
             f"{name}: python -m placegap.experiments.research.pages makes it anew"
         )
-    assert names == ["ours-results.md", "found.md"]
+    assert names[:2] == ["ours-results.md", "found.md"]
+    assert {"auto.md", "certificates-results.md", "decomposition.md", "ideal-dp.md"} < {*names}
+
+
+@pytest.mark.parametrize("name", ANEW)
+def test_a_page_of_a_method_is_short_and_tells_no_commits_in_its_text(name: str) -> None:
+    lines = (DOCS / name).read_text().splitlines()
+    prose = "\n".join(line for line in lines if not line.startswith("|"))
+    assert len(lines) <= 120
+    assert re.findall(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,8}\b", prose) == []
 
 
 def test_the_findings_are_ten_each_with_a_figure_and_a_command() -> None:

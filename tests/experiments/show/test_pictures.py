@@ -180,7 +180,7 @@ def test_dots_of_a_large_graph_are_parts_on_one_device(monkeypatch: pytest.Monke
     instance = Instance(name="scoped", graph=graph, cluster=example().cluster)
     data = page_data(apart(instance, Plan.on([0, 0, 1, 0]), Makespan()))
     dots = [data["texts"][number] for number in data["graph"]["name"]]
-    assert dots == ["a (2 ops)", "b (1 ops)", "b (1 ops)"]
+    assert dots == ["a (2 ops)", "b (1 op)", "b (1 op)"]
     assert data["graph"]["device"] == [0, 1, 0]
     assert data["graph"]["edges"] == [0, 1, 0, 2, 1, 2]
 

@@ -104,7 +104,7 @@ def test_a_study_says_how_much_of_it_is_in_the_log(
     assert main(command) == 0
     said = capsys.readouterr().err
     assert f"; {log} holds 4 runs already" in said
-    assert "placegap: 2 runs to do; 4 more are in the log: at most 60 s" in said
+    assert "placegap: 2 runs to do; 4 more in the log: at most 60 s" in said
     assert main(command) == 0
     assert "all 6 runs are in the log: there is nothing to run" in capsys.readouterr().err
 
@@ -130,7 +130,7 @@ def test_a_piped_study_prints_a_line_every_few_seconds(
             time.sleep(0.01)
             said += capsys.readouterr().err
     lines = said.splitlines()
-    assert lines[0] == "placegap: 2 runs to do; 3 more are in the log: at most 45 s, and " + (
+    assert lines[0] == "placegap: 2 runs to do; 3 more in the log: at most 45 s, and " + (
         "kernels to compile, once"
     )
     now = "fake on zfnet512; compiling kernels for other on zfnet512"

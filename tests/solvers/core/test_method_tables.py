@@ -77,10 +77,10 @@ def test_a_method_is_one_file(folder: Path) -> None:
         "| `my-placer` | after Topcuoglu et al. 2002, section 4.1 | each op where it runs fastest |"
     )
     everything = [*METHODS.values()]
-    readme = tables.with_tables((ROOT / "README.md").read_text(), everything)
-    one_pass = readme.partition("<!-- methods: one pass -->")[2].partition("<!-- end")[0]
+    page = tables.with_tables((ROOT / "docs" / "methods.md").read_text(), everything)
+    one_pass = page.partition("<!-- methods: one pass -->")[2].partition("<!-- end")[0]
     assert row in one_pass
-    assert readme.count("`my-placer`") == 1
+    assert page.count("`my-placer`") == 1
     page = "# Mine\n<!-- methods: with a section here -->\n<!-- end of methods -->\n## my-placer\n"
     assert row in tables.with_tables(page, everything)
     # asked for starts,
