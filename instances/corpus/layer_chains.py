@@ -84,6 +84,9 @@ SHAPES = {
 }
 """Language models by name."""
 
+MODELS = ("llama-7b", "gpt-3-13b", "moe-16b")
+"""Those that tables of pipelines have: other sizes need more than 16 devices."""
+
 TRAIN = "-train"
 """Behind the name of a shape: one training step of it."""
 

@@ -53,11 +53,14 @@ as are the weights' copy and both moments."""
 
 SHARE_PERCENT = 50
 """Share of the peak rate of matrix products that a layer reaches, all else in it included: runs of
-Megatron-LM on A100 reach 51 to 76 % (`experiments.research.tables.hybrid_published`), and those of
+Megatron-LM on A100 reach 47 to 73 % (`experiments.research.tables.hybrid`), and those of
 Llama 3 on H100 38 to 43 % with the bubble (Grattafiori et al. 2024, table 4)."""
 
 MOST_TENSOR = 64
 """More devices for one layer than any server has."""
+
+HEADS = "heads"
+"""Parameter of a traced model's provenance: numbers that a tensor degree divides ("32 8")."""
 
 MODELLED = "modes"
 """Parameter of the provenance: how the modes of a graph were made."""
@@ -272,6 +275,9 @@ def layer_graph(
 ) -> Graph:
     """Layers with their modes as a graph for hybrid_pipeline; an edge is two layers and bytes.
 
+    Between stages each of t devices sends its part of the residual stream. So an edge carries what
+    one of the most devices sends, and a mode of fewer adds the rest, at its own end.
+
     Examples
     --------
     >>> block = Block(flops=600, weights=10, stash_bytes=80, stream_bytes=20)
@@ -281,9 +287,25 @@ def layer_graph(
     >>> [len(op.modes) for op in graph.ops], graph.ops[0].time_ns
     ([4, 4], {'gpu': 1800})
     """
-    ops = []
-    for layer in layers:
-        modes = layer_modes(layer, on)
+    ops, most = [], max(on.tensors)
+    into: list[dict[int, int]] = [{} for _ in layers]
+    out: list[dict[int, int]] = [{} for _ in layers]
+    for a, b, size in edges:
+        into[b][a] = out[a][b] = size
+    for k, layer in enumerate(layers):
+        modes = tuple(
+            mode.model_copy(
+                update={
+                    field: {
+                        layers[other].name: ceil_div(size, mode.tensor) - ceil_div(size, most)
+                        for other, size in ends.items()
+                        if mode.tensor < most and size
+                    }
+                    for field, ends in (("enter_bytes", into[k]), ("leave_bytes", out[k]))
+                }
+            )
+            for mode in layer_modes(layer, on)
+        )
         first, weights = modes[0], sum(b.weights + b.whole_weights for b in layer.blocks)
         ops.append(
             Op(
@@ -299,7 +321,8 @@ def layer_graph(
             )
         )
     joined = tuple(
-        Edge(producer=layers[a].name, consumer=layers[b].name, bytes=size) for a, b, size in edges
+        Edge(producer=layers[a].name, consumer=layers[b].name, bytes=ceil_div(size, most))
+        for a, b, size in edges
     )
     said = ", ".join(
         f"{kind} at {rate.flops_per_s / 1e12:.0f} TFLOP/s ({on.precision.dtype}) and"

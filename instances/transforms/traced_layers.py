@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from placegap.instances.io.layer_modes import (
+    HEADS,
     Block,
     Layer,
     ModelledOn,
@@ -30,9 +31,6 @@ from placegap.instances.reading.errors import InputError
 
 NUMBERED = re.compile(r"^(.*?\.?\d+)(?:\.|$)")
 """The part of a module's path up to its first number: a layer."""
-
-HEADS = "heads"
-"""Parameter of the provenance: numbers that a tensor degree divides ("32 8")."""
 
 BYTES_OF = {"float64": 8, "float32": 4}
 """Of one weight; 2 of all other number types."""
@@ -80,7 +78,10 @@ def traced_layers(graph: Graph, cluster: Cluster) -> Graph:
             pairs[a, b] += edge.bytes
     edges = [(a, b, size) for (a, b), size in sorted(pairs.items())]
     on = ModelledOn.cluster(cluster, step.precision)
-    return layer_graph(graph.name, layers, edges, on, graph.provenance)
+    provenance = graph.provenance
+    if not step.heads:
+        provenance = provenance.noting("heads are unknown: t need not divide them")
+    return layer_graph(graph.name, layers, edges, on, provenance)
 
 
 class _Tensor(NamedTuple):
