@@ -332,6 +332,7 @@ def source_of(asked: Any, model: str | None = None) -> Source:
     """The model that a command's options name, or this one; what has no option is as usual."""
     from placegap.experiments.running.sources import Source
 
+    rules = getattr(asked, "rules", None)
     return Source(
         model or asked.model,
         asked.cluster,
@@ -340,6 +341,7 @@ def source_of(asked: Any, model: str | None = None) -> Source:
         tracing=getattr(asked, "tracing", None),
         times=getattr(asked, "times", None),
         devices=asked.devices,
+        layers=rules is not None and rules.is_hybrid,
     )
 
 

@@ -86,9 +86,11 @@ def verify_command(asked: VerifyOptions) -> None:
     from dataclasses import replace
 
     from placegap.experiments.running.certifying import Proof, certified_bounds, proven
+    from placegap.experiments.running.placing import rules_of_start
     from placegap.instances.io.plan_file import load_stated_plan
     from placegap.instances.io.verification import verify
     from placegap.instances.problem.plan import Plan
+    from placegap.instances.problem.semantics import HybridPipeline
     from placegap.solvers.solving.known_bounds import (
         KnownBound,
         believed,
@@ -97,6 +99,9 @@ def verify_command(asked: VerifyOptions) -> None:
     )
 
     source = source_of(asked)
+    if asked.plan_file is not None and asked.rules.objective is None:
+        own = rules_of_start(str(asked.plan_file))
+        source = replace(source, layers=isinstance(own, HybridPipeline))
     instance = read_instance(source)
     if asked.plan_file is None and asked.certificate is None:
         raise InputError("name a plan to judge, or a certificate to check (--certificate)")

@@ -21,7 +21,7 @@ from placegap.experiments.running.placing import (
 )
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.running.sources import check_rates, find_model
+from placegap.experiments.running.sources import as_layers, check_rates, find_model
 from placegap.experiments.show.place_report import named_placement, plan_notes, print_result
 from placegap.experiments.show.rendering import PLAIN_WIDTH
 from placegap.instances.io.cluster_file import load_cluster
@@ -194,7 +194,6 @@ def solve(
     >>> found.status, found.value_ns == found.bound_ns, found.gap
     ('optimal', True, 0.0)
     """
-    instance = _instance(model, cluster)
     progress = options.pop("progress", None)
     on_plan, on_bound = options.pop("on_plan", None), options.pop("on_bound", None)
     given = cast("dict[str, Any]", options)
@@ -206,6 +205,7 @@ def solve(
         if rules != Rules():
             raise InputError("give the rules in the semantics, or one by one, not both")
         rules = Rules(**objective.model_dump())
+    instance = _instance(model, cluster, layers=rules.is_hybrid)
     stated = None if start is None or isinstance(start, Plan) else rules_of_start(str(start))
     chosen = choose_semantics(rules, instance, method, params, stated=stated)
     semantics = chosen.semantics
@@ -236,7 +236,10 @@ def solve(
 
 
 def _instance(
-    model: str | Path | Graph | Document | Instance, cluster: str | Path | Cluster | None
+    model: str | Path | Graph | Document | Instance,
+    cluster: str | Path | Cluster | None,
+    *,
+    layers: bool,
 ) -> Instance:
     found = cluster if isinstance(cluster, Cluster | None) else load_cluster(str(cluster))
     if isinstance(model, Instance):
@@ -248,4 +251,6 @@ def _instance(
     document = model if isinstance(model, Document) else find_model(str(model))
     if found is None and document.cluster is None:
         raise InputError(f"{document.name} brings no devices: name a cluster, a file or a Cluster")
+    if layers:
+        document = as_layers(document, found or document.cluster)
     return document.instance(found)

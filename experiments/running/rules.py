@@ -49,6 +49,12 @@ class Rules:
         """The rules that are stated, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether they are those of hybrid_pipeline, named or by a rule of its own."""
+        own = {"degrees", "recompute", "sharding"}.intersection(self.given)
+        return (self.objective or ("hybrid_pipeline" if own else "")) == "hybrid_pipeline"
+
     def override(self, own: Semantics | None, default: str | None = None) -> Semantics:
         """The semantics to use: the file's own, with single fields replaced.
 

@@ -8,9 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
+from placegap.instances.corpus.layer_chains import chain_document, chain_with_modes, is_chain
 from placegap.instances.io.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.io.cluster_text import is_cluster_text
 from placegap.instances.io.document import Document
+from placegap.instances.io.layer_modes import ModelledOn
 from placegap.instances.problem.instance import (
     ASSUMED_DIMS,
     WITHOUT_RULE,
@@ -29,6 +31,7 @@ from placegap.instances.torch_models.options import (
     TraceOptions,
     is_traced,
 )
+from placegap.instances.transforms.traced_layers import traced_layers
 
 MOST_NAMES = 4
 """Devices that a line names; more are counted."""
@@ -60,6 +63,8 @@ class Source:
         What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     devices : Path or None
         File of device kinds beside the catalogue's.
+    layers : bool
+        Whether a training step becomes layers with modes, as hybrid_pipeline takes them.
     """
 
     model: str
@@ -71,6 +76,7 @@ class Source:
     times: Path | None = None
     device_memory: float | None = None
     devices: Path | None = None
+    layers: bool = False
 
 
 @lru_cache(maxsize=4)
@@ -91,10 +97,33 @@ def load_source(source: Source) -> Instance:
     )
     if cluster is None and document.cluster is None:
         raise _no_devices(source.model)
+    if source.layers:
+        document = as_layers(document, cluster or document.cluster, source.dims)
     instance = on_cluster(document, cluster, source.times)
     if source.device_memory is not None:
         return with_device_memory(instance, source.device_memory)
     return instance
+
+
+def as_layers(
+    document: Document, cluster: Cluster | None, sizes: tuple[tuple[str, int], ...] = ()
+) -> Document:
+    """A training step as layers with modes on a cluster; what has no backward op stays.
+
+    Raises
+    ------
+    InputError
+        If the ops are none of layers that can be costed.
+    """
+    graph = document.graph
+    if cluster is None or not any(op.backward for op in graph.ops):
+        return document
+    if is_chain(document.name):
+        graph = chain_with_modes(document.name, ModelledOn.cluster(cluster), dict(sizes))
+    else:
+        graph = traced_layers(graph, cluster)
+    update = {"graph": graph, "semantics": None, "best_known": ()}
+    return document.model_copy(update=update).read_from(document.source)
 
 
 def _no_devices(model: str) -> InputError:
@@ -197,6 +226,8 @@ def find_model(
             if time_unit is not None:
                 raise InputError(f"{model} has no times: they are costed; leave out --time-unit")
             return build_workload(model, dict(dims))
+    if is_chain(model):
+        return chain_document(model, dict(dims))
     if model in corpus_names():
         if time_unit is not None:
             raise InputError(f"{model} states its times in ns; leave out --time-unit")

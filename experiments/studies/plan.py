@@ -20,10 +20,11 @@ from placegap.experiments.studies.config import (
 )
 from placegap.experiments.studies.log import run_key
 from placegap.instances.corpus.corpus import corpus_names
+from placegap.instances.corpus.layer_chains import is_chain
 from placegap.instances.corpus.workloads import is_workload
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.problem.memory_pressure import memory_pressure
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import HybridPipeline, Semantics
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
@@ -171,7 +172,8 @@ def _sources(table: TableEntry, folder: Path) -> Iterator[tuple[Source, bool]]:
                 where = str((folder / cluster).resolve())
             for source in _expand(entry, where, folder):
                 for share in entry.device_memory or (None,):
-                    yield replace(source, device_memory=share), entry.optional
+                    layers = isinstance(table.semantics, HybridPipeline)
+                    yield replace(source, device_memory=share, layers=layers), entry.optional
 
 
 def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator[Source]:
@@ -183,7 +185,7 @@ def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator
     assert entry.model is not None  # validated
     if not _is_absent(entry, folder):
         model = entry.model
-        if model not in corpus_names() and not is_workload(model):
+        if model not in corpus_names() and not is_workload(model) and not is_chain(model):
             model = str((folder / model).resolve())
         yield Source(model, cluster, entry.time_unit)
 
@@ -201,6 +203,7 @@ def _is_absent(entry: InstanceEntry, folder: Path) -> bool:
         and entry.model is not None
         and entry.model not in corpus_names()
         and not is_workload(entry.model)
+        and not is_chain(entry.model)
         and not (folder / entry.model).exists()
     )
 

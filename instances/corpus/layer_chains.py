@@ -1,4 +1,4 @@
-"""Language models as chains of layers, for pipelines: one op per layer and pass.
+"""Language models as chains of layers, for pipelines: one op per layer and pass; or with modes.
 
 A layer's FLOPs are those of its matrix products; backward takes twice as many. Sizes follow the
 usual counts: 16 bytes of weights, gradients and Adam's state per parameter in mixed precision, and
@@ -8,9 +8,12 @@ with attention that keeps no scores).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from placegap.instances.io.document import Document
+from placegap.instances.io.layer_modes import Block, Layer, ModelledOn, layer_graph
 from placegap.instances.problem.instance import (
     Cluster,
     Device,
@@ -21,6 +24,10 @@ from placegap.instances.problem.instance import (
     Op,
     Provenance,
 )
+from placegap.instances.reading.errors import InputError, look_up
+
+LARGEST_SIZE = 1_048_576
+"""Of a microbatch or a sequence: a limit against slips."""
 
 STATE_BYTES, STASH_BYTES, VALUE_BYTES = 16, 34, 2
 """Per parameter; per token and hidden unit of a layer; per number of an activation."""
@@ -31,7 +38,8 @@ class ModelShape(NamedTuple):
 
     `width` is that of a layer's feed-forward part as one token passes it, `products` how many
     matrices it has, `all_width` what the device holds of it (all experts); the first `dense_layers`
-    have a width of their own.
+    have a width of their own. Keys and values have `kv_heads` heads (0: all). `fused` attention
+    keeps no scores and computes half of them (causal); without it there is dropout, too.
     """
 
     layers: int
@@ -40,24 +48,190 @@ class ModelShape(NamedTuple):
     products: int
     words: int
     tokens: int
+    heads: int
+    kv_heads: int = 0
     all_width: int = 0
     dense_layers: int = 0
     dense_width: int = 0
+    fused: bool = True
+
+
+def _megatron(layers: int, hidden: int, heads: int) -> ModelShape:
+    return ModelShape(layers, hidden, 4 * hidden, 2, 51_200, 2048, heads, fused=False)
 
 
 SHAPES = {
     # Touvron et al. 2023
-    "llama-7b": ModelShape(32, 4096, 11008, 3, 32_000, 2048),
+    "llama-7b": ModelShape(32, 4096, 11008, 3, 32_000, 2048, 32),
+    # Llama 3 (Grattafiori et al. 2024), table 3
+    "llama-8b": ModelShape(32, 4096, 14336, 3, 128_256, 8192, 32, 8),
+    "llama-70b": ModelShape(80, 8192, 28672, 3, 128_256, 8192, 64, 8),
+    "llama-405b": ModelShape(126, 16384, 53248, 3, 128_256, 8192, 128, 8),
+    # Jiang et al. 2024, table 1: 2 of 8 experts
+    "mixtral-8x7b": ModelShape(32, 4096, 2 * 14336, 3, 32_000, 4096, 32, 8, 8 * 14336),
     # Brown et al. 2020, table 2.1
-    "gpt-3-13b": ModelShape(40, 5140, 4 * 5140, 2, 50_257, 2048),
+    "gpt-3-13b": ModelShape(40, 5140, 4 * 5140, 2, 50_257, 2048, 40),
     # DeepSeek-V2-Lite (2024): 6 of 64 experts and 2 shared ones of 1408; the first layer is dense
-    "moe-16b": ModelShape(27, 2048, 8 * 1408, 3, 102_400, 4096, 66 * 1408, 1, 10_944),
+    "moe-16b": ModelShape(27, 2048, 8 * 1408, 3, 102_400, 4096, 16, 0, 66 * 1408, 1, 10_944),
+    # Korthikanti et al. 2022, table 3
+    "megatron-22b": _megatron(48, 6144, 64),
+    "megatron-175b": _megatron(96, 12288, 96),
+    "megatron-530b": _megatron(105, 20480, 128),
+    "megatron-1t": _megatron(128, 25600, 160),
+    # Narayanan et al. 2021, table 1
+    "megatron-145b": _megatron(80, 12288, 96),
+    "megatron-310b": _megatron(96, 16384, 128),
 }
 """Language models by name."""
 
+MODELS = ("llama-7b", "gpt-3-13b", "moe-16b")
+"""Those that tables of pipelines have: other sizes need more than 16 devices."""
 
-def layer_chain(name: str, *, split: bool = False) -> Graph:
-    """One training step on one sequence of a model of `SHAPES`, not yet costed.
+TRAIN = "-train"
+"""Behind the name of a shape: one training step of it."""
+
+
+def is_chain(name: str) -> bool:
+    """Whether a name is that of a training step of a shape.
+
+    Examples
+    --------
+    >>> is_chain("llama-70b-train"), is_chain("llama-70b")
+    (True, False)
+    """
+    return name.removesuffix(TRAIN) in SHAPES and name.endswith(TRAIN)
+
+
+def _sized(name: str, sizes: Mapping[str, int]) -> tuple[ModelShape, int]:
+    """A shape with other ``tokens`` (of a sequence), and sequences of a microbatch (``batch``)."""
+    unknown = sizes.keys() - {"batch", "tokens"}
+    if unknown:
+        raise InputError(f"{name} has no size {min(unknown)!r}; choose from batch, tokens")
+    shape = look_up("shape", name.removesuffix(TRAIN), SHAPES)
+    for key, size in sizes.items():
+        if not 0 < size <= LARGEST_SIZE:
+            raise InputError(f"{name}: {key} must be an integer from 1 to {LARGEST_SIZE}")
+    return shape._replace(tokens=sizes.get("tokens", shape.tokens)), sizes.get("batch", 1)
+
+
+def chain_document(name: str, sizes: Mapping[str, int] | None = None) -> Document:
+    """One training step of a shape, ``llama-70b-train``, as a document without a cluster.
+
+    Raises
+    ------
+    InputError
+        If there is no such shape or size.
+
+    Examples
+    --------
+    >>> len(chain_document("llama-8b-train").graph.ops)
+    68
+    """
+    shape, batch = _sized(name, sizes or {})
+    graph = layer_chain(name.removesuffix(TRAIN), shape=shape, batch=batch)
+    return Document(name=name, graph=graph.model_copy(update={"name": name}))
+
+
+def chain_with_modes(name: str, on: ModelledOn, sizes: Mapping[str, int] | None = None) -> Graph:
+    """The layers of a training step of a shape, with modes, for hybrid_pipeline.
+
+    Examples
+    --------
+    >>> from placegap.instances.io.layer_modes import Rates
+    >>> graph = chain_with_modes("llama-8b-train", ModelledOn({"gpu": Rates(10**14, 10**11)}, (8,)))
+    >>> len(graph.ops), [mode.name for mode in graph.ops[1].modes]
+    (34, ['keep', 'selective', 'full'])
+    """
+    shape, batch = _sized(name, sizes or {})
+    layers = shape_layers(shape, batch)
+    size = batch * shape.tokens * shape.hidden * VALUE_BYTES
+    edges = [(k, k + 1, size) for k in range(len(layers) - 1)]
+    provenance = Provenance(source=f"{name}: its shape as published, FLOPs of matrix products")
+    return layer_graph(name, layers, edges, on, provenance)
+
+
+def shape_layers(shape: ModelShape, batch: int = 1) -> list[Layer]:
+    """What the layers of a shape compute and hold: embedding, layers, loss.
+
+    Per token and hidden unit a layer without fused attention keeps 34 bytes and its scores
+    (Korthikanti et al. 2022, section 4.1): 10 of the residual stream, and 24 inside of blocks.
+
+    Examples
+    --------
+    >>> attention, feed = shape_layers(SHAPES["megatron-22b"])[1].blocks
+    >>> hidden, scores = 2048 * 6144, 5 * 64 * 2048**2
+    >>> [(block.stream_bytes / hidden, block.stash_bytes / hidden) for block in (
+    ...     attention._replace(stash_bytes=attention.stash_bytes - scores), feed)]
+    [(5.0, 8.0), (5.0, 16.0)]
+    """
+    tokens, hidden = batch * shape.tokens, shape.hidden
+    unit, mask = tokens * hidden, 0 if shape.fused else tokens * hidden
+    stream = 2 * VALUE_BYTES * unit + mask  # inputs of the norm and of the products
+    narrow = hidden * (shape.kv_heads or shape.heads) // shape.heads
+    scores = 4 * tokens * shape.tokens * hidden // (2 if shape.fused else 1)
+    kept_scores = 0 if shape.fused else 5 * shape.heads * tokens * shape.tokens
+    norm = hidden if shape.fused else 2 * hidden
+    attention = Block(
+        flops=4 * tokens * hidden * (hidden + narrow) + scores,
+        weights=2 * hidden * (hidden + narrow),
+        whole_weights=norm,
+        stash_bytes=2 * VALUE_BYTES * tokens * (hidden + narrow) + kept_scores,
+        stream_bytes=stream,
+        reduced_bytes=VALUE_BYTES * unit,
+        recomputed_flops=scores if kept_scores else 0,
+        recomputed_bytes=kept_scores,
+    )
+
+    def feed_forward(width: int, all_width: int) -> Block:
+        flops = 2 * tokens * hidden * width * shape.products
+        stash = shape.products * VALUE_BYTES * tokens * width
+        return Block(
+            flops=flops,
+            weights=hidden * all_width * shape.products,
+            whole_weights=norm,
+            stash_bytes=stash,
+            stream_bytes=stream,
+            reduced_bytes=VALUE_BYTES * unit,
+            recomputed_flops=flops if shape.fused else 0,
+            recomputed_bytes=stash if shape.fused else 0,
+            reduces_again=shape.fused,
+        )
+
+    words = shape.words * hidden
+    half = VALUE_BYTES * unit // 2  # one half of an all-reduce in each pass
+    found = [
+        Layer(
+            "embedding",
+            "Embedding",
+            (Block(weights=words, stream_bytes=mask, reduced_bytes=half),),
+            0,
+            full=False,
+        )
+    ]
+    for number in range(shape.layers):
+        is_dense = number < shape.dense_layers
+        width = shape.dense_width if is_dense else shape.width
+        held = width if is_dense else shape.all_width or width
+        divides = (shape.heads, shape.kv_heads or shape.heads, width)
+        blocks = (attention, feed_forward(width, held))
+        name = f"layer{number}"
+        found.append(Layer(name, "Layer", blocks, VALUE_BYTES * unit, divides))
+    loss = Block(
+        flops=2 * tokens * words,
+        weights=words,
+        whole_weights=norm,
+        stash_bytes=4 * tokens * shape.words,  # logits in single precision
+        stream_bytes=2 * VALUE_BYTES * unit,
+        reduced_bytes=half,
+    )
+    found.append(Layer("loss", "Loss", (loss,), 0, full=False))
+    return found
+
+
+def layer_chain(
+    name: str, *, split: bool = False, shape: ModelShape | None = None, batch: int = 1
+) -> Graph:
+    """One training step on a microbatch of a model of `SHAPES`, not yet costed.
 
     With `split` each layer's gradients of weights are an op of their own, ``<layer>/weights``: as
     many FLOPs as its products of the forward pass, and half of the bytes that backward moves.
@@ -68,10 +242,12 @@ def layer_chain(name: str, *, split: bool = False) -> Graph:
     >>> len(graph.ops), graph.ops[1].flops // 10**9
     (68, 897)
     """
-    shape = SHAPES[name]
-    size = shape.tokens * shape.hidden * VALUE_BYTES
-    attention = 4 * shape.hidden**2
-    scores = 4 * shape.tokens**2 * shape.hidden
+    shape = shape or SHAPES[name]
+    tokens = batch * shape.tokens
+    size = tokens * shape.hidden * VALUE_BYTES
+    narrow = shape.hidden * (shape.kv_heads or shape.heads) // shape.heads
+    attention = 2 * shape.hidden * (shape.hidden + narrow)
+    scores = 4 * tokens * shape.tokens * shape.hidden
     words = shape.words * shape.hidden
     rows = [("embedding", 0, words, 0, size)]  # name, flops, parameters, stash, bytes moved
     for number in range(shape.layers):
@@ -80,11 +256,11 @@ def layer_chain(name: str, *, split: bool = False) -> Graph:
         held = shape.dense_width if is_dense else shape.all_width or shape.width
         used = attention + shape.products * shape.hidden * width
         parameters = attention + shape.products * shape.hidden * held
-        stash = STASH_BYTES * shape.tokens * shape.hidden
+        stash = STASH_BYTES * tokens * shape.hidden
         moved = parameters * VALUE_BYTES + stash
-        rows.append((f"layer{number}", 2 * shape.tokens * used + scores, parameters, stash, moved))
-    logits = shape.tokens * shape.words * (VALUE_BYTES + 4)  # also in single precision
-    rows.append(("loss", 2 * shape.tokens * words, words, logits, 3 * logits))
+        rows.append((f"layer{number}", 2 * tokens * used + scores, parameters, stash, moved))
+    logits = tokens * shape.words * (VALUE_BYTES + 4)  # also in single precision
+    rows.append(("loss", 2 * tokens * words, words, logits, 3 * logits))
     ops = [_op(row, backward=False) for row in rows] + [_op(row, backward=True) for row in rows]
     edges = []
     for (name_a, *_), (name_b, *_) in pairwise(rows):

@@ -9,7 +9,8 @@ Behind it stand the kinds of links. In a server ``nvlink`` joins the cards that 
 of their datasheets, and ``pcie3``, ``pcie4`` or ``pcie5`` all else, by 16 lanes (``pcie4x8``: 8);
 every pair has that link to itself. Between servers ``infiniband`` (200 Gbit/s, or
 ``infiniband-400g``) joins the cards of the same number, and ``ethernet-10g`` the hosts, or the
-first cards where there are none. Without servers, a network joins all devices.
+first cards where there are none. Without servers, a network joins all devices. Servers of cards
+with NVLink need no kinds of links: theirs are ``nvlink, infiniband``.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ def cluster_content(text: str, added: Mapping[str, DeviceSpec] | None = None) ->
     known = {**catalogue(), **(added or {})}
     first, *words = text.split(",")
     try:
-        links = _links(words)
         terms = list(_terms(first, known))
+        links = _links(words or _usual_links(terms, known))
         total = sum((number or 1) * part.count for number, parts in terms for part in parts)
         MAX_DEVICES.check(total, "it")
         servers = [parts for number, parts in terms for _ in range(number or 1)]
@@ -175,6 +176,15 @@ def _links(words: Sequence[str]) -> dict[str, LinkKind]:
             raise ValueError(f"{found[role].word} and {link.word} are two of a kind; leave one out")
         found[role] = link
     return found
+
+
+def _usual_links(
+    terms: Sequence[tuple[int | None, tuple[_Devices, ...]]], known: Mapping[str, DeviceSpec]
+) -> Sequence[str]:
+    """NVLink in servers of cards that have it, and InfiniBand between them, if no link is named."""
+    cards = all(known[p.kind].nvlink_bytes_per_s is not None for _, parts in terms for p in parts)
+    grouped = terms[0][0] is not None
+    return ("nvlink", "infiniband") if grouped and cards else ()
 
 
 def link_kind(word: str) -> LinkKind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex, freeze
 from placegap.instances.problem.integers import NO_LIMIT, NS_PER_S, UNSUPPORTED, ceil_div
-from placegap.instances.problem.links import Paths, widest_paths
-from placegap.instances.reading.errors import ClusterError
+from placegap.instances.problem.links import Group, Paths, all_joined, widest_paths
+from placegap.instances.reading.errors import ClusterError, InputError
 from placegap.instances.reading.input_files import MAX_TABLE_ENTRIES
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Arrays:
     memory_bytes : (K,) int64
         `NO_LIMIT` where a device has none.
     is_host : (K,) bool
+    tables_of : Graph, Cluster
+        What the tables of device pairs are made of.
     link_class : (K, K) int64
         Column of `transfer_ns` for each ordered device pair; 0 for a device with itself.
     transfer_ns : (t, L) int64
@@ -53,9 +56,35 @@ class Arrays:
     weight_gradient: Flags
     memory_bytes: Ints
     is_host: Flags
-    link_class: Ints
-    transfer_ns: Ints
-    host_ns: Ints
+    tables_of: tuple[Graph, Cluster]
+
+    @cached_property
+    def _tables(self) -> tuple[Ints, Ints, Ints]:
+        """Tables of device pairs, made when they are first asked for: they grow with K^2."""
+        graph, cluster = self.tables_of
+        try:
+            link_class, transfer_ns = transfer_times(graph, cluster)
+        except ClusterError as error:
+            raise InputError(str(error), cluster.source) from None
+        tables = link_class, transfer_ns, host_times(graph, link_class, transfer_ns)
+        for table in tables:
+            table.setflags(write=False)
+        return tables
+
+    @property
+    def link_class(self) -> Ints:
+        """Class of the link of each device pair."""
+        return self._tables[0]
+
+    @property
+    def transfer_ns(self) -> Ints:
+        """Time of each tensor over each link class."""
+        return self._tables[1]
+
+    @property
+    def host_ns(self) -> Ints:
+        """host_time of each tensor and device."""
+        return self._tables[2]
 
     @property
     def num_groups(self) -> int:
@@ -78,15 +107,15 @@ class Arrays:
 
 
 def derive_arrays(instance: Instance) -> Arrays:
-    """Build the arrays of an instance; O(n K + m + t L)."""
+    """Build the arrays of an instance; O(n K + m).
+
+    Tables of device pairs are made at once, for their errors, where links or sizes leave a doubt.
+    """
     ops, devices = instance.graph.ops, instance.cluster.devices
     kinds = list(dict.fromkeys(device.kind for device in devices))
     by_kind = np.array(
         [[op.time_ns.get(kind, UNSUPPORTED) for kind in kinds] for op in ops], np.int64
     )
-    link_class, transfer_ns = transfer_times(instance.graph, instance.cluster)
-    host_ns = host_times(instance.graph, link_class, transfer_ns)
-    _check_total(instance, by_kind, transfer_ns, host_ns)
     arrays = Arrays(
         index=instance.graph.index,
         time_ns=np.ascontiguousarray(by_kind[:, [kinds.index(d.kind) for d in devices]]),
@@ -98,20 +127,44 @@ def derive_arrays(instance: Instance) -> Arrays:
             [NO_LIMIT if d.memory_bytes is None else d.memory_bytes for d in devices], np.int64
         ),
         is_host=np.array([device.is_host for device in devices], np.bool_),
-        link_class=link_class,
-        transfer_ns=transfer_ns,
-        host_ns=host_ns,
+        tables_of=(instance.graph, instance.cluster),
     )
     freeze(arrays)
+    busy = sum(by_kind.max(axis=1).tolist())
+    if not _plainly_sound(instance, busy):
+        transfer_times(instance.graph, instance.cluster)  # its errors are those of the door
+        _check_total(arrays, busy)
     return arrays
 
 
-def _check_total(instance: Instance, time_ns: Ints, transfer_ns: Ints, host_ns: Ints) -> None:
+def _plainly_sound(instance: Instance, busy_ns: int) -> bool:
+    """Whether links alone say that all devices are joined and no sum of times reaches 2**62.
+
+    A transfer takes at most the latencies of all devices on a path, and the least bandwidth.
+    """
+    graph, cluster = instance.graph, instance.cluster
+    if len(cluster.devices) < 2:
+        return False
+    if any(e.transfer_ns is not None or e.host_time_ns is not None for e in graph.edges):
+        return False
+    entries = [
+        entry
+        for entry in cluster.all_links.entries
+        if not isinstance(entry, Group) or len(entry.devices) > 1
+    ]
+    if not entries or not all_joined(cluster):
+        return False
+    bandwidth = min(entry.bandwidth_bytes_per_s for entry in entries)
+    hops_ns = len(cluster.devices) * max(entry.latency_ns for entry in entries)
+    longest = sum(link_time_ns(edge.bytes, bandwidth, hops_ns) for edge in graph.edges)
+    return busy_ns + 3 * longest < NO_LIMIT
+
+
+def _check_total(arrays: Arrays, busy_ns: int) -> None:
     """No makespan and no load may reach 2**62: kernels add in int64, and use it as infinity."""
-    tensor = instance.graph.index.tensor
-    total = sum(time_ns.max(axis=1).tolist())
-    total += sum(transfer_ns.max(axis=1, initial=0)[tensor].tolist())
-    total += 2 * sum(host_ns.max(axis=1, initial=0).tolist())
+    tensor = arrays.index.tensor
+    total = busy_ns + sum(arrays.transfer_ns.max(axis=1, initial=0)[tensor].tolist())
+    total += 2 * sum(arrays.host_ns.max(axis=1, initial=0).tolist())
     if total >= NO_LIMIT:
         raise ValueError(f"ops and edges: their times sum to {total} ns, above 2**62")
 

@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-import numpy as np
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -32,7 +31,7 @@ from pydantic import (
 from placegap.instances.problem.arrays import Arrays, MemoryArrays, derive_arrays, derive_memory
 from placegap.instances.problem.graph_index import GraphIndex, index_graph
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.problem.links import Group, Links, widest_paths
+from placegap.instances.problem.links import Group, Links
 from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import ClusterError, instead_of
 from placegap.instances.reading.exact_integer import exact_integer
@@ -438,16 +437,12 @@ class Cluster(InstancePart):
     @cached_property
     def least_bandwidth_bytes_per_s(self) -> int | None:
         """That of the narrowest path between two devices; None for a device alone."""
-        groups = self.all_links.groups
-        if (
-            len(self.all_links.entries) == 1
-            and groups
-            and len(groups[0].devices) == len(self.devices)
-        ):
-            return groups[0].bandwidth_bytes_per_s  # a table of all pairs takes long to fill
-        paths = widest_paths(self)
-        used = np.bincount(paths.number.ravel() + 1, minlength=len(paths.kinds) + 1)[1:]
-        widths = [kind[0] for kind, pairs in zip(paths.kinds, used, strict=True) if pairs]
+        # a pair with a link uses it, and no path is narrower than all of its links
+        widths = [
+            entry.bandwidth_bytes_per_s
+            for entry in self.all_links.entries
+            if not isinstance(entry, Group) or len(entry.devices) > 1
+        ]
         return min(widths, default=None)
 
     @cached_property

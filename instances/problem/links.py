@@ -189,6 +189,40 @@ def _again(
     return min((pair for pair in pairs if inside.issuperset(pair)), default=None)
 
 
+def all_joined(cluster: Cluster) -> bool:
+    """Whether a path leads from every device to every other; O(devices + links).
+
+    Examples
+    --------
+    >>> from placegap.instances.problem.instance import Cluster, Device
+    >>> devices = tuple(Device(name=x, kind="gpu") for x in "abc")
+    >>> [all_joined(Cluster(name="c", devices=devices, links=Links((Group(names, 9),))))
+    ...  for names in (("a", "b", "c"), ("a", "b"))]
+    [True, False]
+    """
+    entries = cluster.all_links.entries
+    first = cluster.devices[0].name
+    for forth in (True, False):
+        near: dict[str, list[tuple[str, ...]]] = {}
+        for entry in entries:
+            if isinstance(entry, Group):
+                for name in entry.devices:
+                    near.setdefault(name, []).append(entry.devices)
+            else:
+                a, b = (entry.source, entry.target) if forth else (entry.target, entry.source)
+                near.setdefault(a, []).append((b,))
+        seen, waiting, done = {first}, [first], set[int]()
+        while waiting:
+            for ends in near.get(waiting.pop(), ()):
+                if id(ends) not in done:
+                    done.add(id(ends))
+                    waiting += [name for name in ends if name not in seen]
+                    seen.update(ends)
+        if len(seen) < len(cluster.devices):
+            return False
+    return True
+
+
 UNREACHED = np.uint64(2**62 + 1)
 """More than any sum of latencies that can be stated; two of them fit 64 bits without a sign."""
 

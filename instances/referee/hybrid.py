@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import gcd
 from typing import NamedTuple
 
 from placegap.instances.problem.instance import Instance, Mode
@@ -69,6 +70,7 @@ def check_hybrid(instance: Instance, semantics: HybridPipeline) -> None:
                 " servers of all",
                 instance.cluster.source,
             )
+    _check_tensors(instance, semantics)
     total = 0
     for op in instance.graph.ops:
         if op.backward:
@@ -93,6 +95,32 @@ def check_hybrid(instance: Instance, semantics: HybridPipeline) -> None:
             f"{semantics.microbatches} microbatches take or hold more than 2**62; ask for fewer",
             instance.name,
         )
+
+
+def _check_tensors(instance: Instance, semantics: HybridPipeline) -> None:
+    """Each op has a mode for some t that its device's server can hold, and all for one t."""
+    sizes = Counter(device.server for device in instance.cluster.devices)
+    servers = [size for name, size in sizes.items() if name is not None]
+    whole = gcd(*servers)  # 0, which every t divides, where there are none
+    common: set[int] | None = None
+    for op in instance.graph.ops:
+        own = {mode.tensor for mode in op.ways}
+        held = {t for t in own if t <= instance.num_devices and whole % t == 0}
+        stated = ", ".join(map(str, sorted(own)))
+        if not held:
+            where = f"servers of {min(servers)}" if servers else f"{instance.num_devices} in all"
+            raise InputError(
+                f"op {op.name!r} has modes for {stated} devices, and there are {where}: a group of"
+                " t lies in one server, and t divides its devices; add a mode for fewer",
+                instance.name,
+            )
+        common = held if common is None else common & held
+        if not common and semantics.degrees != "free":
+            raise InputError(
+                f"op {op.name!r} has modes for {stated} devices, and no such degree is that of all"
+                " ops before it; add modes, or ask for --degrees free",
+                instance.name,
+            )
 
 
 class StageCost(NamedTuple):
@@ -263,17 +291,25 @@ def _degrees(semantics: HybridPipeline, stages: tuple[HybridStage, ...]) -> Iter
             yield Violation(
                 "degrees",
                 f"stage {number} has {stage.replicas} replicas, which does not divide the {n}"
-                " microbatches",
+                " microbatches; choose a divisor, or other --microbatches",
             )
     total = sum(stage.replicas for stage in stages)
     if total > n:
-        yield Violation("degrees", f"{total} replicas in all are more than {n} microbatches")
+        yield Violation(
+            "degrees",
+            f"{total} replicas in all are more than {n} microbatches; use fewer, or ask for more"
+            " --microbatches",
+        )
     for what, own, rules in (
         ("tensor degree", {stage.tensor for stage in stages}, ("one", "one_t")),
         ("number of replicas", {stage.replicas for stage in stages}, ("one",)),
     ):
         if len(own) > 1 and semantics.degrees in rules:
-            yield Violation("degrees", f"stages differ in their {what}: {sorted(own)}")
+            yield Violation(
+                "degrees",
+                f"stages differ in their {what}: {sorted(own)}; choose one, or ask for --degrees"
+                " free",
+            )
 
 
 def _memory(
@@ -316,7 +352,7 @@ def _colocation(instance: Instance, plan: Plan) -> Iterator[Violation]:
             yield Violation(
                 "colocation",
                 f"op {op.name!r} and {instance.graph.ops[first].name!r} of its group"
-                f" {op.colocation!r} differ in stage or mode",
+                f" {op.colocation!r} differ in stage or mode; give both the same",
                 op=op.name,
             )
 
@@ -331,13 +367,15 @@ def _servers(instance: Instance, stages: tuple[HybridStage, ...]) -> Iterator[Vi
             yield Violation(
                 "tensor",
                 f"stage {number}: groups of {t} devices do not divide the {sizes[odd[0]]} of"
-                f" server {odd[0]!r}",
+                f" server {odd[0]!r}; choose a tensor degree that does",
             )
             continue
         for at in range(0, len(stage.devices), t):
             if len({server[k] for k in stage.devices[at : at + t]}) > 1:
                 yield Violation(
-                    "tensor", f"stage {number}: a group of {t} devices is in two servers"
+                    "tensor",
+                    f"stage {number}: a group of {t} devices is in two servers; name devices of"
+                    " one server next to each other",
                 )
                 break
 
@@ -358,4 +396,8 @@ def _recompute(
     for number, names in enumerate(chosen):
         if len(names) > 1 and semantics.recompute != "per_layer":
             where = "" if semantics.recompute == "all_or_none" else f"stage {number}: "
-            yield Violation("recompute", f"{where}ops run in the modes {sorted(names)}")
+            yield Violation(
+                "recompute",
+                f"{where}ops run in the modes {sorted(names)}; choose one, or ask for --recompute"
+                " per_layer",
+            )

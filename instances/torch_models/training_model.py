@@ -13,6 +13,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from placegap.instances.io.document import Document
+from placegap.instances.io.layer_modes import HEADS
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_reader import FxProgram
@@ -76,7 +77,11 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
         step.parameters,
         changes,
         without_ops=idle,
-        said={ASSUMED: f"{step.weights}, {_updated(optimizer)}", UNREAD: step.unread},
+        said={
+            ASSUMED: f"{step.weights}, {_updated(optimizer)}",
+            UNREAD: step.unread,
+            HEADS: step.heads,
+        },
     )
 
 
@@ -84,12 +89,17 @@ def _updated(optimizer: str) -> str:
     return "no update" if optimizer == "none" else f"updates by {optimizer}"
 
 
+NUMBERS_OF_HEADS = ("num_attention_heads", "num_key_value_heads")
+"""What configurations of transformers call them."""
+
+
 @dataclass(frozen=True)
 class TracedStep:
     """A training step: what was traced, and what was read from it.
 
     `parameters` counts weights, `modules` are those that hold weights themselves; `weights` and
-    `unread` say in words how large they are, and which the step does not read.
+    `unread` say in words how large they are, and which the step does not read; `heads` how many
+    heads attention has, and of keys, where the configuration says so.
     """
 
     program: JointProgram
@@ -98,6 +108,7 @@ class TracedStep:
     modules: tuple[str, ...]
     weights: str
     unread: str
+    heads: str = ""
 
 
 def trace_step(name: str, options: TraceOptions) -> TracedStep:
@@ -124,7 +135,10 @@ def trace_step(name: str, options: TraceOptions) -> TracedStep:
     except ValueError as error:
         raise InputError(str(error), name) from None
     unread = unread_in_words(model.module, step.parameter_of.values())
-    return TracedStep(step, ops, parameters, tuple(holding), weights, unread)
+    config = getattr(model.module, "config", None)
+    counts = (getattr(config, name, None) for name in NUMBERS_OF_HEADS)
+    heads = " ".join(str(count) for count in counts if isinstance(count, int))
+    return TracedStep(step, ops, parameters, tuple(holding), weights, unread, heads)
 
 
 def labels_of(model: Traceable) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from placegap.experiments.research.tables.named_rows import print_named_rows
-from placegap.instances.corpus.layer_chains import SHAPES, layer_chain, pipeline_of
+from placegap.instances.corpus.layer_chains import MODELS, SHAPES, layer_chain, pipeline_of
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.solvers import Result, solve
 
@@ -63,7 +63,7 @@ def _proof(best: Result) -> tuple[str, str]:
 
 def main(names: Sequence[str]) -> None:
     """Print the table of the named models, or of all, row by row."""
-    print_named_rows(HEADS, SHAPES, names, rows)
+    print_named_rows(HEADS, SHAPES, list(names) or MODELS, rows)
 
 
 if __name__ == "__main__":

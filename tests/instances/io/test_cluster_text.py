@@ -117,3 +117,10 @@ def test_a_text_that_is_no_cluster_is_one_line_with_the_mend(text: str, message:
         load_cluster(text)
     assert repr(text) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_servers_of_cards_with_nvlink_need_no_kinds_of_links() -> None:
+    assert load_cluster("2x8xH100").links == load_cluster("2x8xH100, nvlink, infiniband").links
+    assert load_cluster("1x8xH100").links == load_cluster("1x8xH100, nvlink").links
+    with pytest.raises(InputError, match="what joins the devices of a server"):
+        load_cluster("2x8xT4")

@@ -11,7 +11,7 @@ import pytest
 
 from placegap.instances import Cluster, Device, InputError, Instance, Link, load_corpus
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.problem.links import Group, Links, widest_paths
+from placegap.instances.problem.links import Group, Links, all_joined, widest_paths
 from placegap.instances.recheck.facts import Facts
 
 
@@ -121,15 +121,27 @@ def test_a_thousand_devices_all_to_all_are_cheap(tmp_path: Path) -> None:
     assert peak < 200_000_000
 
 
-def test_twenty_thousand_devices_are_a_cluster_but_no_instance(tmp_path: Path) -> None:
+def test_twenty_thousand_devices_have_no_table_of_pairs(tmp_path: Path) -> None:
     path = tmp_path / "more.yaml"
     rows = "".join(f"  - {{name: h{k}x, count: 1024, kind: T4}}\n" for k in range(20))
     links = "links: [{all_to_all: all, bandwidth_bytes_per_s: 1000}]\n"
     path.write_text(f"name: more\ndevices:\n{rows}{links}")
     cluster = load_cluster(path)
     assert len(cluster.links) == 20480 * 20479
+    instance = load_corpus("squeezenet").instance(cluster)  # tables are made when asked for
     with pytest.raises(InputError) as caught:
-        load_corpus("squeezenet").instance(cluster)
+        _ = instance.arrays.link_class
     # the cluster is at fault, not the model
     assert str(caught.value).startswith(f"{path}: devices: 20480 make 419430400 pairs, above the")
     assert "PLACEGAP_MAX_DEVICE_PAIRS=" in str(caught.value)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_least_bandwidth_needs_no_table_of_pairs(seed: int) -> None:
+    cluster, _ = drawn(seed)
+    paths = widest_paths(cluster)
+    count = len(cluster.devices)
+    assert all_joined(cluster) == (len(paths) == count * (count - 1))
+    # a pair without a path has no bandwidth
+    least = min((bandwidth for bandwidth, _ in paths.values()), default=None)
+    assert cluster.least_bandwidth_bytes_per_s == least

@@ -199,3 +199,37 @@ def test_a_group_has_the_same_modes_by_name() -> None:
     )
     with pytest.raises(ValueError, match=r"other names.*state the same for all its ops"):
         Graph(name="g", ops=ops)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "servers", "degrees", "message"),
+    [
+        ((1, 4), "aabb", "free", "'b' has modes for 4 devices, and there are servers of 2.*add a"),
+        ((1, 8), "", "free", "'b' has modes for 8 devices, and there are 4 in all.*add a mode"),
+        ((1, 2), "", "one_t", "'b' has modes for 2 devices, and no such degree.*--degrees free"),
+    ],
+)
+def test_tensor_degrees_that_no_plan_can_have_are_refused(
+    tensors: tuple[int, int], servers: str, degrees: str, message: str
+) -> None:
+    given = two_layers(servers=servers)
+    ops = tuple(
+        Op(name=op.name, time_ns=op.time_ns, modes=(KEEP.model_copy(update={"tensor": t}),))
+        for op, t in zip(given.graph.ops, tensors, strict=True)
+    )
+    instance = given.with_graph(given.graph.model_copy(update={"ops": ops}))
+    with pytest.raises(InputError, match=message):
+        evaluate(instance, PLAN, HybridPipeline.model_validate({"degrees": degrees}))
+
+
+def test_every_broken_rule_says_what_mends_it() -> None:
+    broken = [
+        (PLAN, {"degrees": "one"}, "--degrees free"),
+        (PLAN, {"microbatches": 3}, "choose a divisor, or other --microbatches"),
+        (replace(PLAN, tensor=(1, 1)), {"microbatches": 2}, "ask for more --microbatches"),
+        (replace(PLAN, mode=("again", "keep"), tensor=(1, 1)), {"recompute": "all_or_none"}, "per"),
+    ]
+    for plan, rules, mend in broken:
+        semantics = HybridPipeline(**{"microbatches": 4, "degrees": "free", **rules})
+        found = evaluate(two_layers(), plan, semantics).violations
+        assert any(mend in violation.message for violation in found), found

@@ -1,0 +1,386 @@
+"""Hybrid plans beside proven optima, as docs/hybrid.md has them.
+
+``python -m placegap.experiments.research.tables.hybrid published`` prints published configurations
+of Megatron-LM, split evenly, beside the optimum; ``trained`` current models on 8 to 16,384 H100;
+``restrictions [FILE ...]`` what one degree for all and few choices of recomputation cost, for
+a layer chain or inputs of Piper. All optima are proven by `hybrid-cuts`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from time import process_time
+from typing import NamedTuple
+
+from placegap.instances.corpus.layer_chains import TRAIN, chain_with_modes
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.layer_modes import MIXED, ModelledOn, cluster_rates, tensor_choices
+from placegap.instances.io.piper import read_piper
+from placegap.instances.problem.instance import Cluster, Graph, Instance
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import HybridPipeline, Sharding
+from placegap.instances.reading.errors import InputError, instead_of
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers import Result, solve
+
+TIME_LIMIT_S = 120.0
+PERMILLE = 1000
+"""Shares of the peak are looked for in thousandths."""
+
+
+class Degrees(NamedTuple):
+    """A configuration as papers state it: devices per layer, stages, replicas."""
+
+    tensor: int
+    stages: int
+    replicas: int
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self))
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published run: sequences per microbatch, microbatches per batch, seconds per batch.
+
+    `chunks` are the stages of a device under the interleaved schedule.
+    """
+
+    shape: str
+    degrees: Degrees
+    mode: str
+    seconds: float
+    microbatches: int
+    batch: int = 1
+    chunks: int = 1
+
+
+PUBLISHED = (
+    # Korthikanti et al. 2022, tables 3 and 5
+    Published("megatron-22b", Degrees(8, 1, 1), "selective", 1.10, 1, batch=4),
+    Published("megatron-175b", Degrees(8, 8, 1), "selective", 13.75, 64, chunks=3),
+    Published("megatron-530b", Degrees(8, 35, 1), "selective", 37.83, 280, chunks=3),
+    Published("megatron-1t", Degrees(8, 64, 1), "selective", 71.49, 512),
+    # Narayanan et al. 2021, table 1; seconds from its TFLOP/s, microbatches of one sequence
+    Published("megatron-145b", Degrees(8, 8, 24), "full", 24.8, 2304),
+    Published("megatron-310b", Degrees(8, 16, 15), "full", 37.6, 2160),
+    Published("megatron-530b", Degrees(8, 35, 9), "full", 54.1, 2520),
+    Published("megatron-1t", Degrees(8, 64, 6), "full", 102.6, 3072),
+)
+
+PUBLISHED_HEADS = (
+    "model",
+    "devices",
+    "published t, p, d, mode",
+    "share of peak",
+    "above optimum",
+    "above, any mode",
+    "any mode gains",
+    "CPU s",
+)
+
+
+def even_plan(instance: Instance, degrees: Degrees, mode: str) -> Plan | None:
+    """A chain cut evenly, its ends with the first and the last stage; None where t is too large.
+
+    Where only that makes it even, the ends count as layers (as in Llama 3). A layer that has no
+    such mode keeps the one that it has.
+    """
+    ops, (t, p, d) = instance.graph.ops, degrees
+    inner = len(ops) - 2
+    stage = [0, *(k * p // inner for k in range(inner)), p - 1]
+    if inner % p and len(ops) % p == 0:
+        stage = [k * p // len(ops) for k in range(len(ops))]
+    modes = []
+    for op in ops:
+        own = [each.name for each in op.modes if each.tensor == t]
+        if not own:
+            return None
+        modes.append(mode if mode in own else own[0])
+    size = t * d
+    devices = tuple(tuple(range(s * size, (s + 1) * size)) for s in range(p))
+    return Plan(
+        tuple(devices[s] for s in stage), stage=tuple(stage), tensor=(t,) * p, mode=tuple(modes)
+    )
+
+
+def published_rows(runs: Sequence[Published] = PUBLISHED) -> Iterator[tuple[str, ...]]:
+    """One row per run; its share of the peak is the one at which its plan takes the time it took.
+
+    Filling and draining count in that: p - 1 microbatches more, or a part of that with chunks.
+    """
+    for run in runs:
+        count = run.degrees.tensor * run.degrees.stages * run.degrees.replicas
+        servers = f"{count // 8}x8xA100-80GB:80GiB, nvlink, infiniband-180g"
+        cluster = load_cluster(servers)
+        free = HybridPipeline(microbatches=run.microbatches, degrees="free")
+        share, instance, value_ns = _calibrated(run, cluster, free)
+        begin = process_time()
+        same = _proven(_only(instance, run.mode), free)
+        any_mode = _proven(instance, free)
+        spent = process_time() - begin
+        yield (
+            run.shape.removeprefix("megatron-").upper(),
+            f"{count:,}",
+            f"{run.degrees}, {run.mode}",
+            f"{share / PERMILLE:.2f}",
+            _above(value_ns, same),
+            _above(value_ns, any_mode),
+            f"{100 * (1 - any_mode / same):.1f} %",
+            f"{spent:.1f}",
+        )
+
+
+def _calibrated(
+    run: Published, cluster: Cluster, semantics: HybridPipeline
+) -> tuple[int, Instance, int]:
+    """The smallest share of the peak at which the published plan is as fast as published."""
+    each = run.microbatches // run.degrees.replicas
+    more = (run.degrees.stages - 1) / (each * run.chunks)
+    low, high = 1, PERMILLE
+    while True:
+        share = (low + high) // 2
+        rates = {
+            kind: rate._replace(flops_per_s=rate.flops_per_s * share // PERMILLE)
+            for kind, rate in cluster_rates(cluster, share_percent=100).items()
+        }
+        on = ModelledOn(rates, tensor_choices(cluster), MIXED)
+        graph = chain_with_modes(run.shape + TRAIN, on, {"batch": run.batch})
+        instance = Instance(name=run.shape, graph=graph, cluster=cluster)
+        plan = even_plan(instance, run.degrees, run.mode)
+        assert plan is not None
+        verdict = evaluate(instance, plan, semantics)
+        assert verdict.value_ns is not None
+        if low == high:
+            return share, instance, verdict.value_ns
+        if verdict.value_ns * (1 + more) <= run.seconds * 1e9:
+            high = share
+        else:
+            low = share + 1
+
+
+def _only(instance: Instance, name: str) -> Instance:
+    """The instance with one mode for each t, where a layer has it by this name."""
+    ops = []
+    for op in instance.graph.ops:
+        own = tuple(mode for mode in op.modes if mode.name == name)
+        ops.append(op.model_copy(update={"modes": own or op.modes}))
+    graph: Graph = instance.graph.model_copy(update={"ops": tuple(ops)})
+    return instance.with_graph(graph)
+
+
+def _proven(instance: Instance, semantics: HybridPipeline) -> int:
+    found = _solved(instance, semantics)
+    if found.value_ns is None:
+        raise InputError(f"no plan fits: {found.message}", instance.name)
+    return found.value_ns
+
+
+def _solved(instance: Instance, semantics: HybridPipeline) -> Result:
+    found = solve(instance, semantics, "hybrid-cuts", time_limit_s=TIME_LIMIT_S)
+    if found.status not in ("optimal", "infeasible"):
+        raise InputError(f"is not proven within {TIME_LIMIT_S:.0f} s", instance.name)
+    return found
+
+
+def _above(value_ns: int, best_ns: int) -> str:
+    return f"{100 * (value_ns / best_ns - 1):.1f} %"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model on so many servers of 8 H100, and the degrees that it was published with."""
+
+    shape: str
+    servers: int
+    microbatches: int
+    published: Degrees | None = None
+    sharding: Sharding = "optimizer"
+
+
+TRAINED = (
+    Trained("llama-8b", 1, 128),
+    Trained("llama-8b", 16, 512),
+    Trained("llama-8b", 128, 2048),
+    Trained("mixtral-8x7b", 1, 128),
+    Trained("mixtral-8x7b", 16, 1024),
+    Trained("mixtral-8x7b", 128, 2048),
+    Trained("llama-70b", 4, 128),
+    Trained("llama-70b", 16, 512),
+    Trained("llama-70b", 256, 2048),
+    # Grattafiori et al. 2024, table 4: 16 million tokens a batch
+    Trained("llama-405b", 1024, 2048, Degrees(8, 16, 64), "gradients"),
+    Trained("llama-405b", 2048, 2048, Degrees(8, 16, 128), "gradients"),
+)
+
+TRAINED_HEADS = (
+    "model",
+    "H100",
+    "microbatches",
+    "s a batch",
+    "t, p, d",
+    "modes",
+    "free degrees gain",
+    "published t, p, d: above",
+    "CPU s",
+)
+
+
+def trained_rows(runs: Sequence[Trained] = TRAINED) -> Iterator[tuple[str, ...]]:
+    """One row per model and cluster: the optimum with one t and d, and what free ones gain.
+
+    The published degrees are split evenly, in the least mode that fits.
+    """
+    for run in runs:
+        cluster = load_cluster(f"{run.servers}x8xH100")
+        graph = chain_with_modes(run.shape + TRAIN, ModelledOn.cluster(cluster))
+        instance = Instance(name=run.shape, graph=graph, cluster=cluster)
+        rules = HybridPipeline(microbatches=run.microbatches, sharding=run.sharding)
+        begin = process_time()
+        best = _solved(instance, rules)
+        spent = process_time() - begin
+        row = (run.shape, f"{8 * run.servers:,}", str(run.microbatches))
+        if best.value_ns is None or best.plan is None:
+            yield (*row, "none fits, proven", "", "", "", "", f"{spent:.1f}")
+            continue
+        free = _proven(instance, rules.model_copy(update={"degrees": "free"}))
+        yield (
+            *row,
+            f"{best.value_ns / 1e9:.2f}",
+            _degrees_of(best.plan),
+            _modes_of(instance, best.plan),
+            f"{100 * (1 - free / best.value_ns):.1f} %",
+            _published(instance, rules, run.published, best.value_ns),
+            f"{spent:.1f}",
+        )
+
+
+def _degrees_of(plan: Plan) -> str:
+    assert plan.tensor is not None
+    return f"{plan.tensor[0]}, {len(plan.tensor)}, {len(plan.placement[0]) // plan.tensor[0]}"
+
+
+def _modes_of(instance: Instance, plan: Plan) -> str:
+    """How many layers run in each mode, of those that have a choice."""
+    assert plan.mode is not None
+    names = [
+        name for op, name in zip(instance.graph.ops, plan.mode, strict=True) if op.kind == "Layer"
+    ]
+    return ", ".join(f"{names.count(name)} {name}" for name in sorted(set(names)))
+
+
+def _published(
+    instance: Instance, rules: HybridPipeline, degrees: Degrees | None, best_ns: int
+) -> str:
+    if degrees is None:
+        return ""
+    for mode in ("keep", "selective", "full"):
+        plan = even_plan(instance, degrees, mode)
+        verdict = None if plan is None else evaluate(instance, plan, rules)
+        if verdict is not None and verdict.feasible and verdict.value_ns is not None:
+            return f"{degrees}, {mode}: {_above(verdict.value_ns, best_ns)}"
+    return f"{degrees}: fits in no mode"
+
+
+RESTRICTIONS: Sequence[dict[str, str]] = (
+    {"degrees": "one_t"},
+    {"degrees": "one"},
+    {"degrees": "one", "recompute": "per_stage"},
+    {"degrees": "one", "recompute": "all_or_none"},
+)
+
+RESTRICTION_HEADS = (
+    "input",
+    "devices",
+    "GB",
+    "ms a microbatch",
+    "one t",
+    "one t and d",
+    "and one mode a stage",
+    "and one mode for all",
+)
+
+SETTINGS = ((64, 80), (1024, 80), (64, 16), (256, 16), (64, 8), (256, 8), (64, 4), (256, 4))
+"""Devices, and GB of each, that inputs of Piper are placed on."""
+
+CHAINS = (("llama-70b", 4, 128), ("llama-70b", 16, 512), ("llama-405b", 64, 512))
+"""Shape, servers of 8 H100, microbatches."""
+
+
+def restriction_rows(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """What is lost against free degrees and a mode for each layer, in % of the free optimum."""
+    for path in files:
+        document = read_piper(path)
+        assert document.semantics is not None
+        assert isinstance(document.semantics, HybridPipeline)
+        for count, memory in SETTINGS:
+            cluster = _equal_devices(count, memory)
+            instance = document.instance(cluster)
+            yield _restricted(document.name, instance, memory, document.semantics)
+    for shape, servers, microbatches in CHAINS if not files else ():
+        cluster = load_cluster(f"{servers}x8xH100")
+        graph = chain_with_modes(shape + TRAIN, ModelledOn.cluster(cluster))
+        instance = Instance(name=shape, graph=graph, cluster=cluster)
+        rules = HybridPipeline(microbatches=microbatches, degrees="free", sharding="optimizer")
+        yield _restricted(shape, instance, 80, rules)
+
+
+def _equal_devices(count: int, memory_gb: int) -> Cluster:
+    from placegap.instances.problem.instance import Device
+    from placegap.instances.problem.links import Group, Links
+
+    names = tuple(f"accelerator{k}" for k in range(count))
+    return Cluster(
+        name=f"{count}-accelerators",
+        devices=tuple(
+            Device(name=name, kind="accelerator", memory_bytes=memory_gb * 10**9) for name in names
+        ),
+        links=Links((Group(names, 25_000_000_000),)),
+    )
+
+
+def _restricted(
+    name: str, instance: Instance, memory_gb: int, free: HybridPipeline
+) -> tuple[str, ...]:
+    values = [
+        _solved(instance, free.model_copy(update=update)).value_ns for update in ({}, *RESTRICTIONS)
+    ]
+    best = values[0]
+    head = (name, str(instance.num_devices), str(memory_gb))
+    if best is None:
+        return (*head, "none fits, proven", *("" for _ in RESTRICTIONS))
+    assert all(b is None or a is None or a <= b for a, b in pairwise(values))
+    shown = ("none fits" if each is None else _above(each, best) for each in values[1:])
+    return (*head, f"{best / free.microbatches / 1e6:.3f}", *shown)
+
+
+TABLES = {
+    "published": (PUBLISHED_HEADS, published_rows),
+    "trained": (TRAINED_HEADS, trained_rows),
+    "restrictions": (RESTRICTION_HEADS, restriction_rows),
+}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the named table row by row.
+
+    Raises
+    ------
+    InputError
+        If there is no such table.
+    """
+    name, *files = arguments or ["published"]
+    if name not in TABLES:
+        raise InputError(f"there is no table {name!r}{instead_of(name, TABLES)}")
+    heads = TABLES[name][0]
+    print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}")
+    rows = restriction_rows(files) if name == "restrictions" else TABLES[name][1]()  # type: ignore
+    for row in rows:
+        print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,161 @@
+"""Layers with modes from a training step: what is split, what is held, what is recomputed."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.instances import Edge, Graph, InputError, Op
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.layer_modes import HEADS
+from placegap.instances.problem.instance import Mode, Provenance
+from placegap.instances.transforms.traced_layers import traced_layers
+
+CLUSTER = load_cluster("2x2xA100-80GB")
+STREAM, WIDE, SCORES = 64, 256, 1024
+"""Bytes of the residual stream, of what lies inside of blocks, and of attention's scores."""
+
+
+def weighted(name: str, flops: int, weights: int, module: str, kind: str = "mm") -> Op:
+    """An op with so many weights of 2 bytes: 16 bytes each with gradient and Adam."""
+    return Op(
+        name=name,
+        kind=kind,
+        flops=flops,
+        dtype="bfloat16",
+        parameter_bytes=2 * weights,
+        state_bytes=16 * weights,
+        module=module,
+        colocation=name,
+    )
+
+
+def training_step(*, fused: bool = False) -> Graph:
+    """Two layers of attention and feed-forward with residual sums, between embedding and loss."""
+    ops = [weighted("embed", 0, 1000, "embed", "embedding")]
+    edges: list[Edge] = []
+
+    def feed(a: str, b: str, size: int) -> None:
+        edges.append(Edge(producer=a, consumer=b, bytes=size, tensor="out"))
+
+    def add(op: Op, inputs: dict[str, int], *, reads: dict[str, int]) -> None:
+        ops.append(op.model_copy(update={"colocation": op.name}))
+        ops.append(Op(name=f"{op.name}/back", backward=True, colocation=op.name, flops=2))
+        for a, size in inputs.items():
+            feed(a, op.name, size)
+        for a, size in reads.items():
+            edges.append(Edge(producer=a, consumer=f"{op.name}/back", bytes=size, tensor="out"))
+
+    stream = "embed"
+    for number in range(2):
+        at = f"h.{number}"
+        name = at.replace(".", "")
+        add(
+            weighted(f"{name}.qkv", 600, 30, f"{at}.attn"),
+            {stream: STREAM},
+            reads={stream: STREAM},
+        )
+        if fused:
+            core = Op(name=f"{name}.sdpa", kind="scaled_dot_product", flops=200, module=at)
+            add(core, {f"{name}.qkv": WIDE}, reads={f"{name}.qkv": WIDE})
+        else:
+            scores = Op(name=f"{name}.scores", kind="bmm", flops=100, module=at)
+            add(scores, {f"{name}.qkv": WIDE}, reads={f"{name}.qkv": WIDE})
+            soft = Op(name=f"{name}.softmax", kind="softmax", module=at)
+            add(soft, {scores.name: SCORES}, reads={})
+            core = Op(name=f"{name}.context", kind="bmm", flops=100, module=at)
+            add(core, {soft.name: SCORES}, reads={soft.name: SCORES})
+        add(
+            weighted(f"{name}.proj", 200, 10, f"{at}.attn"),
+            {core.name: WIDE},
+            reads={core.name: WIDE},
+        )
+        middle = Op(name=f"{name}.add", kind="add", module=at)
+        add(middle, {stream: STREAM, f"{name}.proj": STREAM}, reads={})
+        add(
+            weighted(f"{name}.up", 800, 40, f"{at}.mlp"),
+            {middle.name: STREAM},
+            reads={middle.name: STREAM},
+        )
+        add(
+            weighted(f"{name}.down", 800, 40, f"{at}.mlp"),
+            {f"{name}.up": WIDE},
+            reads={f"{name}.up": WIDE},
+        )
+        last = Op(name=f"{name}.sum", kind="add", module=at)
+        add(last, {middle.name: STREAM, f"{name}.down": STREAM}, reads={})
+        stream = last.name
+    add(weighted("head", 5000, 1000, "head"), {stream: STREAM}, reads={stream: STREAM})
+    add(Op(name="loss", kind="loss"), {"head": WIDE}, reads={"head": WIDE})
+    provenance = Provenance(parameters={HEADS: "4 2"})
+    return Graph(name="net", ops=tuple(ops), edges=tuple(edges), provenance=provenance)
+
+
+def modes_of(graph: Graph, number: int) -> dict[tuple[str, int], Mode]:
+    return {(mode.name, mode.tensor): mode for mode in graph.ops[number].modes}
+
+
+def test_a_training_step_becomes_a_chain_of_layers() -> None:
+    graph = traced_layers(training_step(), CLUSTER)
+    assert [op.name for op in graph.ops] == ["embed", "h.0", "h.1", "head"]
+    assert [op.kind for op in graph.ops] == ["Embedding", "Layer", "Layer", "Loss"]
+    assert [(e.producer, e.consumer) for e in graph.edges] == [
+        ("embed", "h.0"),
+        ("h.0", "h.1"),
+        ("h.1", "head"),
+    ]
+    # each of up to two devices sends its part
+    assert {edge.bytes for edge in graph.edges} == {STREAM // 2}
+    assert all(not op.backward for op in graph.ops)
+
+
+def test_products_and_what_lies_between_are_split() -> None:
+    modes = modes_of(traced_layers(training_step(), CLUSTER), 1)
+    # inside: q, k, v, softmax, context, up; of the stream the inputs of two blocks
+    inside = WIDE + SCORES + WIDE + WIDE
+    assert modes["keep", 1].held_bytes == inside + 2 * STREAM
+    assert modes["keep", 2].held_bytes == (inside + 2 * STREAM) // 2
+    assert modes["full", 1].held_bytes == STREAM
+    assert modes["selective", 1].held_bytes == inside - SCORES + 2 * STREAM
+    for t in (1, 2):  # 120 weights, 16 bytes each: 2, their gradient's 2, Adam's 12
+        assert modes["keep", t].state_bytes == 16 * 120 // t
+        assert modes["keep", t].sharded_bytes == 12 * 120 // t
+        assert modes["keep", t].parameter_bytes == 2 * 120 // t
+
+
+def test_fused_attention_keeps_no_scores_and_recomputes_the_rest() -> None:
+    modes = modes_of(traced_layers(training_step(fused=True), CLUSTER), 1)
+    assert modes["keep", 1].held_bytes == 3 * WIDE + 2 * STREAM
+    assert modes["selective", 1].held_bytes == 2 * WIDE + 2 * STREAM  # without that of up
+
+
+def test_the_ends_are_split_by_words() -> None:
+    graph = traced_layers(training_step(), CLUSTER)
+    for number, held in ((0, 0), (3, WIDE + STREAM)):
+        modes = modes_of(graph, number)
+        assert {name for name, _ in modes} == {"keep"}
+        assert modes["keep", 2].state_bytes == 16 * 1000 // 2
+        assert modes["keep", 1].held_bytes == held
+
+
+def test_heads_that_t_does_not_divide_leave_out_t() -> None:
+    step = training_step()
+    provenance = Provenance(parameters={HEADS: "3 3"})
+    graph = traced_layers(step.model_copy(update={"provenance": provenance}), CLUSTER)
+    assert {mode.tensor for mode in graph.ops[1].modes} == {1}
+    assert {mode.tensor for mode in graph.ops[0].modes} == {1, 2}
+
+
+def test_a_step_without_numbered_modules_is_refused_with_the_mend() -> None:
+    ops = (Op(name="a", module="net"), Op(name="b", backward=True, colocation="a"))
+    with pytest.raises(InputError, match="hf:NAME --train"):
+        traced_layers(Graph(name="net", ops=ops), CLUSTER)
+
+
+def test_layers_that_feed_each_other_are_refused() -> None:
+    ops = tuple(
+        Op(name=name, module=module, flops=1)
+        for name, module in (("a", "h.0"), ("b", "h.1"), ("c", "h.0"))
+    )
+    edges = (Edge(producer="a", consumer="b"), Edge(producer="b", consumer="c"))
+    with pytest.raises(InputError, match=r"'b' of h\.1 feeds 'c' of h\.0"):
+        traced_layers(Graph(name="net", ops=ops, edges=edges), CLUSTER)
