@@ -199,6 +199,8 @@ def place_command(asked: PlaceOptions) -> None:
     wanted = _checked(asked)
     fine = read_instance(source_of(asked), tells=asked.tells)
     together = False
+    if asked.granularity is None and any(op.modes for op in fine.graph.ops):
+        wanted = wanted._replace(whole="op")  # ops with modes are layers
     if wanted.exports:
         from placegap.experiments.running.exporting import check_copies, joins_ends
 
