@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 NO_PLAN = 1
 NO_CERTIFICATE = (
-    "no bound of latency_subgraphs or pipeline_iteration has one, nor of ops that fit no device"
+    "no bound of latency_subgraphs or pipeline_iteration has one, nor of ops that fit no device,"
+    " nor of hybrid plans with more ideals than the checker goes through"
 )
 LONGEST_S = 10**7
 
