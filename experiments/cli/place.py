@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 
 NO_PLAN = 1
 NO_CERTIFICATE = (
-    "no bound of latency_subgraphs or pipeline_iteration has one, nor of ops that fit no device"
+    "no bound of latency_subgraphs or pipeline_iteration has one, nor of ops that fit no device,"
+    " nor of hybrid plans with more ideals than the checker goes through"
 )
 LONGEST_S = 10**7
 
@@ -199,6 +200,8 @@ def place_command(asked: PlaceOptions) -> None:
     wanted = _checked(asked)
     fine = read_instance(source_of(asked), tells=asked.tells)
     together = False
+    if asked.granularity is None and any(op.modes for op in fine.graph.ops):
+        wanted = wanted._replace(whole="op")  # ops with modes are layers
     if wanted.exports:
         from placegap.experiments.running.exporting import check_copies, joins_ends
 

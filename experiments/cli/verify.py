@@ -23,7 +23,7 @@ from placegap.experiments.cli.options import (
 )
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_ns
-from placegap.experiments.show.place_report import device_table, server_lines
+from placegap.experiments.show.place_report import plan_table, server_lines
 from placegap.experiments.show.rendering import output, print_line, spinner, warn
 from placegap.instances.reading.errors import InputError
 
@@ -237,7 +237,7 @@ def _print(
     console, first, second = output(), verdict.first, verdict.second
     console.print(f"{instance.name}: {semantics.label}", markup=False)
     if first.uses:
-        console.print(device_table(instance, first, semantics))
+        console.print(plan_table(instance, verdict.plan, first, semantics))
         for line in server_lines(first):
             console.print(line, markup=False)
     values = ["none" if v is None else format_ns(v) for v in (first.value_ns, second.value_ns)]

@@ -21,12 +21,15 @@ from placegap.instances.io.export_table import (
 from placegap.instances.io.onnx_model import inlined_model
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
 from placegap.instances.problem.modules import Granularity, layer_of
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem.semantics import HybridPipeline, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import UNREAD
-from placegap.solvers import Result
+from placegap.solvers import Result, solve
 
 DEVICE_MAP = "device_map"
+
+NEAREST_S = 20.0
+"""Seconds for the nearest hybrid plan that a tool can run; optima of one d and t take under 2."""
 
 IN_ORDER = ("torchtitan", "megatron", "vllm", "pipelining")
 """Formats that number stages and name no devices."""
@@ -159,17 +162,12 @@ def write_exports(
         return ()
     if result.split is not None and exports:
         raise InputError(f"{result.method} splits ops, which no format has; choose another method")
-    plan = result.plan
     copies = {
         kind: _annotated(kind, instance, result, Path(model))
         for kind in exports
         if EXPORTERS[kind].annotate is not None
     }
-    texts = {
-        kind: export_plan(kind, instance, plan, result.semantics)
-        for kind in exports
-        if kind not in copies
-    }
+    texts = {kind: _text(kind, instance, result) for kind in exports if kind not in copies}
     for kind, text in texts.items():
         write_text(text, exports[kind])
     notes = []
@@ -194,6 +192,30 @@ def write_exports(
             " memory nor their time is counted there"
         )
     return tuple(notes)
+
+
+def _text(kind: str, instance: Instance, result: Result) -> str:
+    """The file of one kind; a hybrid plan that it cannot say is refused with one that it can."""
+    assert result.plan is not None
+    try:
+        return export_plan(kind, instance, result.plan, result.semantics)
+    except InputError as error:
+        rules = result.semantics
+        if not isinstance(rules, HybridPipeline) or not result.value_ns:
+            raise
+        rules = rules.model_copy(update={"degrees": "one", "recompute": "all_or_none"})
+        other = solve(instance, rules, "hybrid-cuts", time_limit_s=NEAREST_S)
+        if other.plan is None or other.value_ns is None:
+            raise
+        try:
+            export_plan(kind, instance, other.plan, rules)
+        except InputError:
+            raise error from None
+        price = f"{100 * (other.value_ns / result.value_ns - 1):+.1f} %"
+        if other.status == "optimal":
+            price += ", proven"
+        asked = "--degrees one --recompute all_or_none"
+        raise InputError(f"{error}; with any cuts: {asked}, {price}") from None
 
 
 def _annotated(
@@ -226,8 +248,12 @@ def _annotated(
 def _unusual_order(instance: Instance, result: Result) -> list[str]:
     """A sentence where the stages do not run on the first devices in their order."""
     assert result.plan is not None
-    on = layer_devices(instance, result.plan)
-    names = [instance.cluster.devices[k].name for k in dict.fromkeys(on.values())]
+    if isinstance(result.semantics, HybridPipeline):
+        stages = dict(zip(result.plan.stage or (), result.plan.placement, strict=True))
+        used = [k for _, on in sorted(stages.items()) for k in on]
+    else:
+        used = list(dict.fromkeys(layer_devices(instance, result.plan).values()))
+    names = [instance.cluster.devices[k].name for k in used]
     if names == [spec.name for spec in instance.cluster.devices[: len(names)]]:
         return []
     return [f"the stages run on {', '.join(names)}, in this order: number the ranks so"]

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from placegap.experiments.show.critical_path import PathPart, critical_path
+from placegap.experiments.show.hybrid_stages import (
+    StageApart,
+    stage_bars,
+    stage_crossings,
+    stage_moves,
+    stages_apart,
+)
 from placegap.experiments.show.single_moves import Tried, single_moves
 from placegap.experiments.show.timeline import (
     Crossing,
@@ -15,7 +23,7 @@ from placegap.experiments.show.timeline import (
     crossings,
     timeline,
 )
-from placegap.instances.io.export_trace import Levels, memory_levels
+from placegap.instances.io.export_trace import Levels, levels_of, memory_levels
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import (
@@ -23,7 +31,6 @@ from placegap.instances.problem.semantics import (
     LoadSemantics,
     Semantics,
 )
-from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.solving.known_bounds import KnownBound
@@ -33,10 +40,10 @@ MOST_CROSSINGS = 5
 
 
 class DeviceShare(NamedTuple):
-    """What a device does in the time that a plan takes.
+    """What a device, or one of a stage of a hybrid plan, does in the time that a plan takes.
 
-    `busy` is the share of the value in which it runs ops; under max_load its load as a share of
-    the value, transfers included.
+    `busy` is the share of the value in which it runs ops; under max_load and hybrid_pipeline its
+    load as a share of the value, transfers included.
     """
 
     name: str
@@ -74,6 +81,8 @@ class Anatomy:
     next_moves : Tried
     method : str
         What made the plan.
+    stages : tuple of StageApart
+        Of a hybrid plan; all that is said of devices, by number too, is then said of stages.
     """
 
     instance: Instance
@@ -89,6 +98,19 @@ class Anatomy:
     crossings: tuple[Crossing, ...]
     next_moves: Tried
     method: str = ""
+    stages: tuple[StageApart, ...] = ()
+
+    @property
+    def home(self) -> list[int]:
+        """The device, or the stage, of each op."""
+        if self.stages and self.plan.stage is not None:
+            return list(self.plan.stage)
+        return [int(k) for k in self.plan.devices]
+
+    @property
+    def homes(self) -> list[str]:
+        """What devices, or stages, are called."""
+        return [each.name for each in self.devices]
 
     @property
     def value_ns(self) -> int:
@@ -116,7 +138,7 @@ def take_apart(
 ) -> Anatomy | None:
     """The anatomy of a plan; None where it has no value.
 
-    A hybrid plan is an InputError. `num_moves` 0 tries no moves, which takes most of the time.
+    `num_moves` 0 tries no moves, which takes most of the time.
     `whole` is the instance with whole modules or layers, where single moves are to keep them.
 
     Examples
@@ -126,15 +148,11 @@ def take_apart(
     >>> [(each.num_ops, round(each.busy, 2), each.in_bytes) for each in found.devices]
     [(3, 0.62, 10), (1, 0.19, 20)]
     """
-    if isinstance(semantics, HybridPipeline):
-        raise InputError(
-            "is a hybrid plan, which show and compare do not take apart; 'placegap verify' judges"
-            " it, and 'placegap place' prints its stages",
-            instance.name,
-        )
     verdict = evaluate(instance, plan, semantics)
     if verdict.value_ns is None:
         return None
+    if isinstance(semantics, HybridPipeline):
+        return _hybrid(instance, plan, semantics, verdict, bound, method, num_moves)
     crossed = crossings(instance, plan, semantics)
     drawn = timeline(instance, plan, semantics, verdict, crossed)
     into, out = bytes_moved(crossed, instance.num_devices)
@@ -176,9 +194,71 @@ def take_apart(
     )
 
 
+def _hybrid(
+    instance: Instance,
+    plan: Plan,
+    semantics: HybridPipeline,
+    verdict: Evaluation,
+    bound: KnownBound | None,
+    method: str,
+    num_moves: int,
+) -> Anatomy:
+    """The same of a hybrid plan, with stages in the place of devices."""
+    stages = stages_apart(instance, plan, verdict)
+    crossed = stage_crossings(instance, semantics, stages)
+    into, out = bytes_moved(crossed, len(stages))
+    names = [f"stage {s} ({each.degrees})" for s, each in enumerate(stages)]
+    shares, value = [], max(1, verdict.value_ns or 0)
+    for each, name, a, b in zip(stages, names, into, out, strict=True):
+        use = verdict.uses[each.stage.devices[0]]
+        limit = instance.cluster.devices[each.stage.devices[0]].memory_bytes
+        kind = instance.cluster.devices[0].kind
+        row = (name, kind, use.num_ops, use.load_ns / value, a, b, use.memory_bytes, limit)
+        shares.append(DeviceShare(*row))
+    drawn = Timeline(
+        tuple(names),
+        tuple(stage_bars(instance, semantics, verdict, stages, crossed)),
+        (),
+        verdict.value_ns or 0,
+        "what each device of a stage does for one batch of a full pipeline; the longest row counts",
+    )
+    tried = Tried((), 0, 0)
+    if num_moves:
+        tried = stage_moves(instance, plan, semantics, verdict, num_moves)
+    return Anatomy(
+        instance,
+        plan,
+        semantics,
+        verdict,
+        bound,
+        tuple(shares),
+        drawn,
+        levels_of([share.memory_bytes for share in shares], ()),
+        False,
+        (),
+        tuple(sorted(crossed, key=lambda each: (-each.time_ns, each.tensor))),
+        tried,
+        method,
+        stages,
+    )
+
+
+def _stage_object(each: StageApart, share: DeviceShare) -> dict[str, Any]:
+    return {
+        **share._asdict(),
+        "replicas": each.stage.replicas,
+        "tensor": each.stage.tensor,
+        "in_flight": each.stage.in_flight,
+        "modes": Counter(mode.name for mode in each.modes),
+        "state_bytes": each.state_bytes,
+        "held_bytes": each.held_bytes,
+        "workspace_bytes": each.workspace_bytes,
+    }
+
+
 def anatomy_object(found: Anatomy) -> dict[str, Any]:
     """What ``--json`` prints of an anatomy: times in ns, everything by name."""
-    ops, names = found.instance.graph.ops, [spec.name for spec in found.instance.cluster.devices]
+    ops, names = found.instance.graph.ops, found.homes
     return {
         "value_ns": found.value_ns,
         "feasible": found.verdict.feasible,
@@ -188,7 +268,11 @@ def anatomy_object(found: Anatomy) -> dict[str, Any]:
         "bound_class": "" if found.bound is None else found.bound.plans,
         "rests_on": "" if found.bound is None else found.bound.rests_on,
         "gap": found.gap,
-        "devices": [{**each._asdict(), "idle": each.idle} for each in found.devices],
+        **(
+            {"stages": [*map(_stage_object, found.stages, found.devices)]}
+            if found.stages
+            else {"devices": [{**each._asdict(), "idle": each.idle} for each in found.devices]}
+        ),
         "critical_path": [
             {
                 "name": link.name,

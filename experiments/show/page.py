@@ -28,7 +28,6 @@ from placegap.experiments.show.timeline import (
 )
 from placegap.experiments.show.words import (
     CROSSING_HEAD,
-    DEVICE_HEAD,
     MOVE_HEAD,
     bound_sentence,
     crossing_rows,
@@ -92,6 +91,8 @@ def _texts(found: Anatomy) -> dict[str, str]:
     if isinstance(found.semantics, PipelineIteration):
         own = "resident bytes" if memory_rule(found.semantics) == "sum" else "what a stage works on"
         rule = f"{own} and what microbatches in flight keep"
+    elif found.stages:
+        moments, rule = "all the time", "state, microbatches in flight and workspace"
     elif memory_rule(found.semantics) == "peak":
         rule = "state, live tensors and workspace"
     peaks = "; ".join(
@@ -133,12 +134,13 @@ def _num_drawn(drawn: Timeline) -> int:
 
 def _lists(found: Anatomy) -> dict[str, str]:
     gap = "unknown" if found.gap is None else format_gap(found.gap)
+    uses = found.verdict.uses
     facts = [
         ("value", format_ns(found.value_ns)),
         ("gap", gap),
         ("bound", bound_sentence(found)),
         ("ops", f"{found.instance.num_ops:,}"),
-        ("devices used", f"{sum(d.num_ops > 0 for d in found.devices)} of {len(found.devices)}"),
+        ("devices used", f"{len(uses) - len(found.verdict.idle_devices)} of {len(uses)}"),
     ]
     broken = "".join(
         f"<li>{html.escape(str(violation))}</li>" for violation in found.verdict.violations
@@ -179,7 +181,7 @@ def _kinds(instance: Instance) -> str:
 
 
 def _tables(found: Anatomy) -> dict[str, str]:
-    names = [spec.name for spec in found.instance.cluster.devices]
+    names = found.homes
     pairs: dict[tuple[int, int], list[int]] = {}
     for each in found.crossings:
         for k in each.targets:
@@ -189,7 +191,7 @@ def _tables(found: Anatomy) -> dict[str, str]:
         for (a, b), sizes in sorted(pairs.items())
     ]
     return {
-        "device_table": _table(DEVICE_HEAD, device_rows(found)),
+        "device_table": _table(*device_rows(found)),
         "move_table": _table(MOVE_HEAD, move_rows(found)),
         "crossing_table": _table(CROSSING_HEAD, crossing_rows(found))
         or "<p>No tensor changes devices.</p>",
@@ -306,7 +308,7 @@ def page_data(found: Anatomy) -> dict[str, Any]:
     numbered = [text(label) for label in labels]
     return {
         "rows": drawn.rows,
-        "owner": [k if k < instance.num_devices else -1 for k in range(len(drawn.rows))],
+        "owner": [k if k < len(found.devices) else -1 for k in range(len(drawn.rows))],
         "end": drawn.end_ns,
         "bound": None if found.bound is None else found.bound.ns,
         "timed": found.is_timed,
@@ -319,7 +321,7 @@ def page_data(found: Anatomy) -> dict[str, Any]:
         "memory": [
             [at for pair in _thinned(levels, last) for at in pair] for levels in found.memory
         ],
-        "limits": [spec.memory_bytes for spec in instance.cluster.devices],
+        "limits": [share.limit_bytes for share in found.devices],
         "graph": graph,
         "texts": list(number),
     }
@@ -342,7 +344,7 @@ def _graph(found: Anatomy, text: Callable[[str], int]) -> dict[str, Any]:
 
     A dot is an op, or in large graphs what `_dots` says; the way then follows their order alone.
     """
-    instance, device = found.instance, found.plan.devices.tolist()
+    instance, device = found.instance, found.home
     dot, names = _dots(found)
     home = [0] * len(names)
     for i, d in enumerate(dot):
@@ -392,7 +394,7 @@ def _dots(found: Anatomy) -> tuple[list[int], list[str]]:
     size: list[int] = []
     dot = [0] * len(names)
     for i in graph.index.topological_order.tolist():
-        d = dot[i] = number.setdefault((labels[i], int(found.plan.devices[i])), len(number))
+        d = dot[i] = number.setdefault((labels[i], found.home[i]), len(number))
         size += [0] * (d == len(size))
         size[d] += 1
     said = [f"{label} ({n} op{'s' * (n != 1)})" for (label, _), n in zip(number, size, strict=True)]

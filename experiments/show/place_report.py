@@ -5,7 +5,6 @@ Below the result stand sentences on why a plan leaves devices unused, and what t
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from placegap.experiments.show.figures import format_gap, format_ns, format_s
+from placegap.experiments.show.hybrid_stages import STAGE_HEAD, stage_rows, stages_apart
 from placegap.experiments.show.rendering import plain_table
 from placegap.instances.io.plan_file import describe_plan
 from placegap.instances.problem.instance import Instance
@@ -52,26 +52,12 @@ def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) 
     return plain_table(None, (*head, *(("load",) if is_load else ()), held), rows)
 
 
-def stage_table(instance: Instance, plan: Plan, verdict: Evaluation) -> Table:
-    """One line per stage of a hybrid plan: replicas x tensor degree, modes, and times per batch."""
-    assert plan.stage is not None
-    assert plan.tensor is not None
-    assert plan.mode is not None
-    rows = []
-    for s, t in enumerate(plan.tensor):
-        ops = [i for i, of in enumerate(plan.stage) if of == s]
-        use = verdict.uses[plan.placement[ops[0]][0]]
-        count = Counter(plan.mode[i] for i in ops if len(instance.graph.ops[i].ways) > 1)
-        modes = ", ".join(f"{number} {name}" for name, number in sorted(count.items()))
-        limit = instance.cluster.devices[0].memory_bytes
-        memory = format_bytes(use.memory_bytes)
-        memory += "" if limit is None else f" of {format_bytes(limit)}"
-        degrees = f"{len(plan.placement[ops[0]]) // t} x {t}"
-        times = (use.compute_ns, use.in_ns + use.out_ns, use.load_ns)
-        row = (str(s), str(len(ops)), degrees, modes or "-")
-        rows.append((*row, *(format_ns(time) for time in times), memory))
-    head = ("stage", "layers", "d x t", "modes", "compute", "borders", "time", "memory")
-    return plain_table(None, head, rows)
+def plan_table(instance: Instance, plan: Plan, verdict: Evaluation, semantics: Semantics) -> Table:
+    """One line per device, or per stage of a hybrid plan."""
+    if plan.tensor is None or verdict.value_ns is None:
+        return device_table(instance, verdict, semantics)
+    stages = stages_apart(instance, plan, verdict)
+    return plain_table(None, STAGE_HEAD, stage_rows(instance, plan, verdict, stages))
 
 
 def server_lines(verdict: Evaluation) -> list[str]:
@@ -355,10 +341,7 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
 
     console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
     if result.evaluation is not None and result.plan is not None:
-        if result.plan.tensor is not None:
-            console.print(stage_table(instance, result.plan, result.evaluation))
-        else:
-            console.print(device_table(instance, result.evaluation, result.semantics))
+        console.print(plan_table(instance, result.plan, result.evaluation, result.semantics))
         for line in server_lines(result.evaluation):
             console.print(line, markup=False)
     value = "none" if result.value_ns is None else format_ns(result.value_ns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,18 @@ from scipy.optimize import linear_sum_assignment
 from placegap.experiments.show.anatomy import MOST_CROSSINGS, Anatomy
 from placegap.experiments.show.critical_path import PathPart
 from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.hybrid_stages import STAGE_HEAD, memory_parts, stage_rows
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.experiments.show.timeline import labels_of
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import LoadSemantics, MaxLoadFwdBwd, PipelineIteration
+from placegap.instances.problem.semantics import (
+    HybridPipeline,
+    LoadSemantics,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+)
 from placegap.instances.reading.errors import shorten
 
 MOST_STEPS = 14
@@ -29,13 +35,16 @@ LONGEST_NAME = 48
 """Characters of a name in a sentence."""
 
 DEVICE_HEAD = ("device", "kind", "ops", "busy", "idle", "in", "out", "peak memory")
+Rows = list[tuple[str, ...]]
 CROSSING_HEAD = ("tensor of", "from", "to", "bytes", "time")
 MOVE_HEAD = ("move", "from", "to", "value then", "gain")
 
 
-def device_rows(found: Anatomy) -> list[tuple[str, ...]]:
-    """One row per device, under `DEVICE_HEAD`."""
-    return [
+def device_rows(found: Anatomy) -> tuple[tuple[str, ...], Rows]:
+    """A head, and one row per device, or per stage of a hybrid plan."""
+    if found.stages:
+        return STAGE_HEAD, stage_rows(found.instance, found.plan, found.verdict, found.stages)
+    return DEVICE_HEAD, [
         (
             each.name,
             each.kind,
@@ -56,7 +65,7 @@ def _memory(used: int, limit: int | None) -> str:
 
 def crossing_rows(found: Anatomy) -> list[tuple[str, ...]]:
     """The dearest transfers, under `CROSSING_HEAD`."""
-    names = _devices(found.instance)
+    names = found.homes
     return [
         (
             _name(found.instance.graph.ops[each.producer].name),
@@ -71,7 +80,7 @@ def crossing_rows(found: Anatomy) -> list[tuple[str, ...]]:
 
 def move_rows(found: Anatomy) -> list[tuple[str, ...]]:
     """The best single moves, under `MOVE_HEAD`."""
-    names = _devices(found.instance)
+    names = found.homes
     return [
         (
             _name(move.what) + (f" ({move.num_ops} ops)" if move.num_ops > 1 else ""),
@@ -91,6 +100,8 @@ def move_sentence(found: Anatomy) -> str:
     tried, total = found.next_moves.tried, found.next_moves.all
     of = f"All {tried}" if tried == total else f"{tried} of {total}"
     what = f"{of} single moves of an op, group or layer to another device were tried"
+    if found.stages:
+        what = f"{of} changes of one layer were tried: another mode, or the stage next to its own"
     if found.next_moves.moves:
         return f"{what}; these are best"
     if found.gap == 0:
@@ -129,7 +140,9 @@ def path_sentences(found: Anatomy) -> list[str]:
     """
     if isinstance(found.semantics, LoadSemantics):
         return _heaviest(found)
-    path, names = found.path, _devices(found.instance)
+    if found.stages:
+        return _longest_stage(found)
+    path, names = found.path, found.homes
     total = max(1, found.value_ns)
     run = sum(link.end_ns - link.start_ns for link in path if link.target < 0)
     sent = sum(link.end_ns - link.start_ns for link in path if link.target >= 0)
@@ -220,11 +233,53 @@ def _heaviest(found: Anatomy) -> list[str]:
     return lines
 
 
+def _longest_stage(found: Anatomy) -> list[str]:
+    """Which stage decides, what its time and memory are made of, and why its layers recompute."""
+    assert isinstance(found.semantics, HybridPipeline)
+    uses = [found.verdict.uses[each.stage.devices[0]] for each in found.stages]
+    ranked = sorted(range(len(uses)), key=lambda s: -uses[s].load_ns)
+    top, kind = ranked[0], found.instance.cluster.devices[0].kind
+    use, each, turns = uses[top], found.stages[top], found.semantics.microbatches
+    sync = max(0, use.load_ns - use.compute_ns - use.in_ns - use.out_ns)
+    lines = [
+        f"Stage {top} takes longest, {format_ns(use.load_ns)} per batch:"
+        f" {format_ns(use.compute_ns)} for the layers of {turns // each.stage.replicas}"
+        f" microbatches in each of {each.stage.replicas} replicas, {format_ns(use.in_ns)} for what"
+        f" comes in, {format_ns(use.out_ns)} for what goes out, {format_ns(sync)} to sum up"
+        " gradients."
+    ]
+    slower, saved = 0, 0
+    for i, mode in zip(each.stage.ops, each.modes, strict=True):
+        ways = [m for m in found.instance.graph.ops[i].ways if m.tensor == mode.tensor]
+        fastest = min(ways, key=lambda m: m.time_ns[kind])
+        slower += mode.time_ns[kind] - fastest.time_ns[kind]
+        saved += (fastest.held_bytes - mode.held_bytes) * each.stage.in_flight
+        saved += fastest.state_bytes - mode.state_bytes
+    if slower:
+        share = slower * (turns // each.stage.replicas) / max(1, use.load_ns)
+        lines.append(
+            f"Modes that are not the fastest take {format_gap(share)} of that, and hold"
+            f" {format_bytes(saved)} less on each device."
+        )
+    lines.append(f"Each of its devices holds {memory_parts(each)}.")
+    if len(ranked) > 1:
+        next_ns, last = uses[ranked[1]].load_ns, ranked[-1]
+        less = format_gap((use.load_ns - next_ns) / max(1, use.load_ns))
+        lines.append(
+            f"Next is stage {ranked[1]} with {format_ns(next_ns)}, {less} less; stage {last} has"
+            f" the least, {format_ns(uses[last].load_ns)}."
+        )
+    spare = sum(not use.num_ops for use in found.verdict.uses)
+    if spare:
+        lines.append(f"{spare} of {found.instance.num_devices} devices are left over.")
+    return lines
+
+
 def print_anatomy(console: Console, found: Anatomy) -> None:
     """Everything, on the terminal."""
     by = f", {found.method}" if found.method else ""
     console.print(f"{found.instance.name}: {found.semantics.label}{by}", markup=False)
-    console.print(plain_table(None, DEVICE_HEAD, device_rows(found)))
+    console.print(plain_table(None, *device_rows(found)))
     for use in found.verdict.servers:
         console.print(f"server {use.server}: {format_ns(use.load_ns)}", markup=False)
     verdict = found.verdict
@@ -249,10 +304,6 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
         print_line(move_sentence(found))
         if found.next_moves.moves:
             console.print(plain_table(None, MOVE_HEAD, move_rows(found)))
-
-
-def _devices(instance: Instance) -> list[str]:
-    return [spec.name for spec in instance.cluster.devices]
 
 
 def _name(name: str) -> str:
@@ -284,23 +335,42 @@ def moved_ops(instance: Instance, first: Plan, second: Plan) -> list[Moved]:
     >>> [(each.ops, each.source, each.target, each.time_ns) for each in moved]
     [(('op3',), 'gpu1', 'gpu0', 10)]
     """
-    names = [spec.name for spec in instance.cluster.devices]
     labels = labels_of(instance.graph)
-    found: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[int]] = {}
-    for i, (a, b) in enumerate(zip(first.placement, second.placement, strict=True)):
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for i, (a, b) in enumerate(
+        zip(_places(instance, first), _places(instance, second), strict=True)
+    ):
         if a != b:
             found.setdefault((labels[i], a, b), []).append(i)
     moved = [
         Moved(
-            label,
-            ", ".join(names[k] for k in a),
-            ", ".join(names[k] for k in b),
+            *key,
             tuple(instance.graph.ops[i].name for i in ops),
-            sum(int(instance.arrays.time_ns[i, b[0]]) for i in ops),
+            sum(_time_ns(instance, second, i) for i in ops),
         )
-        for (label, a, b), ops in found.items()
+        for key, ops in found.items()
     ]
     return sorted(moved, key=lambda each: (-each.time_ns, each.label, each.source, each.target))
+
+
+def _places(instance: Instance, plan: Plan) -> list[str]:
+    """Where each op runs: its devices, or stage, d x t and mode of a hybrid plan."""
+    names = [spec.name for spec in instance.cluster.devices]
+    if plan.tensor is None or plan.stage is None or plan.mode is None:
+        return [", ".join(names[k] for k in on) for on in plan.placement]
+    return [
+        f"stage {s} ({len(on) // plan.tensor[s]} x {plan.tensor[s]}, {mode})"
+        for on, s, mode in zip(plan.placement, plan.stage, plan.mode, strict=True)
+    ]
+
+
+def _time_ns(instance: Instance, plan: Plan, i: int) -> int:
+    """What an op takes where a plan has it, in its mode."""
+    if plan.mode is None or plan.tensor is None or plan.stage is None:
+        return int(instance.arrays.time_ns[i, plan.placement[i][0]])
+    kind, t = instance.cluster.devices[0].kind, plan.tensor[plan.stage[i]]
+    ways = instance.graph.ops[i].ways
+    return next(m.time_ns[kind] for m in ways if (m.name, m.tensor) == (plan.mode[i], t))
 
 
 def renamed_devices(instance: Instance, first: Plan, second: Plan) -> tuple[int, list[str]]:
@@ -343,7 +413,9 @@ def renamed_devices(instance: Instance, first: Plan, second: Plan) -> tuple[int,
 def comparison_object(first: Anatomy, second: Anatomy) -> dict[str, Any]:
     """What ``--json`` prints."""
     moved = moved_ops(first.instance, first.plan, second.plan)
-    apart, _ = renamed_devices(first.instance, first.plan, second.plan)
+    apart = sum(len(each.ops) for each in moved)
+    if not first.stages:
+        apart, _ = renamed_devices(first.instance, first.plan, second.plan)
     return {
         "instance": first.instance.name,
         "semantics": first.semantics.model_dump(mode="json"),
@@ -377,7 +449,7 @@ def time_parts(found: Anatomy) -> dict[str, int]:
     >>> time_parts(take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
     {'ops_ns': 23, 'transfers_ns': 30, 'waits': 0}
     """
-    if isinstance(found.semantics, LoadSemantics):
+    if isinstance(found.semantics, LoadSemantics | HybridPipeline):
         top = max(found.verdict.uses, key=lambda use: use.load_ns)
         return {"ops_ns": top.compute_ns, "transfers_ns": top.in_ns + top.out_ns, "waits": 0}
     sent = sum(link.end_ns - link.start_ns for link in found.path if link.target >= 0)
@@ -398,8 +470,10 @@ def print_comparison(
     rows.append(("value", *map(format_ns, value), _change(*value)))
     gaps = ["unknown" if each.gap is None else format_gap(each.gap) for each in (first, second)]
     rows.append(("gap", *gaps, ""))
-    is_load = isinstance(first.semantics, LoadSemantics)
+    is_load = isinstance(first.semantics, LoadSemantics | HybridPipeline)
     where = "heaviest device" if is_load else "critical path"
+    if first.stages:
+        where = "longest stage"
     for what, key in (("ops", "ops_ns"), ("transfers", "transfers_ns")):
         pair = [part[key] for part in parts]
         rows.append((f"{where}: {what}", *map(format_ns, pair), _change(*pair)))
@@ -408,7 +482,7 @@ def print_comparison(
         rows.append((f"{where}: waits for a turn", *map(str, waits), ""))
     moved_bytes = [sum(d.out_bytes for d in each.devices) for each in (first, second)]
     rows.append(("bytes between devices", *map(format_bytes, moved_bytes), _change(*moved_bytes)))
-    used = [sum(d.num_ops > 0 for d in each.devices) for each in (first, second)]
+    used = [sum(d.num_ops > 0 for d in each.verdict.uses) for each in (first, second)]
     rows.append(("devices used", *map(str, used), ""))
     feasible = ["yes" if each.verdict.feasible else "no" for each in (first, second)]
     rows.append(("feasible", *feasible, ""))
@@ -419,17 +493,32 @@ def print_comparison(
     for name, each in zip(titles, (first, second), strict=True):
         for violation in each.verdict.violations:
             print_line(f"{name} breaks a rule: {violation}")
-    shares = [
-        (
-            a.name,
-            f"{a.num_ops} / {b.num_ops}",
-            f"{format_gap(a.busy)} / {format_gap(b.busy)}",
-            f"{format_bytes(a.memory_bytes)} / {format_bytes(b.memory_bytes)}",
-        )
-        for a, b in zip(first.devices, second.devices, strict=True)
-    ]
-    console.print(plain_table(None, ("device", "ops", "busy", "peak memory"), shares))
+    _print_homes(console, first, second)
     _print_moved(console, first, second)
+
+
+def _print_homes(console: Console, first: Anatomy, second: Anatomy) -> None:
+    """Devices, or stages, side by side."""
+    head: tuple[str, ...] = ("device", "ops", "busy", "peak memory")
+    if first.stages:
+        head = ("stage", "layers", "d x t", "time", "memory")
+    columns = []
+    for found in (first, second):
+        rows: Rows = []
+        for at, share in enumerate(found.devices):
+            held = format_bytes(share.memory_bytes)
+            row: tuple[str, ...] = (share.name, str(share.num_ops), format_gap(share.busy), held)
+            if found.stages:
+                load_ns = found.verdict.uses[found.stages[at].stage.devices[0]].load_ns
+                row = (str(at), row[1], found.stages[at].degrees, format_ns(load_ns), held)
+            rows.append(row)
+        columns.append(rows)
+    nothing = ("-",) * len(head)
+    both = []
+    for a, b in zip_longest(*columns, fillvalue=nothing):
+        pairs = zip(a[1:], b[1:], strict=True)
+        both.append((max(a[0], b[0]), *(f"{x} / {y}" for x, y in pairs)))
+    console.print(plain_table(None, head, both))
 
 
 def _print_moved(console: Console, first: Anatomy, second: Anatomy) -> None:
@@ -437,15 +526,22 @@ def _print_moved(console: Console, first: Anatomy, second: Anatomy) -> None:
     count = sum(len(each.ops) for each in moved)
     if not count:
         same = first.plan == second.plan
+        what = "orders, stages or calls"
+        if first.stages:
+            what = "names of devices"
         print_line(
-            "All ops are on the same devices"
-            + ("." if same else "; other parts differ: orders, stages or calls.")
+            f"All ops are on the same {'stages' if first.stages else 'devices'}"
+            + ("." if same else f"; other parts differ: {what}.")
         )
         return
-    apart, swaps = renamed_devices(first.instance, first.plan, second.plan)
-    line = f"{count} of {first.instance.num_ops} ops are on other devices"
-    if apart < count:
-        line += f"; {apart} but for the names of like devices ({', '.join(swaps)})"
+    line = f"{count} of {first.instance.num_ops} ops"
+    if first.stages:
+        line += " are in other stages or modes"
+    else:
+        line += " are on other devices"
+        apart, swaps = renamed_devices(first.instance, first.plan, second.plan)
+        if apart < count:
+            line += f"; {apart} but for the names of like devices ({', '.join(swaps)})"
     print_line(f"{line}.")
     rows = [
         (

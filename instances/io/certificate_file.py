@@ -7,7 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from placegap.instances.io import certificate_checker, certificate_ideals
+from placegap.instances.io import (
+    certificate_checker,
+    certificate_hybrid,
+    certificate_ideals,
+)
 from placegap.instances.io.document import Document, Version, write_json
 from placegap.instances.problem.instance import Count, Instance, InstancePart
 from placegap.instances.problem.semantics import StatedSemantics
@@ -137,8 +141,14 @@ class IdealsProof(InstancePart):
     kind: Literal["ideals"] = "ideals"
 
 
+class StagesProof(InstancePart):
+    """No data: the checker goes through all rows of stages, and finds no faster hybrid plan."""
+
+    kind: Literal["stages"] = "stages"
+
+
 Proof = Annotated[
-    PathProof | LongestProof | WorkProof | TreeProof | ChainProof | IdealsProof,
+    PathProof | LongestProof | WorkProof | TreeProof | ChainProof | IdealsProof | StagesProof,
     Field(discriminator="kind"),
 ]
 
@@ -195,6 +205,7 @@ def check_content(document: Any, certificate: Any) -> list[str]:
         If the certificate does not prove its bound; one line says why.
     """
     proof = certificate.get("proof") if isinstance(certificate, dict) else None
-    ideals = isinstance(proof, dict) and proof.get("kind") == "ideals"
-    judge = certificate_ideals.check if ideals else certificate_checker.check
+    kind = proof.get("kind") if isinstance(proof, dict) else None
+    own = {"ideals": certificate_ideals.check, "stages": certificate_hybrid.check}
+    judge = own.get(str(kind), certificate_checker.check)
     return judge(document, certificate)

@@ -12,6 +12,7 @@ from placegap.instances.io.export_home_tools import (
     write_llamacpp,
     write_ollama,
 )
+from placegap.instances.io.export_hybrid import SETTINGS, read_layers, write_hybrid
 from placegap.instances.io.export_modules import layer_list, write_device_map, write_op_table
 from placegap.instances.io.export_onnx import annotate
 from placegap.instances.io.export_stages import (
@@ -100,6 +101,8 @@ def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics)
     try:
         if exporter.gpus_alone:
             _refuse_cpus(instance, plan)
+        if isinstance(semantics, HybridPipeline):
+            return write_hybrid(kind, instance, plan, semantics)
         return write(instance, plan, semantics)
     except InputError as error:
         raise InputError(str(error), f"export {kind}") from None
@@ -125,9 +128,13 @@ module; trace the model (hf:, py:)
     exporter = find_exporter(kind)
     try:
         if isinstance(semantics, HybridPipeline):
-            raise InputError(
-                "says nothing of replicas, tensor degrees and modes; write the plan (-o FILE)"
-            )
+            if kind not in SETTINGS:
+                raise InputError(
+                    "says nothing of replicas, tensor degrees and modes; export"
+                    f" {', '.join(SETTINGS)}, or write the plan (-o FILE)"
+                )
+            read_layers(instance)
+            return
         if exporter.whole_layers and not any(layer_of(instance.graph)):
             raise InputError(
                 f"no op of {instance.graph.name} names its module; trace the model (hf:, py:)"

@@ -7,9 +7,10 @@ cases (`certificate_lp`), or one tree of the whole.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,12 @@ from placegap.instances.io.certificate_file import (
     PathProof,
     Proof,
     SectionArc,
+    StagesProof,
     TreeProof,
     WorkProof,
     plain_document,
 )
+from placegap.instances.io.certificate_hybrid import HybridLayers, plan_within
 from placegap.instances.io.certificate_ideals import IdealBlocks, chain_within
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER
@@ -44,6 +47,7 @@ from placegap.instances.problem.semantics import (
     Semantics,
 )
 from placegap.solvers.bounds.certificate_lp import MOST_ROUTES, SectionLp, grow_tree, num_routes
+from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.bounds.spread_bound import spread_weights
 from placegap.solvers.core.clock import Clock, LimitReached, stop_asked
 
@@ -94,9 +98,11 @@ def certify(
     >>> certify(example(), Makespan()).bound_ns
     34
     """
-    if isinstance(semantics, LatencySubgraphs | PipelineIteration | HybridPipeline):
+    if isinstance(semantics, LatencySubgraphs | PipelineIteration):
         return None
     clock = Clock(time_limit_s)
+    if isinstance(semantics, HybridPipeline):
+        return _certify_stages(instance, semantics, clock, target_ns)
     cheapest = _cheapest(instance, semantics)
     if not fits(instance, clock):
         return _certificate(instance, semantics, *cheapest)
@@ -199,13 +205,35 @@ def _no_chain_below(
         blocks = IdealBlocks(problem, parts, clock.check)
     except Rejected:  # too large
         return
-    trial = most = int(target_ns)
+    within = partial(chain_within, blocks, overlap=overlap)
+    for bound in _by_halves(within, least, int(target_ns), clock):
+        yield bound, IdealsProof()
+
+
+def _certify_stages(
+    instance: Instance, semantics: HybridPipeline, clock: Clock, target_ns: float
+) -> Certificate | None:
+    """What the check of rows of stages proves: the target, or as much as it does in the time."""
+    least = quick_bound(instance, semantics).ns
+    target = least if target_ns == math.inf else int(target_ns)
+    rules = semantics.model_dump(mode="json")
+    proven = 0
+    with suppress(LimitReached, Rejected):
+        layers = HybridLayers(checked_parts(instance), rules)
+        for bound in _by_halves(partial(plan_within, layers, rules), 0, target, clock):
+            proven = bound
+    return _certificate(instance, semantics, proven, StagesProof()) if proven else None
+
+
+def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Clock) -> Iterator[int]:
+    """Bounds that a check proves: the target, or ever higher ones half-way to what it does not."""
+    trial = most = target
     for _ in range(MOST_HALVES):
         try:
-            if chain_within(blocks, trial - 1, overlap, clock.part(0.5).check):
+            if within(limit=trial - 1, tick=clock.part(0.5).check):
                 return  # the target is none
             least = trial
-            yield trial, IdealsProof()
+            yield trial
         except (LimitReached, Rejected):  # the less is to be proven, the faster it goes
             clock.check()
             most = trial

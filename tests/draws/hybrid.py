@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 from placegap.instances import (
     Cluster,
@@ -16,6 +17,7 @@ from placegap.instances import (
     Op,
     Plan,
 )
+from placegap.instances.problem.links import Group, Links
 
 
 def hybrid_instance(rng: random.Random, most_ops: int = 5, most_devices: int = 8) -> Instance:
@@ -125,3 +127,38 @@ def hybrid_plan(rng: random.Random, instance: Instance) -> Plan:
         tensor=tuple(tensor),
         mode=tuple(mode),
     )
+
+
+LAYERS = 6
+LAYER_NAMES = ("embedding", *(f"layer{n}" for n in range(LAYERS)), "loss")
+LAYER_MODES = {"keep": (30, 9), "selective": (31, 5), "full": (40, 1)}
+"""Time and bytes held of a layer; half of both for t = 2."""
+
+
+def layer_row(memory: int = 200, modes: dict[str, tuple[int, int]] = LAYER_MODES) -> Instance:
+    """An embedding, six layers in several modes and a loss, on eight devices."""
+    ops = []
+    for name in LAYER_NAMES:
+        is_layer = name.startswith("layer")
+        own = modes if is_layer else {"keep": (8, 2)}
+        ways = tuple(
+            Mode(
+                name=mode,
+                tensor=t,
+                time_ns={"gpu": time // t},
+                held_bytes=-(-held // t),
+                state_bytes=8 // t,
+                sharded_bytes=4 // t,
+                gradient_bytes=2 // t,
+                parameter_bytes=2,
+            )
+            for t in (1, 2)
+            for mode, (time, held) in own.items()
+        )
+        ops.append(Op(name=name, time_ns={"gpu": 1}, modes=ways))
+    edges = [Edge(producer=a, consumer=b, bytes=1) for a, b in pairwise(LAYER_NAMES)]
+    names = tuple(f"g{k}" for k in range(8))
+    devices = tuple(Device(name=n, kind="gpu", memory_bytes=memory) for n in names)
+    cluster = Cluster(name="eight", devices=devices, links=Links((Group(names, 10**9),)))
+    graph = Graph(name="net", ops=tuple(ops), edges=tuple(edges))
+    return Instance(name="net@eight", graph=graph, cluster=cluster)

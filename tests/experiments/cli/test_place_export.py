@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import tomllib
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from doubles.pool_jobs import run_here
+from draws.hybrid import layer_row
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
@@ -261,3 +263,23 @@ def test_a_cpu_is_no_rank_of_tools_whose_ranks_are_gpus(
     changed(model, lambda found: [op.update(time_ns={"gpu": 4}) for op in found["graph"]["ops"]])
     if "kind" in cpu:
         assert main(["place", str(model), *single, "--export", f"{kind}={out}"]) == 0
+
+
+def test_a_hybrid_plan_goes_to_trainers_or_is_refused_with_what_they_can(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    model, options, part = tmp_path / "row.json", tmp_path / "options.txt", tmp_path / "part.toml"
+    save_document(Document.of(layer_row(memory=33)), model)
+    asked = ["place", str(model), "--objective", "hybrid_pipeline", "--microbatches", "4", "-q"]
+    asked += ["--method", "hybrid-cuts"]
+    exports = ["--export", f"megatron={options}", "--export", f"torchtitan={part}"]
+    rules = ["--degrees", "one", "--recompute", "all_or_none"]
+    assert main([*asked, *rules, *exports]) == 0
+    assert options.read_text().startswith("--tensor-model-parallel-size ")
+    assert tomllib.loads(part.read_text())["parallelism"]["data_parallel_shard_degree"] >= 1
+    capsys.readouterr()
+    assert main([*asked, *exports]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    # 120 ns, and 136 ns with one mode for all layers
+    assert said.endswith("with any cuts: --degrees one --recompute all_or_none, +13.3 %, proven\n")
