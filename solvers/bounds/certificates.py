@@ -39,6 +39,7 @@ from placegap.instances.problem.semantics import (
     HybridPipeline,
     LatencySubgraphs,
     Makespan,
+    MaxContext,
     MaxLoad,
     PipelineIteration,
     Semantics,
@@ -94,7 +95,7 @@ def certify(
     >>> certify(example(), Makespan()).bound_ns
     34
     """
-    if isinstance(semantics, LatencySubgraphs | PipelineIteration | HybridPipeline):
+    if isinstance(semantics, LatencySubgraphs | PipelineIteration | HybridPipeline | MaxContext):
         return None
     clock = Clock(time_limit_s)
     cheapest = _cheapest(instance, semantics)
