@@ -10,6 +10,7 @@ from .problem.example import example
 from .problem.explain import explain_infeasible
 from .problem.instance import (
     BestKnown,
+    Cache,
     Cluster,
     Device,
     Edge,
@@ -34,6 +35,7 @@ from .problem.semantics import (
     HybridPipeline,
     LatencySubgraphs,
     Makespan,
+    MaxContext,
     MaxLoad,
     MaxLoadFwdBwd,
     PipelineIteration,
@@ -47,6 +49,7 @@ from .referee.simulate import PlanError, simulate
 
 __all__ = [
     "BestKnown",
+    "Cache",
     "Cluster",
     "Device",
     "DeviceUse",
@@ -60,6 +63,7 @@ __all__ = [
     "LatencySubgraphs",
     "Link",
     "Makespan",
+    "MaxContext",
     "MaxLoad",
     "MaxLoadFwdBwd",
     "Mode",

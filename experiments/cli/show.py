@@ -24,7 +24,7 @@ from placegap.experiments.cli.options import (
     source_of,
     warn_open,
 )
-from placegap.experiments.show.figures import format_ns
+from placegap.experiments.show.figures import format_ns, format_value
 from placegap.experiments.show.rendering import output, plain_table, spinner, warn
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
@@ -503,7 +503,7 @@ def _summary_text(name: str, value: Any) -> str:
     if name.endswith("_bytes"):
         return format_bytes(value)
     if name in ("value_ns", "bound_ns"):
-        return format_ns(value)
+        return format_value(value)
     if name == "time_ns":
         return ", ".join(f"{kind} {format_ns(time)}" for kind, time in value.items())
     if isinstance(value, dict):

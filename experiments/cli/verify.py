@@ -22,7 +22,7 @@ from placegap.experiments.cli.options import (
     source_of,
 )
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.figures import format_gap, format_ns, format_value
 from placegap.experiments.show.place_report import plan_table, server_lines
 from placegap.experiments.show.rendering import output, print_line, spinner, warn
 from placegap.instances.reading.errors import InputError
@@ -240,16 +240,19 @@ def _print(
         console.print(plan_table(instance, verdict.plan, first, semantics))
         for line in server_lines(first):
             console.print(line, markup=False)
-    values = ["none" if v is None else format_ns(v) for v in (first.value_ns, second.value_ns)]
+    values = [
+        "none" if value is None else format_value(value, semantics)
+        for value in (first.value_ns, second.value_ns)
+    ]
     if verdict.agree:
         console.print(f"value    {values[0]} (both referees)")
     else:
-        exact = f" ({first.value_ns} and {second.value_ns} ns)"
+        exact = f" ({first.value_ns} and {second.value_ns})"
         console.print(f"value    {values[0]} and {values[1]}{exact}: the referees DISAGREE")
     if bound is not None:
         basis = describe_basis(bound.origin, bound.rests_on)
         gap = relative_gap(first.value_ns, bound.ns)
-        console.print(f"bound    {format_ns(bound.ns)} ({basis})", markup=False)
+        console.print(f"bound    {format_value(bound.ns, semantics)} ({basis})", markup=False)
         console.print(f"gap      {'unknown' if gap is None else format_gap(gap)}")
     if best_ns is not None and best_ns != first.value_ns:
         console.print(f"best     {format_ns(best_ns)} is recorded")

@@ -27,8 +27,9 @@ from placegap.instances.io.export_trace import Levels, levels_of, memory_levels
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import (
+    AllLoads,
     HybridPipeline,
-    LoadSemantics,
+    MaxContext,
     Semantics,
 )
 from placegap.instances.referee.evaluate import evaluate
@@ -43,7 +44,7 @@ class DeviceShare(NamedTuple):
     """What a device, or one of a stage of a hybrid plan, does in the time that a plan takes.
 
     `busy` is the share of the value in which it runs ops; under max_load and hybrid_pipeline its
-    load as a share of the value, transfers included.
+    load as a share of the value, transfers included, and under max_context as one of the heaviest.
     """
 
     name: str
@@ -156,17 +157,19 @@ def take_apart(
     crossed = crossings(instance, plan, semantics)
     drawn = timeline(instance, plan, semantics, verdict, crossed)
     into, out = bytes_moved(crossed, instance.num_devices)
-    if isinstance(semantics, LoadSemantics):
+    if isinstance(semantics, AllLoads):
         busy = [use.load_ns for use in verdict.uses]
     else:
         busy = busy_ns(drawn, instance.num_devices)
+    is_context = isinstance(semantics, MaxContext)
+    whole_ns = max(busy) if is_context else verdict.value_ns
     rows = zip(verdict.uses, instance.cluster.devices, busy, into, out, strict=True)
     devices = tuple(
         DeviceShare(
             use.device,
             spec.kind,
             use.num_ops,
-            time_ns / max(1, verdict.value_ns),
+            time_ns / max(1, whole_ns),
             a,
             b,
             use.memory_bytes,
@@ -175,7 +178,7 @@ def take_apart(
         for use, spec, time_ns, a, b in rows
     )
     tried = Tried((), 0, 0)
-    if num_moves:
+    if num_moves and not is_context:
         tried = single_moves(whole or instance, plan, semantics, verdict, num_moves)
     return Anatomy(
         instance,
@@ -186,7 +189,7 @@ def take_apart(
         devices,
         drawn,
         memory_levels(instance, plan, semantics, verdict.schedule),
-        not isinstance(semantics, LoadSemantics),
+        not isinstance(semantics, AllLoads),
         critical_path(instance, plan, semantics, verdict),
         tuple(sorted(crossed, key=lambda each: (-each.time_ns, each.tensor, each.targets))),
         tried,

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Evaluation, Plan, Schedule
 from placegap.instances.problem.semantics import (
+    AllLoads,
     LatencySubgraphs,
-    LoadSemantics,
     Makespan,
     PipelineIteration,
     Semantics,
@@ -56,7 +56,7 @@ def critical_path(
     >>> [link.name for link in critical_path(example(), plan, Makespan(), verdict)]
     ['op1', 'op1 to op3', 'op3', 'op3 to op4', 'op4']
     """
-    if isinstance(semantics, LoadSemantics) or verdict.value_ns is None:
+    if isinstance(semantics, AllLoads) or verdict.value_ns is None:
         return ()
     if isinstance(semantics, PipelineIteration):
         return _of_iteration(instance, plan, semantics)

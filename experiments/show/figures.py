@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from placegap.instances.problem.semantics import MOST_TOKENS, MaxContext, Semantics
+
 UNITS_NS = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
 
 
@@ -20,6 +22,19 @@ def format_ns(time_ns: int) -> str:
         ((unit, size) for unit, size in UNITS_NS if abs(time_ns) >= size), UNITS_NS[-1]
     )
     return f"{format_in(time_ns, size)} {unit}"
+
+
+def format_value(value: int, semantics: Semantics | None = None) -> str:
+    """A value or bound of some semantics: a time, or tokens, which are stored below 0.
+
+    Examples
+    --------
+    >>> format_value(12_345_678), format_value(-3078), format_value(0, MaxContext())
+    ('12.35 ms', '3,078 tokens', '0 tokens')
+    """
+    if value < 0 or isinstance(semantics, MaxContext):
+        return "no limit" if value == -MOST_TOKENS else f"{-value:,} tokens"
+    return format_ns(value)
 
 
 def common_unit(times_ns: Iterable[int]) -> tuple[str, int]:

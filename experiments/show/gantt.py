@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
 from placegap.experiments.show.drawing import COLOURS, new_figure, png
-from placegap.experiments.show.figures import common_unit, format_gap, format_ns
+from placegap.experiments.show.figures import common_unit, format_gap, format_ns, format_value
 from placegap.experiments.show.timeline import Block, blocks
 from placegap.instances import load_cluster, load_corpus
 from placegap.instances.problem.instance import Instance
@@ -214,7 +214,7 @@ def _dress(axis: Axes, found: Anatomy, scale: Scale) -> None:
     by = f", {found.method}" if found.method else ""
     title = f"{found.instance.name}: {found.semantics.label}{by}"
     axis.set_title(
-        f"{shorten(title, 110)}\n{format_ns(found.value_ns)}{gap}{broken}",
+        f"{shorten(title, 110)}\n{format_value(found.value_ns, found.semantics)}{gap}{broken}",
         loc="left",
         fontsize=10,
         parse_math=False,

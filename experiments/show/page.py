@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from placegap.experiments.show.anatomy import Anatomy
-from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.figures import format_gap, format_ns, format_value
 from placegap.experiments.show.timeline import (
     Block,
     Timeline,
@@ -100,7 +100,7 @@ def _texts(found: Anatomy) -> dict[str, str]:
     )
     scheduled = f"{len(drawn.bars)} bars in {len(drawn.rows)} rows"
     return {
-        "title": f"{instance.name}: {format_ns(found.value_ns)}",
+        "title": f"{instance.name}: {format_value(found.value_ns, found.semantics)}",
         "rules": f"{found.semantics.label}{by}",
         "meaning": f"{drawn.meaning[:1].upper()}{drawn.meaning[1:]}.{_as_blocks(found)}",
         "time_label": f"Timeline, {scheduled}, {format_ns(drawn.end_ns)} in all. Arrow keys go"
@@ -136,7 +136,7 @@ def _lists(found: Anatomy) -> dict[str, str]:
     gap = "unknown" if found.gap is None else format_gap(found.gap)
     uses = found.verdict.uses
     facts = [
-        ("value", format_ns(found.value_ns)),
+        ("value", format_value(found.value_ns, found.semantics)),
         ("gap", gap),
         ("bound", bound_sentence(found)),
         ("ops", f"{found.instance.num_ops:,}"),

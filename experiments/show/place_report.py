@@ -11,16 +11,18 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from placegap.experiments.show.figures import format_gap, format_ns, format_s
+from placegap.experiments.show.figures import format_gap, format_ns, format_s, format_value
 from placegap.experiments.show.hybrid_stages import STAGE_HEAD, stage_rows, stages_apart
 from placegap.experiments.show.rendering import plain_table
 from placegap.instances.io.plan_file import describe_plan
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
-from placegap.instances.problem.plan import Evaluation, Plan
+from placegap.instances.problem.plan import DeviceUse, Evaluation, Plan
 from placegap.instances.problem.semantics import (
+    AllLoads,
     HybridPipeline,
     LoadSemantics,
+    MaxContext,
     PipelineIteration,
     Semantics,
     has_two_levels,
@@ -37,19 +39,27 @@ if TYPE_CHECKING:
 
 
 def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) -> Table:
-    """One line per device: ops, compute, communication, memory (and load, for max_load)."""
+    """One line per device: ops, compute, communication, memory; its load and tokens, if asked."""
     communication = _communication_ns(verdict, instance.num_devices)
-    is_load = isinstance(semantics, LoadSemantics)
+    is_load, is_context = isinstance(semantics, AllLoads), isinstance(semantics, MaxContext)
     rows = []
     for use, spec, moved in zip(verdict.uses, instance.cluster.devices, communication, strict=True):
         memory = format_bytes(use.memory_bytes)
         if spec.memory_bytes is not None:
             memory += f" of {format_bytes(spec.memory_bytes)}"
         row = (use.device, spec.kind, str(use.num_ops), format_ns(use.compute_ns), format_ns(moved))
-        rows.append((*row, *((format_ns(use.load_ns),) if is_load else ()), memory))
+        tokens = () if not is_context else (_tokens(use),)
+        rows.append((*row, *((format_ns(use.load_ns),) if is_load else ()), *tokens, memory))
     head = ("device", "kind", "ops", "compute", "communication")
     held = "peak memory" if memory_rule(semantics) == "peak" else "memory"
-    return plain_table(None, (*head, *(("load",) if is_load else ()), held), rows)
+    more = (*(("load",) if is_load else ()), *(("tokens",) if is_context else ()))
+    return plain_table(None, (*head, *more, held), rows)
+
+
+def _tokens(use: DeviceUse) -> str:
+    """For how many tokens a device has room."""
+    assert use.tokens is not None
+    return "none" if use.tokens < 0 else format_value(-use.tokens).removesuffix(" tokens")
 
 
 def plan_table(instance: Instance, plan: Plan, verdict: Evaluation, semantics: Semantics) -> Table:
@@ -146,6 +156,9 @@ def _chosen(instance: Instance, result: Result, verdict: Evaluation) -> tuple[st
         return (f"{_unused(verdict)}: a host",)
     if isinstance(result.semantics, LoadSemantics):
         return (_stages(verdict, result),)
+    if isinstance(result.semantics, MaxContext):
+        found = "no plan" if result.status == "optimal" else "no plan that was found"
+        return (f"{_unused(verdict)}: {found} has room for more tokens with more devices",)
     if isinstance(result.semantics, HybridPipeline):
         found = "no plan is" if result.status == "optimal" else "no plan was found that is"
         return (f"{_unused(verdict)}: {found} faster with more devices",)
@@ -344,7 +357,8 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
         console.print(plan_table(instance, result.plan, result.evaluation, result.semantics))
         for line in server_lines(result.evaluation):
             console.print(line, markup=False)
-    value = "none" if result.value_ns is None else format_ns(result.value_ns)
+    rules = result.semantics
+    value = "none" if result.value_ns is None else format_value(result.value_ns, rules)
     if result.value_ns is not None and isinstance(result.semantics, HybridPipeline):
         value += f" a batch, {format_ns(result.value_ns // result.semantics.microbatches)} each"
     found_by = result.details.get("plan_by")
@@ -353,7 +367,7 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
     bound = "none"
     if result.bound_ns is not None:
         basis = describe_basis(result.bound_origin or result.method, result.rests_on)
-        bound = f"{format_ns(result.bound_ns)} ({basis})"
+        bound = f"{format_value(result.bound_ns, rules)} ({basis})"
     gap = "unknown" if result.gap is None else format_gap(result.gap)
     build = f"build {format_s(result.build_s)}, " if result.build_s else ""
     console.print(f"status  {result.status}")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from placegap.experiments.show.figures import common_unit, format_gap, format_ns, format_s
+from placegap.experiments.show.figures import common_unit, format_gap, format_s, format_value
 from placegap.experiments.show.rendering import SOON_S, shows_live, spinner, warn
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import NOTHING, Listener, News
@@ -158,9 +158,9 @@ def news_text(news: News) -> str:
     gap = relative_gap(news.value_ns, news.bound_ns)
     texts = (
         news.doing or None,
-        None if news.value_ns is None else f"best {format_ns(news.value_ns)}",
+        None if news.value_ns is None else f"best {format_value(news.value_ns)}",
         None if gap is None else f"gap {format_gap(gap)}",
-        None if news.bound_ns is None else f"bound {format_ns(news.bound_ns)}",
+        None if news.bound_ns is None else f"bound {format_value(news.bound_ns)}",
         None if news.value_ns is None else f"by {news.by}",
     )
     return ", ".join(filter(None, texts))

@@ -25,8 +25,8 @@ from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.problem.plan import Evaluation, Plan, Schedule
 from placegap.instances.problem.semantics import (
+    AllLoads,
     LatencySubgraphs,
-    LoadSemantics,
     Makespan,
     MaxLoadFwdBwd,
     PipelineIteration,
@@ -245,7 +245,7 @@ def timeline(
     if isinstance(semantics, PipelineIteration):
         bars, moves = _iteration(instance, plan, semantics)
         meaning, by_layer = "one iteration; a bar is the work of a stage on a microbatch", False
-    elif isinstance(semantics, LoadSemantics):
+    elif isinstance(semantics, AllLoads):
         bars = tuple(_loads(instance, plan, semantics, verdict, found, labels))
         bars += tuple(
             Bar(len(rows) + v, True, 0, use.load_ns, f"border of {use.server}", "communication")
@@ -378,7 +378,7 @@ def _iteration(
 def _loads(
     instance: Instance,
     plan: Plan,
-    semantics: LoadSemantics,
+    semantics: AllLoads,
     verdict: Evaluation,
     found: Sequence[Crossing],
     labels: Sequence[str],

@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 from placegap.experiments.show.anatomy import MOST_CROSSINGS, Anatomy
 from placegap.experiments.show.critical_path import PathPart
-from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.figures import format_gap, format_ns, format_value
 from placegap.experiments.show.hybrid_stages import STAGE_HEAD, memory_parts, stage_rows
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.experiments.show.timeline import labels_of
@@ -21,8 +21,9 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
+    AllLoads,
     HybridPipeline,
-    LoadSemantics,
+    MaxContext,
     MaxLoadFwdBwd,
     PipelineIteration,
 )
@@ -117,9 +118,8 @@ def bound_sentence(found: Anatomy) -> str:
 
     if found.bound is None:
         return "none"
-    return (
-        f"{format_ns(found.bound.ns)} ({describe_basis(found.bound.origin, found.bound.rests_on)})"
-    )
+    basis = describe_basis(found.bound.origin, found.bound.rests_on)
+    return f"{format_value(found.bound.ns, found.semantics)} ({basis})"
 
 
 def path_sentences(found: Anatomy) -> list[str]:
@@ -138,7 +138,7 @@ def path_sentences(found: Anatomy) -> list[str]:
     The 10 B of op3 to op4 go from gpu1 to gpu0 (10 ns).
     gpu0 runs op4 (8 ns).
     """
-    if isinstance(found.semantics, LoadSemantics):
+    if isinstance(found.semantics, AllLoads):
         return _heaviest(found)
     if found.stages:
         return _longest_stage(found)
@@ -194,8 +194,15 @@ def _step(group: Sequence[PathPart], names: Sequence[str]) -> str:
 
 def _heaviest(found: Anatomy) -> list[str]:
     """Which device, or server, decides the value, and what its load is made of."""
-    uses, value = found.verdict.uses, found.value_ns
-    lines = []
+    uses, value, lines = found.verdict.uses, found.value_ns, list[str]()
+    if isinstance(found.semantics, MaxContext):
+        value = max(use.load_ns for use in uses)
+        full = min(uses, key=lambda use: use.tokens or 0)
+        least = format_value(-(full.tokens or 0), found.semantics)
+        lines.append(
+            f"{full.device} has least room, for {least}, at which it holds"
+            f" {format_bytes(full.memory_bytes)}."
+        )
     if isinstance(found.semantics, MaxLoadFwdBwd):
         lines.append(
             "The value is the heaviest forward load of any device plus the heaviest backward load."
@@ -283,14 +290,16 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
     for use in found.verdict.servers:
         console.print(f"server {use.server}: {format_ns(use.load_ns)}", markup=False)
     verdict = found.verdict
-    console.print(f"value   {format_ns(found.value_ns)}")
+    console.print(f"value   {format_value(found.value_ns, found.semantics)}")
     console.print(f"bound   {bound_sentence(found)}", markup=False)
     console.print(f"gap     {'unknown' if found.gap is None else format_gap(found.gap)}")
     if not verdict.feasible:
         console.print("The plan breaks rules:")
         for violation in verdict.violations:
             print_line(f"- {violation}")
-    console.print("\nWhy it takes so long", style="bold")
+    is_context = isinstance(found.semantics, MaxContext)
+    title = "Why there are no more tokens" if is_context else "Why it takes so long"
+    console.print(f"\n{title}", style="bold")
     for line in path_sentences(found):
         print_line(f"- {line}")
     per = ", per microbatch" if isinstance(found.semantics, PipelineIteration) else ""
@@ -449,7 +458,7 @@ def time_parts(found: Anatomy) -> dict[str, int]:
     >>> time_parts(take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
     {'ops_ns': 23, 'transfers_ns': 30, 'waits': 0}
     """
-    if isinstance(found.semantics, LoadSemantics | HybridPipeline):
+    if isinstance(found.semantics, AllLoads | HybridPipeline):
         top = max(found.verdict.uses, key=lambda use: use.load_ns)
         return {"ops_ns": top.compute_ns, "transfers_ns": top.in_ns + top.out_ns, "waits": 0}
     sent = sum(link.end_ns - link.start_ns for link in found.path if link.target >= 0)
@@ -467,10 +476,11 @@ def print_comparison(
     parts = time_parts(first), time_parts(second)
     value = [each.value_ns for each in (first, second)]
     rows.append(("made by", *(each.method or "-" for each in (first, second)), ""))
-    rows.append(("value", *map(format_ns, value), _change(*value)))
+    shown = [format_value(each, first.semantics) for each in value]
+    rows.append(("value", *shown, _change(*map(abs, value))))
     gaps = ["unknown" if each.gap is None else format_gap(each.gap) for each in (first, second)]
     rows.append(("gap", *gaps, ""))
-    is_load = isinstance(first.semantics, LoadSemantics | HybridPipeline)
+    is_load = isinstance(first.semantics, AllLoads | HybridPipeline)
     where = "heaviest device" if is_load else "critical path"
     if first.stages:
         where = "longest stage"

@@ -18,7 +18,7 @@ from typing import Any
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan, Schedule
 from placegap.instances.problem.semantics import (
-    LoadSemantics,
+    AllLoads,
     Makespan,
     PipelineIteration,
     Semantics,
@@ -72,7 +72,7 @@ def write_chrome_trace(instance: Instance, plan: Plan, semantics: Semantics) -> 
             *_pass(instance, schedule, semantics),
             *_memory(instance, plan, semantics, schedule),
         ]
-    shown = "one sample alone" if isinstance(semantics, LoadSemantics) else "the whole value"
+    shown = "one sample alone" if isinstance(semantics, AllLoads) else "the whole value"
     about = {
         "model": instance.name,
         "semantics": semantics.label,

@@ -11,8 +11,9 @@ from pydantic import Field
 
 from placegap.instances.io.document import Version, read_json, write_json
 from placegap.instances.problem.instance import Count, Instance, InstancePart, Positive
+from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.plan import Plan, Times, Transfer
-from placegap.instances.problem.semantics import Makespan, Semantics, StatedSemantics
+from placegap.instances.problem.semantics import MOST_TOKENS, Makespan, Semantics, StatedSemantics
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,
@@ -54,6 +55,9 @@ class TimesFile(InstancePart):
 
 T = TypeVar("T")
 
+Value = Annotated[int, Field(strict=True, ge=-MOST_TOKENS, le=LARGEST_SUM)]
+"""Below 0 where more is better."""
+
 CallNumber = Annotated[int, Field(strict=True, ge=0)]
 
 
@@ -73,7 +77,7 @@ class StoredBound(InstancePart):
         Of the instance that it is about: the plan's, or that with whole modules or layers.
     """
 
-    bound_ns: Count
+    bound_ns: Value
     bound_origin: str = ""
     rests_on: str = ""
     semantics: StatedSemantics
@@ -132,7 +136,7 @@ class PlanFile(InstancePart):
     call: dict[str, CallNumber] | None = None
     stage: dict[str, CallNumber] | None = None
     stages: tuple[StageFile, ...] | None = None
-    value_ns: Count | None = None
+    value_ns: Value | None = None
     bound: StoredBound | None = None
     times: TimesFile | None = None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from placegap.instances.io.plan_file import StatedPlan
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Evaluation, Plan, Violation
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem.semantics import Makespan, told
 from placegap.instances.recheck.recheck import recheck
 from placegap.instances.recheck.values import recheck_times
 from placegap.instances.referee.channels import plan_from_times
@@ -69,7 +69,7 @@ def verify(instance: Instance, stated: StatedPlan, *, any_content: bool = False)
             plan = plan_from_times(instance, semantics, plan.devices.tolist(), times.ops, spans)
             first, second = evaluate(instance, plan, semantics), recheck(instance, plan, semantics)
         first, second = _add(first, broken), _add(second, again)
-    first, second = (_add(verdict, _claims(stated, verdict)) for verdict in (first, second))
+    first, second = (_add(each, _claims(stated, each)) for each in (first, second))
     if stated.instance_hash not in ("", instance.content_hash) and not any_content:
         other = Violation("instance", f"it was made for another content than {instance.name}'s")
         first, second = _add(first, [other]), _add(second, [other])
@@ -79,8 +79,10 @@ def verify(instance: Instance, stated: StatedPlan, *, any_content: bool = False)
 def _claims(stated: StatedPlan, verdict: Evaluation) -> list[Violation]:
     if stated.value_ns is None or stated.value_ns == verdict.value_ns:
         return []
-    worth = "nothing" if verdict.value_ns is None else f"{verdict.value_ns} ns"
-    return [Violation("claim", f"it is said to be worth {stated.value_ns} ns and is worth {worth}")]
+    rules = stated.semantics
+    worth = "nothing" if verdict.value_ns is None else told(rules, verdict.value_ns)
+    said = f"it is said to be worth {told(rules, stated.value_ns)} and is worth {worth}"
+    return [Violation("claim", said)]
 
 
 def _add(verdict: Evaluation, more: Sequence[Violation]) -> Evaluation:

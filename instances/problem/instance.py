@@ -130,6 +130,35 @@ class Mode(InstancePart):
     leave_bytes: dict[Name, Count] = Field(default_factory=dict)
 
 
+class Cache(InstancePart):
+    """What an op holds for each token that came before: keys and values of attention.
+
+    Attributes
+    ----------
+    token_bytes : int
+        Of one token, in all sequences of the batch.
+    tokens : int
+        For how many tokens the op's `resident_bytes` and `state_bytes` have room.
+    most_tokens : int or None
+        No more are kept: a sliding window or a chunk; None for no limit.
+
+    Examples
+    --------
+    >>> window = Cache(token_bytes=8, tokens=4, most_tokens=100)
+    >>> window.held_bytes(0), window.held_bytes(50), window.held_bytes(200)
+    (0, 400, 800)
+    """
+
+    token_bytes: Positive
+    tokens: Count = 0
+    most_tokens: Positive | None = None
+
+    def held_bytes(self, tokens: int) -> int:
+        """Bytes for so many tokens."""
+        kept = tokens if self.most_tokens is None else min(tokens, self.most_tokens)
+        return self.token_bytes * kept
+
+
 OWN_MODE = "own"
 """The one mode of an op that states none."""
 
@@ -156,6 +185,8 @@ class Op(InstancePart):
     shared_state : dict of str to int
         More of it, by name, that other ops hold by the same name (tied weights), and that a device
         holds once; not a part of `state_bytes`.
+    caches : tuple of Cache
+        Which part of `resident_bytes` and `state_bytes` grows with the context, for max_context.
     colocation : str or None
         Ops of one group (colour class) run on one device.
     backward : bool
@@ -191,6 +222,7 @@ class Op(InstancePart):
     workspace_bytes: Count = 0
     state_bytes: Count | None = None
     shared_state: dict[Name, Positive] = Field(default_factory=dict)
+    caches: tuple[Cache, ...] = ()
     colocation: Name | None = None
     backward: Flag = False
     weight_gradient: Flag = False
@@ -201,6 +233,11 @@ class Op(InstancePart):
     splittable_axes: tuple[str, ...] = ()
     axis_sizes: dict[str, Positive] = Field(default_factory=dict)
     modes: tuple[Mode, ...] = ()
+
+    def bytes_at(self, tokens: int) -> int:
+        """Resident bytes with caches of so many tokens, in place of those that are stated."""
+        more = (each.held_bytes(tokens) - each.held_bytes(each.tokens) for each in self.caches)
+        return self.resident_bytes + sum(more)
 
     @property
     def ways(self) -> tuple[Mode, ...]:
@@ -538,6 +575,11 @@ class Graph(InstancePart):
         """The sum of all state and workspace; shared state must have one size by each name."""
         total, first = 0, dict[str, tuple[int, str]]()
         for number, op in enumerate(self.ops):
+            if sum(cache.held_bytes(cache.tokens) for cache in op.caches) > op.resident_bytes:
+                raise ValueError(
+                    f"ops[{number}] {op.name!r}: its caches hold more than its resident_bytes, of"
+                    " which they are a part"
+                )
             total += op.parameter_bytes if op.state_bytes is None else op.state_bytes
             total += op.workspace_bytes + sum(op.shared_state.values())
             if op.weight_gradient and not op.backward:

@@ -128,7 +128,8 @@ class DeviceUse:
 
     Of a replicated stage each device has its share, rounded up; `load_ns` includes the all-reduce
     of the weights. Under max_load_fwd_bwd `load_ns` is forward load + backward load.
-    `memory_bytes` is what the device holds at most, by the rule of the semantics.
+    `memory_bytes` is what the device holds at most, by the rule of the semantics; `tokens`, under
+    max_context, for how many it has room, -1 where it does not even hold its weights.
     """
 
     device: str
@@ -138,6 +139,7 @@ class DeviceUse:
     out_ns: int
     memory_bytes: int
     load_ns: int
+    tokens: int | None = None
 
 
 class ServerUse(NamedTuple):
@@ -151,8 +153,9 @@ class ServerUse(NamedTuple):
 class Evaluation:
     """The referee's verdict.
 
-    `value_ns` is the objective, None where the plan cannot be executed at all; a plan counts only
-    if `feasible` (no violations). `servers` is empty but with two levels of communication.
+    `value_ns` is the objective, below 0 where that is maximized (tokens), None where the plan
+    cannot be executed at all; a plan counts only if `feasible` (no violations). `servers` is empty
+    but with two levels of communication.
     """
 
     value_ns: int | None

@@ -15,6 +15,8 @@ from pydantic import (
     model_validator,
 )
 
+from placegap.instances.problem.integers import LARGEST_SUM
+
 Objective = Literal[
     "makespan",
     "max_load",
@@ -22,6 +24,7 @@ Objective = Literal[
     "latency_subgraphs",
     "pipeline_iteration",
     "hybrid_pipeline",
+    "max_context",
 ]
 Transfers = Literal["per_edge", "per_tensor"]
 Channels = Literal["free", "link", "port", "half_duplex"]
@@ -254,13 +257,59 @@ class HybridPipeline(_Rules):
         return f"hybrid_pipeline m={self.microbatches} {self.degrees} {self.recompute}{shard}"
 
 
+class MaxContext(_Rules):
+    """Most tokens for whose keys and values every device has room; maximized, so stored below 0.
+
+    Ops hold their resident bytes without the caches that they were stated with, and the caches of
+    so many tokens (`Cache`). Loads are those of the times that are stated.
+
+    Examples
+    --------
+    >>> MaxContext(plans="chain", at_most_ns=20).label
+    'max_context chain add at most 20 ns'
+    """
+
+    objective: Literal["max_context"] = "max_context"
+    plans: PlanClass = "any"
+    """Which plans compete."""
+
+    load: LoadRule = "add"
+    """Compute + communication, or the larger of the two."""
+
+    at_most_ns: Annotated[int, Field(ge=0, le=LARGEST_SUM)] | None = None
+    """The load that no device may exceed, as under max_load; None: no limit."""
+
+    @property
+    def label(self) -> str:
+        """Short text that names every rule that is in force."""
+        limit = "" if self.at_most_ns is None else f" at most {self.at_most_ns} ns"
+        return f"max_context {self.plans} {self.load}{limit}"
+
+    @property
+    def loads(self) -> MaxLoad:
+        """The rules of the loads that are limited."""
+        return MaxLoad(plans=self.plans, load=self.load)
+
+
+MOST_TOKENS = 10**9
+"""What the value is where no device's memory limits the tokens."""
+
 LoadSemantics = MaxLoad | MaxLoadFwdBwd
 """The value is made of loads of devices: no schedule, a class of plans."""
 
 Semantics = (
-    Makespan | MaxLoad | MaxLoadFwdBwd | LatencySubgraphs | PipelineIteration | HybridPipeline
+    Makespan
+    | MaxLoad
+    | MaxLoadFwdBwd
+    | LatencySubgraphs
+    | PipelineIteration
+    | HybridPipeline
+    | MaxContext
 )
 """The rules that turn a plan into a value."""
+
+AllLoads = LoadSemantics | MaxContext
+"""Loads of devices are its value, or are limited: no schedule, a class of plans."""
 
 StatedSemantics = Annotated[Semantics, Field(discriminator="objective")]
 """Semantics as a field of a file: its objective says which it is."""
@@ -272,6 +321,7 @@ BY_OBJECTIVE: Mapping[Objective, type[Semantics]] = {
     "latency_subgraphs": LatencySubgraphs,
     "pipeline_iteration": PipelineIteration,
     "hybrid_pipeline": HybridPipeline,
+    "max_context": MaxContext,
 }
 OBJECTIVES: tuple[Objective, ...] = tuple(BY_OBJECTIVE)
 
@@ -317,12 +367,12 @@ def plan_class(semantics: Semantics) -> PlanClass:
     """
     if isinstance(semantics, PipelineIteration | HybridPipeline):
         return "chain"
-    return semantics.plans if isinstance(semantics, LoadSemantics) else "any"
+    return semantics.plans if isinstance(semantics, AllLoads) else "any"
 
 
 def memory_rule(semantics: Semantics) -> MemoryRule:
     """What a device holds; the sum where there is no choice."""
-    if isinstance(semantics, LatencySubgraphs | HybridPipeline):
+    if isinstance(semantics, LatencySubgraphs | HybridPipeline | MaxContext):
         return "sum"
     return semantics.memory
 
@@ -339,9 +389,20 @@ def has_two_levels(semantics: Semantics) -> bool:
 
 def with_plans(semantics: Semantics, plans: PlanClass) -> Semantics:
     """The same rules for another class of plans, where the value is a load."""
-    if not isinstance(semantics, LoadSemantics):
+    if not isinstance(semantics, AllLoads):
         return semantics
     return semantics.model_copy(update={"plans": plans})
+
+
+def told(semantics: Semantics, value: int) -> str:
+    """A value or bound as messages say it, to the last digit.
+
+    Examples
+    --------
+    >>> told(Makespan(), 34), told(MaxContext(), -3078)
+    ('34 ns', '3078 tokens')
+    """
+    return f"{-value} tokens" if isinstance(semantics, MaxContext) else f"{value} ns"
 
 
 def includes(wide: Semantics, semantics: Semantics) -> bool:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.instance import Instance, Op
 from placegap.instances.problem.plan import Evaluation, Plan, Violation
 from placegap.instances.problem.semantics import (
+    MOST_TOKENS,
     HybridPipeline,
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
+    MaxContext,
     MaxLoad,
     MaxLoadFwdBwd,
     PipelineIteration,
@@ -86,6 +88,12 @@ def recheck(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation:
                     found += peak_rule(facts, plan, semantics, times)
             case MaxLoad():
                 value_ns = max_load_ns(facts, plan, semantics)
+            case MaxContext():
+                value_ns = -context_tokens(facts, plan)
+                load_ns = max_load_ns(facts, plan, semantics.loads)
+                if semantics.at_most_ns is not None and load_ns > semantics.at_most_ns:
+                    said = f"a device has {load_ns} ns to do, of {semantics.at_most_ns}"
+                    found.append(Violation("load", said))
             case MaxLoadFwdBwd():
                 value_ns = max_load_fwd_bwd_ns(facts, plan, semantics)
             case LatencySubgraphs():
@@ -160,7 +168,7 @@ def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Vio
     home = [on[0] for on in plan.placement]
     iteration = semantics.objective == "pipeline_iteration"
     if memory_rule(semantics) == "sum" and not iteration:
-        yield from sum_rule(facts, plan)
+        yield from sum_rule(facts, plan, 0 if isinstance(semantics, MaxContext) else None)
     groups: dict[str, list[int]] = {}
     for i, op in enumerate(facts.ops):
         if op.colocation is not None:
@@ -179,11 +187,33 @@ def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Vio
         yield from class_rules(facts, semantics, [facts.server[k] for k in home], "server")
 
 
-def sum_rule(facts: Facts, plan: Plan) -> Iterator[Violation]:
-    """Devices whose ops have more resident bytes than fit."""
+def bytes_with(op: Op, tokens: int) -> int:
+    """Resident bytes of an op whose caches hold so many tokens, window by window."""
+    held = op.resident_bytes
+    for cache in op.caches:
+        limit = tokens if cache.most_tokens is None else cache.most_tokens
+        stated = cache.tokens if cache.most_tokens is None else min(cache.tokens, limit)
+        held += cache.token_bytes * (min(tokens, limit) - stated)
+    return held
+
+
+def context_tokens(facts: Facts, plan: Plan) -> int:
+    """The most tokens that all devices have room for, by bisection; 0 where there are none."""
+    fits, fails = 0, MOST_TOKENS + 1
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        full = next(sum_rule(facts, plan, middle), None)
+        fits, fails = (middle, fails) if full is None else (fits, middle)
+    return fits
+
+
+def sum_rule(facts: Facts, plan: Plan, tokens: int | None = None) -> Iterator[Violation]:
+    """Devices whose ops have more bytes than fit: resident ones, or those with so many tokens."""
     for k, device in enumerate(facts.devices):
         held = sum(
-            op.resident_bytes for op, on in zip(facts.ops, plan.placement, strict=True) if k in on
+            op.resident_bytes if tokens is None else bytes_with(op, tokens)
+            for op, on in zip(facts.ops, plan.placement, strict=True)
+            if k in on
         )
         if device.memory_bytes is not None and held > device.memory_bytes:
             yield Violation(

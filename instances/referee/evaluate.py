@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
@@ -24,6 +25,7 @@ from placegap.instances.problem.semantics import (
     HybridPipeline,
     LatencySubgraphs,
     Makespan,
+    MaxContext,
     MaxLoad,
     MaxLoadFwdBwd,
     PipelineIteration,
@@ -35,6 +37,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.channels import channel_name, channels_of
+from placegap.instances.referee.context import context_violations, tokens_per_device
 from placegap.instances.referee.hybrid import evaluate_hybrid
 from placegap.instances.referee.iteration import (
     Iteration,
@@ -93,6 +96,8 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
         return _of_iteration(instance, plan, semantics)
     if isinstance(semantics, HybridPipeline):
         return _of_hybrid(instance, plan, semantics)
+    if isinstance(semantics, MaxContext):
+        return _of_context(instance, plan, semantics)
     violations, schedule, held = check_and_simulate(instance, plan, semantics)
     if held is None or any(violation.rule in NO_VALUE for violation in violations):
         return Evaluation(None, violations)
@@ -124,6 +129,29 @@ def _of_hybrid(instance: Instance, plan: Plan, semantics: HybridPipeline) -> Eva
     """The longest stage of a batch."""
     foreign = tuple(_foreign_fields(plan, semantics))
     return Evaluation(None, foreign) if foreign else evaluate_hybrid(instance, plan, semantics)
+
+
+def _of_context(instance: Instance, plan: Plan, semantics: MaxContext) -> Evaluation:
+    """The tokens that every device has room for, below 0; loads and memory are those with them."""
+    check_semantics(instance, semantics)
+    try:
+        check_shape(instance, plan, replicas=False)
+    except PlanError as error:
+        return Evaluation(None, (Violation("shape", str(error)),))
+    foreign = tuple(_foreign_fields(plan, semantics))
+    if foreign:
+        return Evaluation(None, foreign)
+    parts = device_loads(instance, plan.devices)
+    load = combine(semantics.load, *parts)
+    tokens = tokens_per_device(instance, plan)
+    least = max(0, min(tokens))
+    held = np.zeros(instance.num_devices, np.int64)
+    for op, k in zip(instance.graph.ops, plan.devices.tolist(), strict=True):
+        held[k] += op.bytes_at(least)
+    uses = _device_uses(instance, plan, parts, load, held)
+    uses = tuple(replace(use, tokens=most) for use, most in zip(uses, tokens, strict=True))
+    broken = context_violations(instance, semantics, tokens, load)
+    return Evaluation(-least, (*broken, *check_placement(instance, plan, semantics)), uses)
 
 
 def _max_load(
@@ -183,8 +211,8 @@ def check_and_simulate(
     the devices hold, where that is known.
     """
     check_semantics(instance, semantics)
-    if isinstance(semantics, HybridPipeline):
-        return _of_hybrid(instance, plan, semantics).violations, None, None
+    if isinstance(semantics, HybridPipeline | MaxContext):
+        return evaluate(instance, plan, semantics).violations, None, None
     if isinstance(semantics, PipelineIteration):
         violations, _, held = check_and_run(instance, plan, semantics)
         return violations, None, held

@@ -26,7 +26,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.links import widest_paths
 from placegap.instances.problem.plan import Plan, ServerUse, Violation
-from placegap.instances.problem.semantics import LoadRule, Semantics, has_two_levels
+from placegap.instances.problem.semantics import LoadRule, MaxContext, Semantics, has_two_levels
 from placegap.instances.reading.errors import InputError
 
 
@@ -114,8 +114,9 @@ def combine(rule: LoadRule, compute: Ints, incoming: Ints, outgoing: Ints) -> In
 def check_semantics(instance: Instance, semantics: Semantics) -> None:
     """Raise an InputError where an instance lacks what a semantics needs.
 
-    With ``levels=2`` every device names its server, and, where there are several servers, every
-    tensor has a time between them: links or transfer_ns, not a host time alone.
+    Tokens need ops with caches. With ``levels=2`` every device names its server, and, where there
+    are several servers, every tensor has a time between them: links or transfer_ns, not a host time
+    alone.
 
     Examples
     --------
@@ -130,6 +131,12 @@ def check_semantics(instance: Instance, semantics: Semantics) -> None:
         reason = why_not_two_levels(instance)
         if reason is not None:
             raise InputError(reason, instance.name)
+    if isinstance(semantics, MaxContext) and not any(op.caches for op in instance.graph.ops):
+        raise InputError(
+            "max_context asks for tokens, and no op has a cache; trace the model with --context,"
+            " or state the caches of its ops",
+            instance.name,
+        )
 
 
 def why_not_two_levels(instance: Instance) -> str | None:

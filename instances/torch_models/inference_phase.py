@@ -56,7 +56,10 @@ def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOpti
             per_token = key[0] * (latent + rotated) * tensors_in(node)[0].dtype.itemsize
             key = (*key[:-1], latent + rotated)
             query, value = (*query[:-1], latent + rotated), (*value[:-1], latent)
-        tokens = _kept_tokens(owner, options.cached_tokens)
+        tokens, most = options.cached_tokens, _window(owner)
+        cache = {"token_bytes": per_token, "tokens": tokens, "most_tokens": most}
+        op.setdefault("caches", []).append(cache)
+        tokens = tokens if most is None else min(tokens, most)
         op["state_bytes"] += per_token * tokens
         op["resident_bytes"] += per_token * tokens
         if options.decode:
@@ -66,16 +69,16 @@ def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOpti
     return found
 
 
-def _kept_tokens(attention: Any, tokens: int) -> int:
-    """Tokens of so many whose keys and values an attention module keeps."""
+def _window(attention: Any) -> int | None:
+    """The most tokens whose keys and values an attention module keeps, or None for no limit."""
     config = getattr(attention, "config", None)
     kinds, at = getattr(config, "layer_types", None), getattr(attention, "layer_idx", None)
     kind = kinds[at] if kinds and at is not None else None
     if kind == "full_attention":
-        return tokens
+        return None
     limit = "attention_chunk_size" if kind == "chunked_attention" else "sliding_window"
     most = getattr(attention, limit, None) or getattr(config, limit, None)
-    return min(tokens, most) if isinstance(most, int) else tokens
+    return most if isinstance(most, int) and most > 0 else None
 
 
 def _least_bytes(node: Any) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import DisjointSets, freeze
-from placegap.instances.problem.instance import Edge, Instance, Op
+from placegap.instances.problem.instance import Cache, Edge, Instance, Op
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.channels import plan_from_times
@@ -164,6 +164,7 @@ def _merged_op(ops: list[Op], colocation: str | None, kind: str | None) -> Op:
         workspace_bytes=max(op.workspace_bytes for op in ops),  # one op runs at a time
         state_bytes=sum(states) if stated else None,
         shared_state=shared,
+        caches=_merged_caches(ops),
         colocation=colocation,
         backward=ops[0].backward,
         weight_gradient=all(op.weight_gradient for op in ops),
@@ -172,6 +173,15 @@ def _merged_op(ops: list[Op], colocation: str | None, kind: str | None) -> Op:
         bytes_moved=total([op.bytes_moved for op in ops]),
         dtype=ops[0].dtype if len({op.dtype for op in ops}) == 1 else None,
     )
+
+
+def _merged_caches(ops: list[Op]) -> tuple[Cache, ...]:
+    """One cache for all that are of as many tokens."""
+    found: dict[tuple[int, int | None], int] = {}
+    for cache in (cache for op in ops for cache in op.caches):
+        key = cache.tokens, cache.most_tokens
+        found[key] = found.get(key, 0) + cache.token_bytes
+    return tuple(Cache(token_bytes=b, tokens=t, most_tokens=m) for (t, m), b in found.items())
 
 
 def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:

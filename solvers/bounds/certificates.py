@@ -42,6 +42,7 @@ from placegap.instances.problem.semantics import (
     HybridPipeline,
     LatencySubgraphs,
     Makespan,
+    MaxContext,
     MaxLoad,
     PipelineIteration,
     Semantics,
@@ -98,7 +99,7 @@ def certify(
     >>> certify(example(), Makespan()).bound_ns
     34
     """
-    if isinstance(semantics, LatencySubgraphs | PipelineIteration):
+    if isinstance(semantics, LatencySubgraphs | PipelineIteration | MaxContext):
         return None
     clock = Clock(time_limit_s)
     if isinstance(semantics, HybridPipeline):

@@ -5,6 +5,7 @@ What paths prove and what work proves, in integers, and then the registry's own 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,7 +18,9 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, ceil_div
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.semantics import (
+    MOST_TOKENS,
     HybridPipeline,
+    MaxContext,
     MaxLoad,
     PipelineIteration,
     Semantics,
@@ -27,9 +30,10 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not
 from placegap.solvers.core.result import PROOF
 
-PATH, WORK, LONGEST, ONE = "critical path", "work", "longest op", "one microbatch"
+PATH, WORK, LONGEST, ONE, ROOM = "critical path", "work", "longest op", "one microbatch", "room"
 """Origins of bounds: the longest path of least times; all work spread over the devices; the longest
-op where it is fastest; all ops one after another, each where it is fastest."""
+op where it is fastest; all ops one after another, each where it is fastest; the memory of all
+devices together."""
 
 METHODS_OF: dict[str, tuple[tuple[str, float, int], ...]] = {
     "makespan": (("getf-lp", 30.0, 60_000),),
@@ -60,6 +64,8 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
     Bound(ns=22, origin='work', rests_on='proof')
     """
     instance, semantics = relax_memory(instance, semantics)
+    if isinstance(semantics, MaxContext):
+        return Bound(-most_tokens(instance), ROOM)
     if isinstance(semantics, HybridPipeline):
         return Bound(_hybrid_work(instance, semantics), WORK)
     possible, together = colocated_times(instance)
@@ -84,6 +90,26 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
         found = [Bound(_longest(possible, together, semantics), LONGEST)]
     found.append(Bound(spread_bound(together, possible), WORK))
     return max(found, key=lambda bound: bound.ns)
+
+
+def most_tokens(instance: Instance) -> int:
+    """The most tokens for which all devices together have room; 0 where they do not hold the rest.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> most_tokens(example())  # devices without a limit
+    1000000000
+    """
+    sizes = [device.memory_bytes for device in instance.cluster.devices]
+    room = sum(size for size in sizes if size is not None)
+    if None in sizes:
+        return MOST_TOKENS
+
+    def fails(tokens: int) -> bool:
+        return sum(op.bytes_at(tokens) for op in instance.graph.ops) > room
+
+    return max(0, bisect_left(range(MOST_TOKENS + 1), x=True, key=fails) - 1)
 
 
 def _longest(possible: Flags, together: Ints, semantics: MaxLoad) -> int:

@@ -9,6 +9,7 @@ from placegap.instances.problem.semantics import (
     HybridPipeline,
     LatencySubgraphs,
     Makespan,
+    MaxContext,
     PipelineIteration,
     Semantics,
     has_replicas,
@@ -21,6 +22,7 @@ from placegap.solvers.brute_force.placements import (
     MOST_LATENCY_OPS,
     best_assignment,
     best_calls,
+    best_context,
     best_schedule,
     count_assignments,
 )
@@ -41,8 +43,12 @@ MOST_OPS = {
     "max_load": 10,
     "max_load_fwd_bwd": 10,
     "latency_subgraphs": MOST_LATENCY_OPS,
+    "max_context": 8,
 }
 MOST_PLACEMENTS = 2**20
+MOST_CONTEXTS = 2**14
+"""In Python, with a bisection for each."""
+
 MOST_ROWS = 2**22
 """Most of them break an order or a limit, and are left out at once."""
 
@@ -73,8 +79,9 @@ def applies(task: Task, params: Params) -> str | None:
         limit = MOST_STAGED_DEVICES
         return f"enumerates stages of at most {limit} devices, not {instance.num_devices}"
     placements = _count_placements(instance, semantics)
-    if placements > MOST_PLACEMENTS:
-        return f"enumerates at most {MOST_PLACEMENTS} placements, not {placements}"
+    most = MOST_CONTEXTS if isinstance(semantics, MaxContext) else MOST_PLACEMENTS
+    if placements > most:
+        return f"enumerates at most {most} placements, not {placements}"
     edges = len(instance.graph.edges)
     if _has_transfer_orders(semantics) and edges > MOST_TRANSFERS:
         return f"orders at most {MOST_TRANSFERS} transfers, not {edges}"
@@ -102,6 +109,8 @@ def _best_plan(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | N
         return best_hybrid(instance, semantics)
     if isinstance(semantics, PipelineIteration):
         return best_chain(instance, semantics)
+    if isinstance(semantics, MaxContext):
+        return best_context(instance, semantics)
     if _has_stages(semantics):
         return best_stages(instance, semantics)
     return best_assignment(instance, semantics)

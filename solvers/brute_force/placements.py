@@ -26,9 +26,11 @@ from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.semantics import (
+    MOST_TOKENS,
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
+    MaxContext,
     Semantics,
     memory_rule,
 )
@@ -467,6 +469,61 @@ def best_assignment(instance: Instance, semantics: LoadSemantics) -> tuple[int, 
         peak_sizes(instance, semantics, order),
     )
     return None if value == NEVER else (int(value), Plan.on(device[position].tolist()))
+
+
+def best_context(instance: Instance, semantics: MaxContext) -> tuple[int, Plan] | None:
+    """Minus the most tokens, and a plan that has room for them, or None if no plan is feasible.
+
+    Every placement: the class of its plans and its loads by the kernels of `best_assignment`, and
+    its tokens by bisection, device by device.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> best_context(example(), MaxContext())[0]  # devices without a limit
+    -1000000000
+    """
+    arrays, index = instance.arrays, instance.arrays.index
+    position, order = index.topological_position, index.topological_order
+    edges = np.column_stack([position[index.producer], position[index.consumer], index.tensor])
+    arcs, is_host = _class_arcs(instance, semantics.loads), arrays.is_host.astype(np.int64)
+    time_ns, group = arrays.time_ns[order], arrays.group[order]
+    rules = semantics.plans == "chain", semantics.load == "overlap"
+    everything = np.ones(instance.num_ops, np.bool_)
+    home, device = np.zeros(arrays.num_groups, np.int64), np.zeros(instance.num_ops, np.int64)
+    best: tuple[int, Plan] | None = None
+    while True:
+        if (time_ns[np.arange(len(device)), device] != UNSUPPORTED).all() and (
+            _is_chain(device, arcs, instance.num_devices) if rules[0] else _is_convex(device, arcs)
+        ):
+            load = _largest_load(
+                device, time_ns, edges, arrays.host_ns, is_host, rules[1], everything
+            )
+            tokens = _tokens(instance, device[position])
+            if (
+                tokens >= 0
+                and (semantics.at_most_ns is None or load <= semantics.at_most_ns)
+                and (best is None or -tokens < best[0])
+            ):
+                best = -tokens, Plan.on(device[position].tolist())
+        if not next_placement(home, instance.num_devices, group, device):
+            return best
+
+
+def _tokens(instance: Instance, device: Ints) -> int:
+    """The most tokens for which every device has room, or -1."""
+    least = MOST_TOKENS
+    for k, spec in enumerate(instance.cluster.devices):
+        if spec.memory_bytes is None:
+            continue
+        ops = [instance.graph.ops[i] for i in np.flatnonzero(device == k).tolist()]
+        fits, fails = -1, least + 1
+        while fails - fits > 1:
+            tokens = (fits + fails) // 2
+            held = sum(op.bytes_at(tokens) for op in ops)
+            fits, fails = (tokens, fails) if held <= spec.memory_bytes else (fits, tokens)
+        least = fits
+    return least
 
 
 def _passes(instance: Instance, semantics: LoadSemantics) -> Ints:

@@ -12,6 +12,7 @@ HOMES = {
     "ideal-dp": Home("chains.ideal_dp"),
     "stage-cuts": Home("pipeline.stage_cuts"),
     "hybrid-cuts": Home("hybrid.hybrid_cuts"),
+    "most-tokens": Home("solving.most_tokens"),
     "moirai": Home("models.milps"),
     "pesto": Home("models.milps"),
     "throughput-ip": Home("models.milps"),

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.solvers.core.result import PROOF, relative_gap
@@ -118,6 +119,10 @@ class Best:
         return found is not None and found <= self.gap
 
 
+UNPROVEN = -LARGEST_SUM
+"""Below every value, also below those of what is maximized."""
+
+
 @dataclass(eq=False)
 class Ledger:
     """The best that was heard, and the listener that is told of each improvement.
@@ -134,7 +139,7 @@ class Ledger:
 
     listener: Listener
     best: News = NOTHING
-    _kept: Best = field(default_factory=lambda: Best(gap=0.0, rests_on=""))
+    _kept: Best = field(default_factory=lambda: Best(gap=0.0, bound_ns=UNPROVEN, rests_on=""))
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def enter(self, news: News) -> None:
@@ -145,7 +150,7 @@ class Ledger:
                 by, plan = news.by, news.plan
             if news.bound_ns is not None:  # one above the value is a fault, which the result names
                 kept.prove(news.bound_ns, news.bound_by or news.by, news.rests_on)
-            bound_ns = kept.bound_ns or None
+            bound_ns = None if kept.bound_ns in (0, UNPROVEN) else kept.bound_ns
             found = News(kept.value_ns, bound_ns, by, plan, kept.origin, kept.rests_on)
             if found != self.best:
                 self.best = found

@@ -11,7 +11,13 @@ from typing import Literal, Required, TypedDict, Unpack
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Evaluation, Plan
-from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics, plan_class
+from placegap.instances.problem.semantics import (
+    PLAN_CLASSES,
+    PlanClass,
+    Semantics,
+    plan_class,
+    told,
+)
 from placegap.instances.transforms.op_splitting import OpSplit
 
 PROOF = "proof"
@@ -221,14 +227,19 @@ class Result:
 def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
     """(value - bound) / value; 0 when both are 0; None where one is missing.
 
+    Of what is maximized, and so below 0, it is the share of the bound that is missing.
+
     Examples
     --------
     >>> relative_gap(100, 80), relative_gap(0, 0), relative_gap(5, None)
     (0.2, 0.0, None)
+    >>> relative_gap(-80, -100)
+    0.2
     """
     if value_ns is None or bound_ns is None:
         return None
-    return (value_ns - bound_ns) / value_ns if value_ns else 0.0
+    whole = max(value_ns, -bound_ns)
+    return (value_ns - bound_ns) / whole if whole else 0.0
 
 
 def carry_bound(result: Result, other: Result) -> Result:
@@ -242,7 +253,9 @@ def carry_bound(result: Result, other: Result) -> Result:
     wrong = contradiction(other, result)
     if wrong:
         return replace(result, faults=(*faults, wrong))
-    if other.bound_ns is None or other.bound_ns <= (result.bound_ns or -1):
+    if other.bound_ns is None or (
+        result.bound_ns is not None and other.bound_ns <= result.bound_ns
+    ):
         return replace(result, faults=faults)
     is_optimal = result.value_ns == other.bound_ns
     words = [result.message] if is_optimal else [result.message, other.message]
@@ -288,12 +301,13 @@ def contradiction(one: Result, other: Result) -> str:
     if other.value_ns is None:
         return ""
     basis = describe_basis(one.method, one.rests_on)
+    value = told(other.semantics, other.value_ns)
     if one.status == "infeasible":
-        return f"{basis}: says that no plan exists; {other.method} has one of {other.value_ns} ns"
+        return f"{basis}: says that no plan exists; {other.method} has one of {value}"
     if one.bound_ns is not None and one.bound_ns > other.value_ns:
         return (
-            f"{basis}: says that no plan is below {one.bound_ns} ns; {other.method} has one of"
-            f" {other.value_ns} ns"
+            f"{basis}: says that no plan is better than {told(one.semantics, one.bound_ns)};"
+            f" {other.method} has one of {value}"
         )
     return ""
 

@@ -24,7 +24,13 @@ from pydantic import Field
 
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
-from placegap.instances.problem.semantics import OBJECTIVES, LoadSemantics, Makespan, memory_rule
+from placegap.instances.problem.semantics import (
+    OBJECTIVES,
+    LoadSemantics,
+    Makespan,
+    MaxContext,
+    memory_rule,
+)
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Method, Params, Task
@@ -114,6 +120,8 @@ def run(task: Task, params: AutoParams) -> Outcome:
     >>> outcome.claim_ns, outcome.bound_ns
     (34, 34)
     """
+    if isinstance(task.semantics, MaxContext):  # its questions are about loads; nothing searches
+        return find_method("most-tokens").run(task, Params())
     limit_s = task.limits.time_limit_s
     clock = Clock(_working_s(task, USUAL_S if limit_s is None else limit_s))
     task = replace(task, limits=replace(task.limits, time_limit_s=clock.limit_s))

@@ -23,6 +23,7 @@ from placegap.instances.problem.semantics import (
     Semantics,
     includes,
     plan_class,
+    told,
     with_plans,
 )
 from placegap.instances.reading.errors import InputError
@@ -99,7 +100,9 @@ def known_bound(
     at_hand = [*proven, *recorded_bounds(instance, semantics), cheap]
     wrong = tuple[str, ...]()
     if value_ns is not None:
-        wrong = tuple(refuted(bound, value_ns) for bound in at_hand if bound.ns > value_ns)
+        wrong = tuple(
+            refuted(bound, value_ns, semantics) for bound in at_hand if bound.ns > value_ns
+        )
         at_hand = [bound for bound in at_hand if bound.ns <= value_ns]
     best = sorted(at_hand, key=lambda bound: (-bound.ns, bound.rests_on != PROOF))[:1]
     return max([*best, *stored], key=lambda bound: bound.ns, default=None), wrong
@@ -252,7 +255,7 @@ def believed(
                 " splits, and is left out"
             )
         elif least is not None and claim.bound.ns > least:
-            wrong.append(refuted(claim.bound, least))
+            wrong.append(refuted(claim.bound, least, semantics))
         else:
             claims.append(claim)
     return claims, left_out, wrong
@@ -287,7 +290,7 @@ def with_stored_bound(
     if about not in (instance.content_hash, single.content_hash):
         return result, (f"{file}: its bound is one among plans of other wholes, and is left out",)
     if result.value_ns is not None and bound.ns > result.value_ns:
-        return result, (refuted(bound, result.value_ns),)
+        return result, (refuted(bound, result.value_ns, result.semantics),)
     return carry_bound(result, _as_result(instance, result.semantics, result.method, bound)), ()
 
 
@@ -298,15 +301,18 @@ def _is_plan_file(file: str | Path) -> bool:
         return False
 
 
-def refuted(bound: KnownBound, value_ns: int) -> str:
+def refuted(bound: KnownBound, value_ns: int, semantics: Semantics) -> str:
     """What is said of a bound that a plan refutes.
 
     Examples
     --------
-    >>> refuted(KnownBound(34, "stored in plan.json: cp-sat", "CP-SAT 9"), 33).partition(":")[0]
+    >>> from placegap.instances import Makespan
+    >>> stored = KnownBound(34, "stored in plan.json: cp-sat", "CP-SAT 9")
+    >>> refuted(stored, 33, Makespan()).partition(":")[0]
     'stored in plan.json'
     """
     return (
-        f"{describe_basis(bound.origin, bound.rests_on)}: says that no plan is below {bound.ns} ns,"
-        f" and one has {value_ns}: the bound is wrong, and left out"
+        f"{describe_basis(bound.origin, bound.rests_on)}: says that no plan is better than"
+        f" {told(semantics, bound.ns)}, and one has {told(semantics, value_ns)}: the bound is"
+        " wrong, and left out"
     )

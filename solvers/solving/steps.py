@@ -13,6 +13,7 @@ from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
+    MaxContext,
     MaxLoad,
     MaxLoadFwdBwd,
     PipelineIteration,
@@ -82,7 +83,8 @@ def proving_method(semantics: Semantics) -> str:
 
     For makespan decomposition; for max_load the ideal DP where plans are chains, and column
     generation where they may be any; for latency_subgraphs rows of calls; for pipeline_iteration
-    cuts of a chain of stages; for hybrid_pipeline rows of stages. Else the throughput IP.
+    cuts of a chain of stages; for hybrid_pipeline rows of stages; for
+    max_context one load after another. Else the throughput IP.
 
     Examples
     --------
@@ -102,6 +104,8 @@ def proving_method(semantics: Semantics) -> str:
             return "stage-cuts"
         case HybridPipeline():
             return "hybrid-cuts"
+        case MaxContext():
+            return "most-tokens"
         case MaxLoad(plans="chain"):
             return "ideal-dp"
         case MaxLoad(plans="any", replicas=False, levels=1):

@@ -1,0 +1,150 @@
+"""max_context: the most tokens for which a plan has room, by questions about loads.
+
+Whether so many tokens fit is a question of max_load: has the instance whose ops hold the caches of
+so many a plan, and one of a load that is allowed? More tokens have fewer plans. So each answer
+leaves a part of the numbers in between: a plan has room for as many tokens as the referee says, and
+where no plan exists, or none below the load, there is room for none of the larger numbers.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import MaxContext
+from placegap.instances.referee.evaluate import evaluate
+from placegap.solvers.bounds.cheap_bounds import ROOM, most_tokens
+from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.progress import say, tell
+from placegap.solvers.core.registry import register
+from placegap.solvers.core.result import PROOF, Outcome, Result
+from placegap.solvers.solving.solve import SolveOptions, solve
+from placegap.solvers.solving.steps import proofs
+
+SHARE = 0.25
+"""Of the time that is left, for a question: several that stay open leave time for easier ones."""
+
+ANY_PLAN = 0.999
+"""The gap that suffices where no load is too large."""
+
+USUAL_S = 60.0
+
+
+def run(task: Task[MaxContext], params: Params) -> Outcome:
+    """Ask until nothing is left in between, or the time is over; the best plan and bound so far.
+
+    At first whether any fit, and as many as the memory of all devices holds; then, for B numbers in
+    between, at most log2 B questions.
+
+    Examples
+    --------
+    Two cards of 100 bytes, and four layers of 10 bytes and 1 byte a token: two layers on each card
+    have room for (100 - 20) / 2 tokens.
+
+    >>> from placegap.instances import Cache, Cluster, Device, Edge, Graph, Op
+    >>> cache = (Cache(token_bytes=1),)
+    >>> ops = tuple(Op(name=name, time_ns={"gpu": 1}, resident_bytes=10, caches=cache)
+    ...     for name in "abcd")
+    >>> edges = tuple(Edge(producer=a, consumer=b) for a, b in ("ab", "bc", "cd"))
+    >>> cards = tuple(Device(name=f"gpu{k}", kind="gpu", memory_bytes=100) for k in range(2))
+    >>> row = Instance(name="row", graph=Graph(name="row", ops=ops, edges=edges),
+    ...     cluster=Cluster(name="pair", devices=cards))
+    >>> outcome = run(Task(row, MaxContext(plans="chain")), Params())
+    >>> outcome.claim_ns, outcome.bound_ns
+    (-40, -40)
+    """
+    limit_s = task.limits.time_limit_s
+    clock = Clock(USUAL_S if limit_s is None else limit_s)
+    instance, semantics = task.instance, task.semantics
+    plan, fits = _judged(task, task.incumbent)
+    none_fits, origin, rests_on = most_tokens(instance) + 1, ROOM, PROOF
+    least_open, message = none_fits, ""
+    tell(instance, semantics, origin, bound_ns=1 - none_fits)
+    for asked in count():
+        if fits + 1 >= least_open:
+            break
+        if asked and clock.is_over():
+            message = "stopped at the time limit"
+            break
+        tokens = 0 if fits < 0 else least_open - 1 if asked == 1 else (fits + least_open) // 2
+        say(f"looking for a plan with room for {tokens} tokens")
+        found = _plan_for(task, tokens, clock)
+        better, room = _judged(task, found.plan)
+        if better is not None and room > fits:
+            plan, fits = better, room
+            tell(instance, semantics, "most-tokens", value_ns=-fits, plan=plan)
+        if better is not None and room >= tokens:
+            continue
+        if _proves_none(found, semantics):
+            none_fits = least_open = tokens
+            origin, rests_on = found.bound_origin or found.method, found.rests_on
+            message = found.message if tokens == 0 else ""
+            if tokens:
+                tell(instance, semantics, origin, bound_ns=1 - tokens, rests_on=rests_on)
+        else:
+            least_open = tokens
+            message = f"whether {tokens} tokens fit stayed open: {found.message or found.status}"
+        if found.message == "interrupted":
+            break
+    if none_fits == 0:
+        return Outcome(proven_infeasible=True, rests_on=rests_on, message=message)
+    return Outcome(
+        plan=plan,
+        claim_ns=None if plan is None else -fits,
+        bound_ns=1 - none_fits,
+        bound_origin=origin,
+        rests_on=rests_on,
+        message=message,
+        details={"questions": asked},
+    )
+
+
+def _judged(task: Task[MaxContext], plan: Plan | None) -> tuple[Plan | None, int]:
+    """The plan, if it is feasible, and its tokens; else no plan, and -1."""
+    if plan is not None:
+        verdict = evaluate(task.instance, Plan(plan.placement), task.semantics)
+        if verdict.feasible and verdict.value_ns is not None:
+            return Plan(plan.placement), -verdict.value_ns
+    return None, -1
+
+
+def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result:
+    """What the method that proves most loads says of ops that hold the caches of so many tokens."""
+    loads = task.semantics.loads
+    ops = tuple(
+        op.model_copy(update={"resident_bytes": op.bytes_at(tokens), "caches": ()})
+        if op.caches
+        else op
+        for op in task.instance.graph.ops
+    )
+    graph = task.instance.graph.model_copy(update={"ops": ops})
+    full = task.instance.with_graph(graph)
+    # column generation does not prove that there is no plan, and the IP, the last of all, does
+    step = [*proofs(Task(full, loads))][0 if loads.plans == "chain" else -1]
+    gap = ANY_PLAN if task.semantics.at_most_ns is None else 0.0
+    left_s = None if clock.left_s is None else max(0.05, SHARE * clock.left_s)
+    options: SolveOptions = {"time_limit_s": left_s, "gap": gap, "seed": task.limits.seed}
+    return solve(full, loads, step.method, step.params, **options)
+
+
+def _proves_none(found: Result, semantics: MaxContext) -> bool:
+    """Whether no plan of so many tokens is allowed."""
+    if found.status == "infeasible":
+        return True
+    limit_ns = semantics.at_most_ns
+    return limit_ns is not None and found.bound_ns is not None and found.bound_ns > limit_ns
+
+
+register(
+    Method(
+        name="most-tokens",
+        claim="exact",
+        objectives=("max_context",),
+        paper="placegap",
+        summary="one question about loads after another, by bisection of the tokens",
+        run=run,
+        params=Params,
+        packages=("numba",),
+    )
+)

@@ -1,0 +1,164 @@
+"""max_context: the referees, brute force and the method agree; and what a user gets of it."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from placegap.instances import (
+    Cache,
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    InputError,
+    Instance,
+    MaxContext,
+    Op,
+    Plan,
+    evaluate,
+    example,
+    recheck,
+)
+from placegap.instances.referee.loads import check_semantics
+from placegap.solvers import solve
+
+
+def row(
+    layers: int, cards: int, *, weights: int = 10, ends: int = 0, memory: int = 100
+) -> Instance:
+    """Layers of a few bytes and one byte a token, between a first and a last op that hold more."""
+    cache = (Cache(token_bytes=1, tokens=3),)
+    ops = [
+        Op(name=f"layer{i}", time_ns={"gpu": 1}, resident_bytes=weights + 3, caches=cache)
+        for i in range(layers)
+    ]
+    for name, at in (("embed", 0), ("head", len(ops) + 1)):
+        ops.insert(at, Op(name=name, time_ns={"gpu": 0}, resident_bytes=ends))
+    edges = [
+        Edge(producer=a.name, consumer=b.name, host_time_ns=0)
+        for a, b in pairwise(ops)
+    ]
+    gpus = tuple(Device(name=f"gpu{k}", kind="gpu", memory_bytes=memory) for k in range(cards))
+    return Instance(
+        name="row",
+        graph=Graph(name="row", ops=tuple(ops), edges=tuple(edges)),
+        cluster=Cluster(name="cards", devices=gpus),
+    )
+
+
+def draw(rng: random.Random) -> Instance:
+    """A small graph with windows, groups and unlike devices."""
+    n, cards = rng.randint(2, 5), rng.randint(1, 3)
+    ops = []
+    for i in range(n):
+        caches = tuple(
+            Cache(
+                token_bytes=rng.randint(1, 4),
+                tokens=rng.randint(0, 5),
+                most_tokens=rng.choice([None, None, rng.randint(1, 8)]),
+            )
+            for _ in range(rng.choice([0, 1, 1, 2]))
+        )
+        state = sum(each.held_bytes(each.tokens) for each in caches)
+        kinds = rng.choice([["a", "b"], ["a", "b"], ["a"]])
+        ops.append(
+            Op(
+                name=f"op{i}",
+                time_ns={kind: rng.randint(0, 9) for kind in kinds},
+                resident_bytes=state + rng.randint(0, 12),
+                caches=caches,
+                colocation=rng.choice([None, None, "g"]) if len(kinds) == 2 else None,
+            )
+        )
+    if not any(op.caches for op in ops):
+        ops[0] = ops[0].model_copy(update={"caches": (Cache(token_bytes=1),)})
+    edges = [
+        Edge(producer=f"op{i}", consumer=f"op{j}", host_time_ns=rng.randint(0, 4))
+        for i in range(n)
+        for j in range(i + 1, n)
+        if rng.random() < 0.5
+    ]
+    devices = tuple(
+        Device(
+            name=f"d{k}",
+            kind="a" if k == 0 else rng.choice("ab"),
+            memory_bytes=rng.choice([*range(10, 90), None]) if rng.random() < 0.5 else 40,
+            is_host=rng.random() < 0.2,
+        )
+        for k in range(cards)
+    )
+    return Instance(
+        name="draw",
+        graph=Graph(name="draw", ops=tuple(ops), edges=tuple(edges)),
+        cluster=Cluster(name="few", devices=devices),
+    )
+
+
+def rules(rng: random.Random) -> MaxContext:
+    return MaxContext(
+        plans=rng.choice(["any", "convex", "chain"]),
+        load=rng.choice(["add", "overlap"]),
+        at_most_ns=rng.choice([None, rng.randint(0, 45)]),
+    )
+
+
+def agree(seed: int) -> bool:
+    """Whether referees, brute force and the method agree on a drawn instance; if it has a plan."""
+    rng = random.Random(seed)
+    instance, semantics = draw(rng), rules(rng)
+    home = [
+        rng.choice([k for k, d in enumerate(instance.cluster.devices) if d.kind in op.time_ns])
+        for op in instance.graph.ops
+    ]
+    first, second = (judge(instance, Plan.on(home), semantics) for judge in (evaluate, recheck))
+    assert first.value_ns == second.value_ns
+    assert {each.rule for each in first.violations} == {each.rule for each in second.violations}
+    least = solve(instance, semantics, "brute-force")
+    found = solve(instance, semantics, "most-tokens", time_limit_s=60)
+    assert (found.status, found.value_ns) == (least.status, least.value_ns)
+    if first.feasible:
+        assert least.value_ns is not None
+        assert least.value_ns <= (first.value_ns or 0)
+    return found.plan is not None
+
+
+def test_referees_brute_force_and_the_method_agree() -> None:
+    assert 20 <= sum(agree(seed) for seed in range(60)) < 60  # some have no plan
+
+
+@pytest.mark.deep
+def test_they_agree_on_thousands() -> None:
+    assert sum(agree(seed) for seed in range(1_000, 4_000)) > 1_000
+
+
+def test_lighter_ends_have_room_for_more_tokens_than_an_even_split() -> None:
+    # 8 layers on 4 cards of 100 bytes, and 30 bytes more at either end. Even: the first card has
+    # 100 - 30 - 2 * 10 bytes for 2 layers, 25 tokens. One layer less at the ends, and 3 in the
+    # middle: (100 - 40) / 1 = 60 and (100 - 30) / 3 = 23 tokens: the even split is best.
+    instance = row(8, 4, ends=30)
+    even = Plan.on([0, 0, 0, 1, 1, 2, 2, 3, 3, 3])
+    assert evaluate(instance, even, MaxContext(plans="chain")).value_ns == -25
+    assert solve(instance, MaxContext(plans="chain")).value_ns == -25
+    # with 60 bytes at the ends: even (100 - 60 - 20) / 2 = 10, lighter (100 - 30) / 3 = 23
+    heavy = row(8, 4, ends=60)
+    assert evaluate(heavy, even, MaxContext(plans="chain")).value_ns == -10
+    best = solve(heavy, MaxContext(plans="chain"))
+    assert (best.value_ns, best.bound_ns, best.status) == (-23, -23, "optimal")
+    assert best.evaluation is not None
+    assert [use.tokens for use in best.evaluation.uses] == [30, 23, 23, 30]
+
+
+def test_a_load_limits_the_tokens() -> None:
+    # of 8 layers of 1 ns, a load of 2 ns allows the even split alone: 10 tokens, as above
+    heavy = row(8, 4, ends=60)
+    limited = solve(heavy, MaxContext(plans="chain", at_most_ns=2))
+    assert (limited.status, limited.value_ns) == ("optimal", -10)
+    assert solve(heavy, MaxContext(plans="chain", at_most_ns=1)).status == "infeasible"
+
+
+def test_without_caches_nothing_is_asked() -> None:
+    with pytest.raises(InputError, match="no op has a cache"):
+        check_semantics(example(), MaxContext())
