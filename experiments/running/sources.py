@@ -18,6 +18,7 @@ from placegap.instances.problem.instance import (
     Graph,
     Instance,
 )
+from placegap.instances.problem.links import slowed
 from placegap.instances.problem.memory_pressure import with_device_memory
 from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.time_unit import TimeUnit
@@ -60,6 +61,10 @@ class Source:
         What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     devices : Path or None
         File of device kinds beside the catalogue's.
+    in_place : bool
+        Whether elementwise ops overwrite their inputs (`written_in_place`).
+    slower_links : float or None
+        How many times as long every transfer takes; None: as the cluster says.
     """
 
     model: str
@@ -71,6 +76,8 @@ class Source:
     times: Path | None = None
     device_memory: float | None = None
     devices: Path | None = None
+    in_place: bool = False
+    slower_links: float | None = None
 
 
 @lru_cache(maxsize=4)
@@ -92,6 +99,13 @@ def load_source(source: Source) -> Instance:
     if cluster is None and document.cluster is None:
         raise _no_devices(source.model)
     instance = on_cluster(document, cluster, source.times)
+    if source.in_place:
+        from placegap.instances.transforms.in_place import written_in_place
+
+        instance = written_in_place(instance)
+    if source.slower_links is not None:
+        update = {"cluster": slowed(instance.cluster, source.slower_links), "best_known": ()}
+        instance = instance.model_copy(update=update)
     if source.device_memory is not None:
         return with_device_memory(instance, source.device_memory)
     return instance
