@@ -190,7 +190,13 @@ def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator
 
 
 def _changed(source: Source, entry: InstanceEntry) -> Source:
-    return replace(source, in_place=entry.in_place, slower_links=entry.slower_links)
+    return replace(
+        source,
+        in_place=entry.in_place,
+        slower_links=entry.slower_links,
+        slower_ops=entry.slower_ops,
+        clones=entry.clones,
+    )
 
 
 def absent_models(study: Study, path: str | Path) -> list[str]:
