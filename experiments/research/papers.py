@@ -4,7 +4,8 @@ Run it from the root of the repository. ``--record`` takes the logs of studies t
 their results into experiments/papers/*/results/ and makes the pages of docs/papers/; with
 ``--smoke`` those of the smallest forms. ``--pages`` makes the pages anew from the results that are
 kept. ``--inversions`` prints every ranking that turns round, with its cause. Names of studies'
-files limit all of them.
+files limit all of them. Without an option it prints per paper what agrees, ties and turns, in the
+regimes of `regimes.yaml` where there are some, and for each turned pair the cause that was tested.
 
 The log of a study names files of the machine and repeats itself; what is kept is one short JSON
 line per cell, the figures of its graphs that a paper's table asks for, and what made them.
@@ -15,21 +16,38 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from placegap.experiments.research.regimes import (
+    REGIMES,
+    Regime,
+    Score,
+    Stated,
+    compared_regime,
+    load_regimes,
+    score,
+    told_score,
+)
 from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.gaps import NOT_RUN, GapCell
+from placegap.experiments.studies.gaps import (
+    NOT_RUN,
+    OVERFILLED_NS,
+    OVERFILLS_BYTES,
+    GapCell,
+)
 from placegap.experiments.studies.log import canonical_json
 from placegap.experiments.studies.paper_comparison import (
     MOST_WORDS,
     ComparedTable,
+    Figures,
     compare,
     live_figure,
 )
@@ -42,7 +60,7 @@ from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.result import relative_gap
 
-KEPT_DETAILS = ("split_value_ns", FREE_CHANNELS, NO_TRANSFERS)
+KEPT_DETAILS = ("split_value_ns", FREE_CHANNELS, NO_TRANSFERS, OVERFILLED_NS, OVERFILLS_BYTES)
 
 _SEMANTICS: TypeAdapter[Any] = TypeAdapter(StatedSemantics)
 
@@ -209,10 +227,12 @@ PAPERS = {
 
 SMOKE = "-smoke"
 
+NO_STUDIES = ("published.yaml", REGIMES)
+
 
 def studies_of(folder: Path) -> list[Path]:
     """The studies of a paper's folder."""
-    return [path for path in sorted(folder.glob("*.yaml")) if path.name != "published.yaml"]
+    return [path for path in sorted(folder.glob("*.yaml")) if path.name not in NO_STUDIES]
 
 
 def results_file(study: Path) -> Path:
@@ -227,9 +247,10 @@ def results_file(study: Path) -> Path:
 
 
 def compared_tables(study: Path, recorded: Recorded) -> list[ComparedTable]:
-    """The paper's tables of a study beside the results that are kept."""
+    """The paper's tables of a study beside the results that are kept; regimes have their own."""
     published = load_study(study).published
-    assert published is not None  # every study of a paper has some
+    if published is None:
+        return []
     tables = load_published(study.parent / published.file, published.tables)
     return [compare(table, recorded.cells, recorded.figure) for table in tables]
 
@@ -255,6 +276,8 @@ def page(folder: Path) -> str:
         file = results_file(study)
         if file.exists():
             lines += _of_study(study, read_recorded(file))
+    for regime in load_regimes(folder):
+        lines += _of_regime(regime, folder)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -270,6 +293,79 @@ def _of_study(study: Path, recorded: Recorded) -> Iterator[str]:
     for compared in compared_tables(study, recorded):
         if compared.rows:
             yield markdown(compared)
+
+
+def _of_regime(regime: Regime, folder: Path) -> Iterator[str]:
+    compared = compared_regime(regime, folder, kept_cells(folder))
+    yield markdown(compared)
+    for name, sentences in (
+        ("The paper states", regime.states),
+        ("Its figures imply", regime.implies),
+        ("Assumed", regime.assumes),
+    ):
+        if sentences:
+            yield f"{name}:"
+            yield ""
+            yield from (f"- {_told(sentence)}" for sentence in sentences)
+            yield ""
+    first, *rest = told_score(score_of(regime, folder), regime.misfits)
+    yield f"{first}."
+    yield ""
+    yield from (f"- {line}" for line in rest)
+    yield ""
+
+
+def _told(sentence: Stated) -> str:
+    return f"{sentence.what} (line {sentence.lines})" if sentence.lines else sentence.what
+
+
+def kept_cells(folder: Path) -> Callable[[str], tuple[Sequence[GapCell], Figures]]:
+    """The kept cells and figures of a paper's studies, by their names."""
+
+    @cache
+    def cells(study: str) -> tuple[Sequence[GapCell], Figures]:
+        recorded = read_recorded(results_file(folder / f"{study}.yaml"))
+        return recorded.cells, recorded.figure
+
+    return cells
+
+
+def score_of(regime: Regime, folder: Path) -> Score:
+    """How a regime's table agrees with the paper's, and the causes of what does not."""
+    cells = kept_cells(folder)
+    return score(compared_regime(regime, folder, cells), regime.causes, cells)
+
+
+RANKED = ("value", "measuring")
+
+
+def scores(folder: Path) -> Iterator[str]:
+    """What a paper's tables agree on: those of its regimes, and beside them all others."""
+    regimes = load_regimes(folder)
+    cells = kept_cells(folder)
+    main: list[Score] = []
+    for regime in regimes:
+        found = score_of(regime, folder)
+        main += [found] if regime.is_main else []
+        yield from told_score(found, regime.misfits)
+    covered = {regime.table for regime in regimes if regime.is_main}
+    for study in studies_of(folder):
+        if not results_file(study).exists():
+            continue
+        for compared in compared_tables(study, read_recorded(results_file(study))):
+            if compared.table.quantity in RANKED and rank(compared).num_pairs:
+                found = score(compared, (), cells)
+                beside = compared.table.name in covered
+                main += [] if beside else [found]
+                yield f"{found.title}{', beside the regime' if beside else ''}: {found.line}"
+    timed = [sum(found.timed[at] for found in main) for at in (0, 1)]
+    turned = [pair for found in main for pair in found.turned]
+    yield (
+        f"{PAPERS[folder.name]}: {sum(found.agree for found in main)} of"
+        f" {sum(found.num_pairs for found in main)} pairs agree, with two published times"
+        f" {timed[0]} of {timed[1]}; {len(turned)} turn,"
+        f" {sum(pair.cause is None for pair in turned)} of them without a cause"
+    )
 
 
 def inversions(studies: Sequence[Path]) -> Iterator[tuple[str, Inversion]]:
@@ -293,9 +389,10 @@ FOLDER, DOCS = Path("experiments/papers"), Path("docs/papers")
 def record(path: Path, *, smoke: bool) -> str:
     """Keep the results of a study that has run; a sentence on what was written."""
     study, cells = logged_cells(path, smoke=smoke)
-    if study.published is None:
-        raise InputError("names no tables of a paper (published)", path)
-    tables = load_published(path.parent / study.published.file, study.published.tables)
+    published = study.published
+    tables = (
+        [] if published is None else load_published(path.parent / published.file, published.tables)
+    )
     lines = list(lines_of(study.name, cells, tables))
     write_file(results_file(path), ("\n".join(lines) + "\n").encode())
     missing = sum(cell.status == NOT_RUN for cell in cells)
@@ -306,7 +403,7 @@ def record(path: Path, *, smoke: bool) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Do what the options ask for."""
     parser = argparse.ArgumentParser(prog="python -m placegap.experiments.research.papers")
-    what = parser.add_mutually_exclusive_group(required=True)
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--record", action="store_true", help="keep the results of logs, make pages")
     what.add_argument("--pages", action="store_true", help="make the pages from what is kept")
     what.add_argument("--inversions", action="store_true", help="print inversions and causes")
@@ -319,6 +416,12 @@ def main(arguments: Sequence[str]) -> None:
             for title, found in inversions(studies):
                 pair = f"{found.faster} before {found.slower} in the paper"
                 print(f"{title}: {found.row}: {pair}: {found.why}")
+            return
+        if not (asked.record or asked.pages):
+            for name in PAPERS:
+                if not asked.studies or any(path.parent.name == name for path in studies):
+                    print(*scores(FOLDER / name), sep="\n")
+                    print()
             return
         for path in studies if asked.record else ():
             print(record(path, smoke=asked.smoke))

@@ -20,6 +20,7 @@ from placegap.instances.problem.instance import (
     Graph,
     Instance,
 )
+from placegap.instances.problem.links import slowed
 from placegap.instances.problem.memory_pressure import with_device_memory
 from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.time_unit import TimeUnit
@@ -65,6 +66,14 @@ class Source:
         File of device kinds beside the catalogue's.
     layers : bool
         Whether a training step becomes layers with modes, as hybrid_pipeline takes them.
+    in_place : bool
+        Whether elementwise ops overwrite their inputs (`written_in_place`).
+    slower_links : float or None
+        How many times as long every transfer takes; None: as the cluster says.
+    slower_ops : float or None
+        How many times as long every op takes; None: as the graph says.
+    clones : int
+        How many clones of the graph share its variables (`with_clones`).
     """
 
     model: str
@@ -77,6 +86,10 @@ class Source:
     device_memory: float | None = None
     devices: Path | None = None
     layers: bool = False
+    in_place: bool = False
+    slower_links: float | None = None
+    slower_ops: float | None = None
+    clones: int = 1
 
 
 @lru_cache(maxsize=4)
@@ -100,6 +113,22 @@ def load_source(source: Source) -> Instance:
     if source.layers:
         document = as_layers(document, cluster or document.cluster, source.dims)
     instance = on_cluster(document, cluster, source.times)
+    if source.in_place:
+        from placegap.instances.transforms.in_place import written_in_place
+
+        instance = written_in_place(instance)
+    if source.slower_ops is not None:
+        from placegap.instances.transforms.shared_replicas import with_slower_ops
+
+        graph = with_slower_ops(instance.graph, source.slower_ops)
+        instance = instance.with_graph(graph, instance.name)
+    if source.clones > 1:
+        from placegap.instances.transforms.shared_replicas import with_clones
+
+        instance = with_clones(instance, source.clones)
+    if source.slower_links is not None:
+        update = {"cluster": slowed(instance.cluster, source.slower_links), "best_known": ()}
+        instance = instance.model_copy(update=update)
     if source.device_memory is not None:
         return with_device_memory(instance, source.device_memory)
     return instance

@@ -40,6 +40,9 @@ class InstanceEntry(Entry):
 
     An `optional` file is left out, with a warning, where it is not there. Each value of
     `device_memory` makes a row of its own, where every device holds that share of all bytes.
+    `dims` are sizes of a workload other than its paper's; with `in_place` elementwise ops overwrite
+    their inputs, and with `slower_links` every transfer takes so many times as long, with
+    `slower_ops` every op. `clones` of a training graph share its variables.
     """
 
     model: Name | None = None
@@ -49,6 +52,11 @@ class InstanceEntry(Entry):
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
     time_unit: TimeUnit | None = None
     device_memory: tuple[MemoryShare, ...] = ()
+    dims: dict[str, int] = Field(default_factory=dict)
+    in_place: Annotated[bool, Field(strict=True)] = False
+    slower_links: MemoryShare | None = None
+    slower_ops: MemoryShare | None = None
+    clones: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
 
     @model_validator(mode="before")
     @classmethod
@@ -59,7 +67,9 @@ class InstanceEntry(Entry):
     def _check(self) -> Self:
         if (self.model is None) == (self.generate is None):
             raise ValueError("give either model or generate")
-        foreign = {"params", "seeds"} if self.generate is None else {"time_unit", "optional"}
+        foreign = (
+            {"params", "seeds"} if self.generate is None else {"time_unit", "optional", "dims"}
+        )
         for name in sorted(foreign & self.model_fields_set):
             raise ValueError(f"{name} does not go with {'model' if self.model else 'generate'}")
         return self

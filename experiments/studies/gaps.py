@@ -23,6 +23,9 @@ from placegap.solvers.solving.known_bounds import RECORDED
 NOT_RUN = "not_run"
 NOT_APPLICABLE = "not_applicable"
 NOT_INSTALLED = "not_installed"
+OVERFILLED_NS, OVERFILLS_BYTES = "overfilled_ns", "overfills_bytes"
+"""Details of a run whose plan breaks the rule of memory alone: its time, and by how much."""
+
 FAILURES = ("error", "timeout", "crashed", "disagreement")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_INSTALLED, GapCell
+from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_INSTALLED, OVERFILLED_NS, GapCell
 from placegap.experiments.studies.graph_figures import figure_of
 from placegap.experiments.studies.published import (
     UNITS_NS,
@@ -210,7 +210,8 @@ def _ours_ns(
     if column.figure is not None:
         return figure(run, column.figure)
     if run.status in NO_PLAN_STATUSES:
-        return math.inf
+        overfilled = run.details.get(OVERFILLED_NS) if column.best_effort else None
+        return math.inf if overfilled is None else float(overfilled)
     time_ns = None if run.time_s is None else run.time_s * 1e9
     if table.quantity == "time":
         return time_ns

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.studies.gap_tables import CellText, RowText, TableText
-from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, GapCell
+from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, OVERFILLS_BYTES, GapCell
 from placegap.experiments.studies.paper_comparison import (
     MOST_WORDS,
     ComparedCell,
@@ -29,6 +29,7 @@ from placegap.instances.problem.semantics import memory_rule
 from placegap.solvers.core.registry import METHODS
 
 SECONDS = 1e9
+GB = 1e9
 
 NO_PLAN_HERE = "the first has no plan here"
 CONTENTION = "contention"
@@ -302,6 +303,9 @@ def _cell_text(compared: ComparedTable, cell: ComparedCell) -> CellText:
 
 def _flat(compared: ComparedTable, cell: ComparedCell) -> str:
     gap = "" if cell.gap is None else f"{format_gap(cell.gap)}; "
+    if cell.ours_ns is not None and math.isfinite(cell.ours_ns) and cell.run is not None:
+        beyond = cell.run.details.get(OVERFILLS_BYTES)
+        gap += "" if beyond is None else f"overfills by {float(beyond) / GB:.2g} GB; "
     return f"{_ours(compared, cell)} ({gap}paper {cell.printed or NOTHING})"
 
 

@@ -180,14 +180,25 @@ def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator
     if entry.generate is not None:
         params = tuple(sorted(entry.params.items()))
         for seed in entry.seeds:
-            yield Source(entry.generate, cluster, None, (params, seed))
+            yield _changed(Source(entry.generate, cluster, None, (params, seed)), entry)
         return
     assert entry.model is not None  # validated
     if not _is_absent(entry, folder):
         model = entry.model
         if model not in corpus_names() and not is_workload(model) and not is_chain(model):
             model = str((folder / model).resolve())
-        yield Source(model, cluster, entry.time_unit)
+        dims = tuple(sorted(entry.dims.items()))
+        yield _changed(Source(model, cluster, entry.time_unit, dims=dims), entry)
+
+
+def _changed(source: Source, entry: InstanceEntry) -> Source:
+    return replace(
+        source,
+        in_place=entry.in_place,
+        slower_links=entry.slower_links,
+        slower_ops=entry.slower_ops,
+        clones=entry.clones,
+    )
 
 
 def absent_models(study: Study, path: str | Path) -> list[str]:

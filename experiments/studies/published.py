@@ -36,13 +36,15 @@ class PublishedColumn(Entry):
 
     `method` is a method's name, or the label of one of several columns of it; `tables` are those
     of the study that it is looked for in, or else all. `figure` is one of the graph instead
-    (`figures.graphs.figure_of`). Without either there is nothing of ours.
+    (`figures.graphs.figure_of`). Without either there is nothing of ours. With `best_effort` the
+    paper ran plans that overfill devices by its own count of bytes, so that ours have times, too.
     """
 
     name: Name
     method: Name | None = None
     figure: Name | None = None
     tables: tuple[Name, ...] = ()
+    best_effort: Annotated[bool, Field(strict=True)] = False
     note: str = ""
 
 

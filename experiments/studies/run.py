@@ -18,7 +18,7 @@ from placegap.experiments.running.provenance import made_by
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.studies.config import Study, load_study
-from placegap.experiments.studies.gaps import GapCell, gap_cells
+from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, Progress
@@ -125,7 +125,21 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
 
 
 def _clocks(instance: Instance, result: Result) -> dict[str, int]:
-    """What the plan of one pass would take with free channels, and without transfers."""
+    """What the plan of one pass would take with free channels, and without transfers.
+
+    Of a plan that breaks no rule but that of memory: what it takes, and the most bytes that a
+    device holds beyond its room.
+    """
+    verdict = result.evaluation
+    if verdict is not None and {broken.rule for broken in verdict.violations} == {"memory"}:
+        room = [device.memory_bytes for device in instance.cluster.devices]
+        beyond = (
+            used.memory_bytes - most
+            for used, most in zip(verdict.uses, room, strict=True)
+            if most is not None
+        )
+        assert verdict.value_ns is not None  # only shape and order forbid a value
+        return {OVERFILLED_NS: verdict.value_ns, OVERFILLS_BYTES: max(beyond)}
     if result.plan is None or not isinstance(result.semantics, Makespan):
         return {}
     from placegap.experiments.running.other_clocks import other_clocks

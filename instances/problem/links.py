@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import permutations
 from typing import TYPE_CHECKING, overload
@@ -341,3 +342,24 @@ def _pivots(linked: Flags) -> list[int]:
     joined = linked.sum(axis=0, dtype=np.int64) * linked.sum(axis=1, dtype=np.int64)
     order: list[int] = np.argsort(joined, kind="stable").tolist()
     return order
+
+
+def slowed(cluster: Cluster, factor: float) -> Cluster:
+    """The cluster whose transfers all take `factor` times as long: latencies and bandwidths.
+
+    Its name stays. Bandwidths round down to a byte per second and latencies to a nanosecond.
+
+    Examples
+    --------
+    >>> from placegap.instances import load_cluster
+    >>> slowed(load_cluster("celeritas-4xV100-pcie"), 2).links[0].bandwidth_bytes_per_s
+    7875000000
+    """
+    exact = Fraction(str(factor))  # what was written, not its binary neighbour
+
+    def slower(link: Link) -> Link:
+        rate = max(1, int(link.bandwidth_bytes_per_s / exact))
+        latency_ns = int(link.latency_ns * exact)
+        return link.model_copy(update={"bandwidth_bytes_per_s": rate, "latency_ns": latency_ns})
+
+    return cluster.model_copy(update={"links": tuple(map(slower, cluster.links))})

@@ -37,6 +37,7 @@ from placegap.solvers.placers.list_problem import (
 from placegap.solvers.placers.whole_clusters import (
     Clusters,
     clusters_of,
+    emptiest,
     is_committed,
     runs_whole,
     settle_apart,
@@ -56,10 +57,14 @@ class FusionParams(Params):
         The paper's R, the most ops that are fused; 1: none.
     memory_share : float
         The paper's M, the most of a device's memory that fused ops hold together.
+    best_effort : bool
+        Whether fused ops that no device has room for go whole to the one with the most bytes left,
+        as in the paper; what overfills a device is no plan for the referee, who says by how much.
     """
 
     reach: int = Field(default=REACH, ge=1)
     memory_share: float = Field(default=MEMORY_SHARE, gt=0, le=1)
+    best_effort: bool = False
 
 
 class OrderPlaceParams(FusionParams):
@@ -77,9 +82,9 @@ def order_place(task: Task[Makespan], params: Params | None = None) -> Outcome:
     order. Where the memory of the first device suffices, everything is there.
     Added to the paper: what the current device cannot run goes to the nearest later device that
     takes it, and the filling stays where it is; fused ops that no later device takes are taken
-    apart, each to the current device, else to the emptiest; where the paper's best effort overfills
-    a device, there is no plan. A colocation group is committed whole with its first op. The plan
-    gives no orders.
+    apart, each to the current device, else to the emptiest, unless `best_effort` overfills it as
+    the paper does. A colocation group is committed whole with its first op. The plan gives no
+    orders.
     O((V + E) reach + V K) time.
 
     Examples
@@ -91,7 +96,7 @@ def order_place(task: Task[Makespan], params: Params | None = None) -> Outcome:
     chosen = params if isinstance(params, OrderPlaceParams) else OrderPlaceParams()
     clusters, flow = fused_clusters(task.instance, chosen, chosen.order)
     admission = admission_of(task.instance.arrays)
-    stuck = _fill(admission, clusters, _sorted(flow, chosen.order))
+    stuck = _fill(admission, clusters, _sorted(flow, chosen.order), chosen.best_effort)
     return committed_plan(task.instance, admission, int(stuck))
 
 
@@ -117,7 +122,7 @@ def committed_plan(instance: Instance, admission: Admission, stuck: int) -> Outc
 
 
 @kernel(bounded=True)
-def _fill(admission: Admission, clusters: Clusters, order: Ints) -> Any:
+def _fill(admission: Admission, clusters: Clusters, order: Ints, best_effort: bool) -> Any:
     """Commit the clusters in order; the op that fits nowhere, or -1."""
     num_devices = len(admission.free_bytes)
     # of one type, whatever they are set to
@@ -131,6 +136,8 @@ def _fill(admission: Admission, clusters: Clusters, order: Ints) -> Any:
             if takes_whole(admission, clusters, c, k):
                 at = k
                 break
+        if at == NOWHERE and best_effort:
+            at, stays = emptiest(admission, clusters, c), True
         if at == NOWHERE:
             stuck = settle_apart(admission, clusters, c, current)
             if stuck != NOWHERE:
@@ -164,10 +171,10 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
     timed between the two devices in question. Added to the paper: device support; a colocation
     group is committed whole with its first op (6.1, which counts the first op only), and ops
     committed before take their time on their own device; fused ops that no device has room for are
-    taken apart, each to the device before, else to the emptiest; where the paper's best effort
-    overfills a device, there is no plan. With `transfer_tasks` (6.1), the default unless channels
-    are free, a transfer takes the time of both devices, in their first common gap, a tensor once to
-    each device (`receive`); without, it plans with free channels. The plan gives no orders.
+    taken apart, each to the device before, else to the emptiest, unless `best_effort` overfills it
+    as the paper does. With `transfer_tasks` (6.1), the default unless channels are free, a transfer
+    takes the time of both devices, in their first common gap, a tensor once to each device
+    (`receive`); without, it plans with free channels. The plan gives no orders.
     Small graphs without memory limits are fused to one op: lower `reach` for these.
     O((V + E) reach + (V + E) K) time.
 
@@ -194,7 +201,8 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
         np.zeros(num_tensors + 1, np.int64),
         *np.empty((2, len(problem.inputs.op)), np.int64),
     )
-    stuck = adjust(problem, admission, clusters, cpd_topo(flow), nothing, sends)
+    order = cpd_topo(flow)
+    stuck = adjust(problem, admission, clusters, order, nothing, sends, chosen.best_effort)
     return committed_plan(instance, admission, int(stuck))
 
 
@@ -223,6 +231,7 @@ def adjust(
     order: Ints,
     booked: Committed,
     sends: bool,
+    best_effort: bool,
 ) -> Any:
     """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1.
 
@@ -238,6 +247,8 @@ def adjust(
         Nothing so far; used up.
     sends : bool
         Whether transfers take the time of both devices, or nothing.
+    best_effort : bool
+        Whether clusters without room go to the device with the most bytes left.
     """
     num_devices = problem.time_ns.shape[1]
     arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
@@ -255,9 +266,14 @@ def adjust(
                 problem, admission, clusters, c, arrival, busy, booked.gaps, before
             )
             if best[1] == NOWHERE:
-                stuck = settle_apart(admission, clusters, c, before)
-                if stuck != NOWHERE:
-                    return stuck
+                forced = emptiest(admission, clusters, c) if best_effort else np.int64(NOWHERE)
+                if forced != NOWHERE:
+                    settle_whole(admission, clusters, c, forced)
+                    before = forced
+                else:
+                    stuck = settle_apart(admission, clusters, c, before)
+                    if stuck != NOWHERE:
+                        return stuck
             else:
                 at = best[1]
                 if of_before >= 0 and at != before:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -80,11 +80,11 @@ class Parting:
         """Number of parts."""
         return len(self.devices)
 
-    def graph(self) -> tuple[Ints, Ints, Ints]:
+    def graph(self, *, counts: bool = False) -> tuple[Ints, Ints, Ints]:
         """Pointers, neighbours and scaled weights of an undirected graph, each edge both ways.
 
-        An edge weighs the mean host times of the tensors between two vertices, each tensor once.
-        O(m log m).
+        An edge weighs the mean host times of the tensors between two vertices, each tensor once;
+        with `counts` it is the number of these tensors. O(m log m).
         """
         arrays = self.instance.arrays
         index, v = arrays.index, len(self.weight)
@@ -93,7 +93,8 @@ class Parting:
         pair = np.minimum(a, b)[apart] * v + np.maximum(a, b)[apart]
         once = np.unique(np.stack([pair, index.tensor[apart]]), axis=1)
         pairs, at = np.unique(once[0], return_inverse=True)
-        cost = np.bincount(at, weights=self._host_time()[once[1]], minlength=len(pairs))
+        each = np.ones(once.shape[1]) if counts else self._host_time()[once[1]]
+        cost = np.bincount(at, weights=each, minlength=len(pairs))
         weight = scaled(cost)
         low, high = np.divmod(pairs, v)
         pointer, order = group_by(np.concatenate([low, high]), v)
@@ -126,7 +127,7 @@ def why_not_parts(task: Task, params: Params) -> str | None:
     return why_not_one_level(task, params)
 
 
-def place_parts(task: Task, partition: Callable[[Parting], Ints]) -> Outcome:
+def place_parts(task: Task, partition: Callable[[Parting], Ints], *, mends: bool = True) -> Outcome:
     """The plan of a partition.
 
     Parameters
@@ -134,6 +135,8 @@ def place_parts(task: Task, partition: Callable[[Parting], Ints]) -> Outcome:
     task : Task
     partition : callable (Parting) -> (v,) int64
         Part of each vertex. It is asked only if there are more vertices than parts, and two parts.
+    mends : bool
+        Whether memory and support are repaired.
     """
     instance, units = task.instance, free_units(task.instance)
     nets = build_nets(instance, units.block)
@@ -144,6 +147,8 @@ def place_parts(task: Task, partition: Callable[[Parting], Ints]) -> Outcome:
     elif units.num_blocks > parting.num_parts:
         part = partition(parting)
     device = _devices_of(part, units, parting, instance.arrays.memory_bytes)
+    if not mends:
+        return Outcome(Plan.on(device[units.block].tolist()))
     overlap = isinstance(task.semantics, LoadSemantics) and task.semantics.load == "overlap"
     state, moved, stuck = mend(instance, units, nets, device, overlap=overlap)
     details = {"vertices": units.num_blocks, "parts": parting.num_parts, "mended": moved}
@@ -269,9 +274,15 @@ class MetisParams(Params):
     ----------
     imbalance : int
         A part may be so many thousandths heavier than its share (METIS' ``ufactor``).
+    edges : {"time", "count"}
+        What a cut between two groups costs: its transfers, or how many edges it cuts.
+    mend : bool
+        Whether what memory forbids moves on; else the parts stay as METIS makes them.
     """
 
     imbalance: int = Field(default=30, ge=1)
+    edges: Literal["time", "count"] = "time"
+    mend: bool = True
 
 
 def metis(task: Task, params: MetisParams) -> Outcome:
@@ -285,14 +296,14 @@ def metis(task: Task, params: MetisParams) -> Outcome:
     alone. Filled in: shares by the devices' speeds, parts to devices heaviest first, and the repair
     of `mend` for memory and support; ops that no accelerator runs go to a host by it.
     """
-    return place_parts(task, lambda parting: _by_metis(parting, params.imbalance))
+    return place_parts(task, lambda parting: _by_metis(parting, params), mends=params.mend)
 
 
-def _by_metis(parting: Parting, imbalance: int) -> Ints:
+def _by_metis(parting: Parting, params: MetisParams) -> Ints:
     package = import_module("pymetis")
-    pointer, neighbour, weight = parting.graph()
+    pointer, neighbour, weight = parting.graph(counts=params.edges == "count")
     # METIS draws from a C generator: seeds of 32 bits
-    options = package.Options(seed=parting.seed % 2**31, ufactor=imbalance)
+    options = package.Options(seed=parting.seed % 2**31, ufactor=params.imbalance)
     result = package.part_graph(
         parting.num_parts,
         adjacency=package.CSRAdjacency(pointer, neighbour),

@@ -79,6 +79,18 @@ def runs_whole(admission: Admission, clusters: Clusters, c: int, device: int) ->
 
 
 @kernel(allocates=False)
+def emptiest(admission: Admission, clusters: Clusters, c: int) -> Any:
+    """The device with the most bytes left of those that could run the cluster's groups; or -1."""
+    best: Any = np.int64(NOWHERE)
+    for k in range(len(admission.free_bytes)):
+        if runs_whole(admission, clusters, c, k) and (
+            best == NOWHERE or admission.free_bytes[k] > admission.free_bytes[best]
+        ):
+            best = np.int64(k)
+    return best
+
+
+@kernel(allocates=False)
 def settle_whole(admission: Admission, clusters: Clusters, c: int, device: int) -> None:
     """Commit what is not yet committed of the cluster to the device."""
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:

@@ -1,0 +1,371 @@
+"""Papers' tables in the papers' regimes: which runs they are, and why pairs still turn round.
+
+`experiments/papers/<paper>/regimes.yaml` states each regime: what the paper says, what its own
+figures imply, what is assumed, and which tables of the recorded studies ran under it. A cause is
+tested by changing one thing: its table has the same runs but for that, or its clock times the same
+two plans otherwise. If the paper's order comes back there, the pair turned for that reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
+from placegap.experiments.studies.config import Entry
+from placegap.experiments.studies.gaps import GapCell
+from placegap.experiments.studies.paper_comparison import ComparedTable, Figures, compare
+from placegap.experiments.studies.paper_table import Inversion, rank
+from placegap.experiments.studies.published import (
+    PublishedTable,
+    Sentence,
+    load_published,
+)
+from placegap.instances.problem.instance import Name
+from placegap.instances.reading.errors import from_validation_error
+from placegap.instances.reading.yaml_file import read_yaml
+
+REGIMES = "regimes.yaml"
+
+Kind = Literal[
+    "memory rule",
+    "contention",
+    "costs",
+    "units",
+    "order of execution",
+    "a choice of ours",
+    "the paper's own contradiction",
+]
+Cells = Callable[[str], "tuple[Sequence[GapCell], Figures]"]
+"""The kept cells of a study by its name, and the figures of its graphs."""
+
+QUARTER = 0.25
+"""A claim is met whose factor is within this share of the published one."""
+
+
+class Stated(Entry):
+    """A sentence of a regime, and the lines of the paper's text that it rests on."""
+
+    what: Sentence
+    lines: Annotated[str, Field(pattern=r"^(\d+(-\d+)?(, )?)*$")] = ""
+
+
+class Runs(Entry):
+    """Which runs stand in a table's cells.
+
+    Attributes
+    ----------
+    results : str
+        The study, by its file without the ending.
+    run : tuple of str
+        Its tables.
+    methods : dict of str to str
+        Column -> the label of its runs there, where it is another one than the paper's file names.
+    instances : dict of str to str
+        Row -> instance, likewise.
+    best_effort : tuple of str
+        Columns whose plans the paper ran although they overfill devices by its own count.
+    """
+
+    results: Name
+    run: Annotated[tuple[Name, ...], Field(min_length=1)]
+    methods: dict[Name, Name] = Field(default_factory=dict)
+    instances: dict[Name, Name] = Field(default_factory=dict)
+    best_effort: tuple[Name, ...] = ()
+
+    def of(self, table: PublishedTable) -> PublishedTable:
+        """The table with these runs in its cells, and none of the sentences on other runs."""
+        columns = tuple(
+            column
+            if column.figure is not None
+            else column.model_copy(
+                update={
+                    "tables": self.run,
+                    "method": self.methods.get(column.name, column.method),
+                    "best_effort": column.name in self.best_effort,
+                }
+            )
+            for column in table.columns
+        )
+        rows = tuple(
+            row.model_copy(update={"instance": self.instances.get(row.name, row.instance)})
+            for row in table.rows
+        )
+        nothing: dict[str, Any] = {"readings": (), "memory": "", "agrees": "", "differs": ""}
+        return table.model_copy(
+            update={**nothing, "figures": {}, "stands_for": "", "columns": columns, "rows": rows}
+        )
+
+
+class Tested(Entry):
+    """A cause: what it changes, and where that was tested.
+
+    `runs` are the same but for the change; or a `clock` times the same plans. Without either the
+    cause is one that the paper's own figures show, and `changes` is the contradiction. `rows`,
+    `faster` and `slower` limit it; all, if empty.
+    """
+
+    kind: Kind
+    changes: Sentence
+    runs: Runs | None = None
+    clock: Literal["free_channels_ns", "no_transfers_ns"] | None = None
+    rows: tuple[Name, ...] = ()
+    faster: tuple[Name, ...] = ()
+    slower: tuple[Name, ...] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.runs is not None and self.clock is not None:
+            raise ValueError("give runs or a clock, not both")
+        return self
+
+    def is_about(self, pair: Inversion) -> bool:
+        """Whether it may be the cause of a pair."""
+        return all(
+            not names or name in names
+            for names, name in (
+                (self.rows, pair.row),
+                (self.faster, pair.faster),
+                (self.slower, pair.slower),
+            )
+        )
+
+
+class Misfit(Entry):
+    """A cell that has no plan here although the paper ran one, and what the paper contradicts."""
+
+    row: Name
+    column: Name
+    why: Sentence
+    lines: str = ""
+
+
+class Regime(Runs):
+    """How a table of a paper is made where the paper stood.
+
+    Attributes
+    ----------
+    table : str
+        Of `published.yaml`.
+    name : str
+        What it is called beside the table's title.
+    states, implies, assumes : tuple of Stated
+        What the paper says, what its own figures imply, and what is neither.
+    causes : tuple of Tested
+        Tested in this order; the first that turns a pair back is its cause.
+    misfits : tuple of Misfit
+    is_main : bool
+        Whether its pairs are those that count for the paper; others stand beside.
+    """
+
+    table: Name
+    name: Sentence
+    states: tuple[Stated, ...] = ()
+    implies: tuple[Stated, ...] = ()
+    assumes: tuple[Stated, ...] = ()
+    causes: tuple[Tested, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
+    is_main: bool = True
+
+
+class Regimes(Entry):
+    """All regimes of a paper."""
+
+    regimes: tuple[Regime, ...]
+
+
+def load_regimes(folder: Path) -> tuple[Regime, ...]:
+    """The regimes of a paper's folder; none where it has no such file.
+
+    Raises
+    ------
+    InputError
+        One line that names the file, the place and what is wrong there.
+    """
+    path = folder / REGIMES
+    if not path.exists():
+        return ()
+    raw = read_yaml(path)
+    try:
+        return Regimes.model_validate(raw).regimes
+    except ValidationError as error:
+        raise from_validation_error(error, raw, path) from None
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A pair that is the other way round, the cause that turns it back, and those that do not."""
+
+    pair: Inversion
+    cause: Tested | None
+    told: str
+    in_vain: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Score:
+    """How a table agrees with the paper.
+
+    `timed` are (agree, all) of the pairs with two published times; `claims` (met, all).
+    `misfits` are the cells without a plan that the paper ran.
+    """
+
+    title: str
+    agree: int
+    ties: int
+    turned: tuple[Turned, ...]
+    timed: tuple[int, int]
+    claims: tuple[int, int]
+    misfits: tuple[tuple[str, str], ...]
+
+    @property
+    def num_pairs(self) -> int:
+        """All pairs that were compared."""
+        return self.agree + self.ties + len(self.turned)
+
+    @property
+    def line(self) -> str:
+        """The figures in a sentence."""
+        met, claims = self.claims
+        told = f"; of {claims} claims, {met} within a quarter of the factor" if claims else ""
+        return (
+            f"of {self.num_pairs} pairs, {self.agree} agree, {self.ties} tie,"
+            f" {len(self.turned)} turn; with two published times {self.timed[0]} of"
+            f" {self.timed[1]} agree{told}"
+        )
+
+
+def compared_regime(regime: Regime, folder: Path, cells: Cells) -> ComparedTable:
+    """A regime's table beside the paper's."""
+    (table,) = load_published(folder / "published.yaml", [regime.table])
+    named = table.model_copy(update={"title": f"{table.title}, {regime.name}"})
+    return compare(regime.of(named), *cells(regime.results))
+
+
+def score(compared: ComparedTable, causes: Sequence[Tested], cells: Cells) -> Score:
+    """Count a table's pairs and claims, and test the causes of those that turn.
+
+    Parameters
+    ----------
+    compared : ComparedTable
+    causes : sequence of Tested
+    cells : callable
+        Gives the kept cells of a study.
+    """
+    found = rank(compared)
+    tested = [
+        None if c.runs is None else compare(c.runs.of(compared.table), *cells(c.runs.results))
+        for c in causes
+    ]
+    turned = tuple(
+        _turned(pair, compared, list(zip(causes, tested, strict=True))) for pair in found.inversions
+    )
+    times = [(pair.paper_ratio, pair) for pair in found.inversions]
+    turned_timed = sum(math.isfinite(ratio) for ratio, _ in times)
+    agree_timed, all_timed = _timed(compared)
+    assert all_timed - agree_timed >= turned_timed
+    met = [
+        claim.ours is not None and abs(claim.ours / claim.claim.ratio - 1) <= QUARTER
+        for claim in compared.claims
+    ]
+    return Score(
+        title=compared.table.title,
+        agree=found.agree,
+        ties=found.ties,
+        turned=turned,
+        timed=(agree_timed, all_timed),
+        claims=(sum(met), len(met)),
+        misfits=tuple(_misfits(compared)),
+    )
+
+
+def _timed(compared: ComparedTable) -> tuple[int, int]:
+    """Of the pairs with two published times: how many agree, and how many there are."""
+    agree = total = 0
+    for row in compared.rows:
+        timed = [
+            (cell.paper_ns, cell.ours_ns)
+            for cell in row.cells
+            if cell.paper_ns is not None
+            and math.isfinite(cell.paper_ns)
+            and cell.ours_ns is not None
+        ]
+        for at, (paper, ours) in enumerate(timed):
+            for paper_2, ours_2 in timed[at + 1 :]:
+                if abs(paper - paper_2) >= 1.0:  # as `rank`: what is printed as equal is no pair
+                    total += 1
+                    agree += (paper < paper_2) == (ours < ours_2) and ours != ours_2
+    return agree, total
+
+
+def _misfits(compared: ComparedTable) -> Iterator[tuple[str, str]]:
+    names = [column.name for column in compared.table.columns]
+    for row in compared.rows:
+        for name, cell in zip(names, row.cells, strict=True):
+            ran = cell.paper_ns is not None and math.isfinite(cell.paper_ns)
+            if ran and cell.ours_ns is not None and math.isinf(cell.ours_ns):
+                yield row.row.name, name
+
+
+def _turned(
+    pair: Inversion, compared: ComparedTable, tests: Sequence[tuple[Tested, ComparedTable | None]]
+) -> Turned:
+    in_vain = []
+    for cause, table in tests:
+        if not cause.is_about(pair):
+            continue
+        if cause.runs is None and cause.clock is None:
+            return Turned(pair, cause, cause.changes, tuple(in_vain))
+        found = _values(compared if table is None else table, pair, cause.clock)
+        if found is None:
+            continue
+        faster, slower = found
+        if faster < slower:
+            times = f"{_seconds(faster)} before {_seconds(slower)}"
+            return Turned(pair, cause, f"{cause.changes} turns it back, {times}", tuple(in_vain))
+        in_vain.append(cause.changes)
+    told = f"tested without it turning back: {', '.join(in_vain)}" if in_vain else "not tested"
+    return Turned(pair, None, told, tuple(in_vain))
+
+
+def _seconds(time_ns: float) -> str:
+    return "no plan" if math.isinf(time_ns) else f"{time_ns / 1e9:.4g} s"
+
+
+def _values(table: ComparedTable, pair: Inversion, clock: str | None) -> tuple[float, float] | None:
+    """What the two columns of a pair take in a table, or their plans by another clock."""
+    columns = [column.name for column in table.table.columns]
+    for row in table.rows:
+        if row.row.name != pair.row:
+            continue
+        values = []
+        for name in (pair.faster, pair.slower):
+            cell = row.cells[columns.index(name)]
+            value = cell.ours_ns
+            if clock is not None:
+                assert clock in (FREE_CHANNELS, NO_TRANSFERS)
+                value = None if cell.run is None else cell.run.details.get(clock)  # type: ignore[assignment]
+            if value is None:
+                return None
+            values.append(float(value))
+        return values[0], values[1]
+    return None
+
+
+def told_score(score: Score, misfits: Sequence[Misfit]) -> Iterator[str]:
+    """The lines of a score: its figures, every turned pair and cell without a plan, and why."""
+    yield f"{score.title}: {score.line}"
+    for turned in score.turned:
+        pair = turned.pair
+        by = f"{pair.ours_ratio:.3g} times" if math.isfinite(pair.ours_ratio) else "no plan"
+        kind = "no cause found" if turned.cause is None else turned.cause.kind
+        yield f"{pair.row}: {pair.faster} before {pair.slower} ({by}): {kind}: {turned.told}"
+    known = {(misfit.row, misfit.column): misfit.why for misfit in misfits}
+    for row, column in score.misfits:
+        why = known.get((row, column), "no contradiction is shown")
+        yield f"{row}: {column} has no plan here, and the paper ran one: {why}"
