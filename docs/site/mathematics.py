@@ -23,11 +23,12 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def mathml(formula: str, *, block: bool = False) -> str:
-    r"""A formula of LaTeX as MathML.
+    r"""A formula of LaTeX as MathML; one that is wider than its page scrolls by itself.
 
     Examples
     --------
     >>> mathml("x_{ik}")[-72:]
     '<msub><mi>x</mi><mrow><mi>i</mi><mi>k</mi></mrow></msub></mrow></math>'
     """
-    return convert(" ".join(formula.split()), display="block" if block else "inline")
+    drawn: str = convert(" ".join(formula.split()), display="block" if block else "inline")
+    return f'<div style="overflow-x: auto">{drawn}</div>' if block else drawn

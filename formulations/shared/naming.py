@@ -12,6 +12,7 @@ Every ``build`` ends with `describe`. It takes all from what stands in the code 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from itertools import zip_longest
@@ -81,7 +82,7 @@ def names_of(instance: Instance) -> dict[str, Sequence[str]]:
     """Names of ops, devices, edges ("a -> b") and tensors ("a"), by the letters of their numbers.
 
     Where two edges join the same ops, or an op makes two tensors, the tensor is added: "a -> b (t)"
-    and "a (t)", or its number where it has no name of its own.
+    and "a (t)", or its number ("#3") where it has no name of its own.
 
     Examples
     --------
@@ -93,20 +94,20 @@ def names_of(instance: Instance) -> dict[str, Sequence[str]]:
     graph, index = instance.graph, instance.arrays.index
     ops = [op.name for op in graph.ops]
     devices = [device.name for device in instance.cluster.devices]
-    names_of_tensors: dict[int, str] = {}
-    for edge, u in zip(graph.edges, index.tensor.tolist(), strict=True):
-        names_of_tensors[u] = edge.tensor or str(u)
-    made = [(ops[i], names_of_tensors[u]) for u, i in enumerate(index.tensor_producer.tolist())]
-    tensors = _unique(made)
-    edges = _unique(
-        (f"{edge.producer} -> {edge.consumer}", names_of_tensors[u])
+    own_name = {
+        u: edge.tensor or f"#{u}"
         for edge, u in zip(graph.edges, index.tensor.tolist(), strict=True)
-    )
+    }
+    made = [(ops[i], own_name[u]) for u, i in enumerate(index.tensor_producer.tolist())]
+    joined = [
+        (f"{edge.producer} -> {edge.consumer}", own_name[u])
+        for edge, u in zip(graph.edges, index.tensor.tolist(), strict=True)
+    ]
     return {
         **dict.fromkeys("ij", ops),
         **dict.fromkeys(("k", "a", "b", "other"), devices),
-        **dict.fromkeys("qre", edges),
-        "u": tensors,
+        **dict.fromkeys("qre", _unique(joined)),
+        "u": _unique(made),
     }
 
 
@@ -146,12 +147,10 @@ def _first_paragraph(text: str) -> str:
     return " ".join(text.partition("\n\n")[0].split()).replace("``", "").rstrip(".")
 
 
-def _unique(named: Any) -> list[str]:
+def _unique(pairs: list[tuple[str, str]]) -> list[str]:
     """The first of each pair, with the second where the first is not unique."""
-    pairs = list(named)
-    firsts = [first for first, _ in pairs]
-    often = {first for first in firsts if firsts.count(first) > 1}
-    return [f"{first} ({more})" if first in often else first for first, more in pairs]
+    times = Counter(first for first, _ in pairs)
+    return [f"{first} ({more})" if times[first] > 1 else first for first, more in pairs]
 
 
 def _labels(component: Any, letters: tuple[str, ...], names: Names) -> dict[Any, Any]:
@@ -166,6 +165,8 @@ def _labels(component: Any, letters: tuple[str, ...], names: Names) -> dict[Any,
             for number, own in zip_longest(numbers, of_letter[: len(numbers)])
         )
         labels[index] = named if isinstance(index, tuple) else named[0]
+    if len(set(labels.values())) < len(labels):
+        raise ValueError(f"{component.name}: two of its indices have one name; build without names")
     return labels
 
 
@@ -176,6 +177,8 @@ def _index(model: Any, labels: Mapping[str, Mapping[Any, Any]]) -> None:
     """
     for name, own in labels.items():
         component = model.component(name)
+        if component is None:  # its user has deleted it
+            continue
         index_set = pyo.Set(initialize=list(own.values()))
         index_set.construct()
         component._index_set = index_set

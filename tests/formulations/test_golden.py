@@ -222,8 +222,12 @@ def test_plans_go_into_a_model_with_names_and_come_out() -> None:
     assert plan.devices.tolist()[:2] == [1, 0]
     value = evaluate(PLAIN, plan, semantics).value_ns
     assert value == pytest.approx(pyo.value(model.makespan) * pyo.value(model.unit_ns))
+    model.del_component("memory_capacity")
     moirai.warm_start(model, PLAIN, plan, semantics)
     assert model.x["q", "g0"].value == 1
+    copied = model.clone()
+    assert moirai.extract(copied, PLAIN, semantics) == moirai.extract(model, PLAIN, semantics)
+    assert copied.x["q", "g0"] is not model.x["q", "g0"]
     assert next(iter(model.x)) == ("p", "g0")
 
 
@@ -236,5 +240,18 @@ def test_tensors_and_edges_without_names_of_their_own_are_told_apart() -> None:
     ops = (Op(name="a", time_ns={"gpu": 1}), Op(name="b", time_ns={"gpu": 1}))
     graph = Graph(name="two", ops=ops, edges=edges)
     names = names_of(PLAIN.model_copy(update={"graph": graph}))
-    assert names["q"] == ["a -> b (t)", "a -> b (1)"]
-    assert names["u"] == ["a (t)", "a (1)"]
+    assert names["q"] == ["a -> b (t)", "a -> b (#1)"]
+    assert names["u"] == ["a (t)", "a (#1)"]
+
+
+def test_two_edges_that_would_have_one_name_are_refused() -> None:
+    # "a -> b" feeds c, and a feeds "b -> c": both edges are "a -> b -> c", of tensor "t"
+    names = ("a", "b -> c", "a -> b", "c")
+    edges = (
+        Edge(producer="a -> b", consumer="c", bytes=1, tensor="t"),
+        Edge(producer="a", consumer="b -> c", bytes=1, tensor="t"),
+    )
+    ops = tuple(Op(name=name, time_ns={"gpu": 1}) for name in names)
+    instance = PLAIN.model_copy(update={"graph": Graph(name="g", ops=ops, edges=edges)})
+    with pytest.raises(ValueError, match="two of its indices have one name"):
+        moirai.build(instance, makespan("port"), names=True)
