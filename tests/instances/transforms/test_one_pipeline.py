@@ -117,12 +117,12 @@ def test_convert_writes_a_pipeline_that_place_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = Document.of(layer_row())
-    rules = HybridPipeline(microbatches=16)
+    rules = HybridPipeline(microbatches=32)
     save_document(document.model_copy(update={"semantics": rules}), tmp_path / "row.json")
     files = [str(tmp_path / name) for name in ("row.json", "one.json")]
     assert main(["convert", *files, "--pipeline", "2x2:keep"]) == 0
     content = json.loads(Path(files[1]).read_text())
-    assert content["semantics"]["microbatches"] == 8
+    assert content["semantics"]["microbatches"] == 16
     assert len(content["cluster"]["devices"]) == 2
     folded, semantics = one_pipeline(layer_row(), rules, (2, 2), "keep")
     assert solve(folded, semantics, "stage-cuts").status == "optimal"
