@@ -189,7 +189,7 @@ def alpa(task: Task[PipelineIteration], params: Params | None = None) -> Outcome
     """Alpa's stages: the least sum of all stages and m - 1 times the heaviest one.
 
     For limit after limit on a stage a DP finds the row of stages of least sum; the best sum of both
-    wins. A stage takes the time of its layers on the device that is fastest for them, and what
+    wins. A stage takes the time of its layers on the device that is fastest for them, and of what
     crosses its borders. That is the iteration of a pipeline that hands microbatches on at once;
     memory is not looked at. Alpa also chooses the devices of each stage, which all have one here.
     O(S l^2) for each limit.
@@ -204,10 +204,8 @@ def alpa(task: Task[PipelineIteration], params: Params | None = None) -> Outcome
     block = stage_blocks(instance)
     if block is None:
         return Outcome(message=NO_PASSAGE)
-    layers = int(block.max()) + 1
-    load, border = layer_loads(instance, block), border_times(instance, semantics, block)
-    most = min(instance.num_devices, layers)
-    cuts = alpa_cuts(load, border, most, semantics.microbatches)
+    most = min(instance.num_devices, int(block.max()) + 1)
+    cuts = alpa_cuts(stage_times(instance, semantics, block), most, semantics.microbatches)
     return Outcome(chain_plan(block, cuts, len(cuts) + 1))
 
 
@@ -221,40 +219,46 @@ def layer_loads(instance: Instance, block: Ints) -> Ints:
     return load
 
 
-def border_times(instance: Instance, semantics: PipelineIteration, block: Ints) -> Ints:
-    """What a border before each block costs either side, and one after the last: 0 at the ends."""
-    index = instance.arrays.index
+def stage_times(instance: Instance, semantics: PipelineIteration, block: Ints) -> Ints:
+    """What a stage of the blocks i to j - 1 takes, (l + 1, l + 1): its ops, each on the device that
+    is fastest for it, and every tensor that crosses its border, once.
+
+    A tensor costs a device the least that it costs any. O(t l^2).
+    """
+    index, load = instance.arrays.index, layer_loads(instance, block)
+    total = np.concatenate([[0], np.cumsum(load)]).astype(np.int64)
+    times = total[None, :] - total[:, None]
+    begin, end = np.arange(len(total))[:, None], np.arange(len(total))[None, :]
     cost = border_costs(instance, semantics).min(axis=1, initial=NO_LIMIT)
-    border = np.zeros(int(block.max()) + 2, np.int64)
     for u, producer in enumerate(index.tensor_producer.tolist()):
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
-        ends = block[[producer, *index.consumer[edges].tolist()]]
-        border[int(ends.min()) + 1 : int(ends.max()) + 1] += cost[u]
-    return border
+        inside = (begin <= block[producer]) & (block[producer] < end)
+        readers = [(begin <= b) & (b < end) for b in np.unique(block[index.consumer[edges]])]
+        pays = np.where(inside, ~np.all(readers, axis=0), np.any(readers, axis=0))
+        times[pays] += cost[u]
+    return times
 
 
 @kernel(bounded=True)
-def alpa_cuts(load: Ints, border: Ints, most: int, rounds: int) -> Ints:
-    """Where to cut a row of loads into at most so many runs, for the least sum of all runs and
-    rounds - 1 times the heaviest; a run also takes its borders.
+def alpa_cuts(times: Ints, most: int, rounds: int) -> Ints:
+    """Where to cut l blocks into at most so many runs, for the least sum of all runs and
+    rounds - 1 times the heaviest; ``times[i, j]`` is that of blocks i to j - 1.
 
     Examples
     --------
     Four rounds: 9 + 12, and 3 times 12, are less than 21 and 3 times 21.
 
-    >>> alpa_cuts(np.array([5, 4, 6, 6]), np.zeros(5, np.int64), 2, 4).tolist()
+    >>> total = np.cumsum([0, 5, 4, 6, 6])
+    >>> alpa_cuts(total[None, :] - total[:, None], 2, 4).tolist()
     [2]
     """
-    n = len(load)
-    total = np.zeros(n + 1, np.int64)
-    for i in range(n):
-        total[i + 1] = total[i] + load[i]
+    n = len(times) - 1
     never = np.int64(2**62)
     limits = np.empty(n * (n + 1) // 2, np.int64)
     at = 0
     for i in range(n):
         for j in range(i + 1, n + 1):
-            limits[at] = total[j] - total[i] + border[i] + border[j]
+            limits[at] = times[i, j]
             at += 1
     limits.sort()
     value = np.empty((most + 1, n + 1), np.int64)
@@ -264,16 +268,14 @@ def alpa_cuts(load: Ints, border: Ints, most: int, rounds: int) -> Ints:
         if limit <= last + np.int64(ALIKE * last):
             continue
         last = limit
-        if total[n] + (rounds - 1) * limit >= best:
+        if (rounds - 1) * limit >= best:
             break
         value[:, :] = never
         value[0, 0] = 0
         for s in range(1, most + 1):
             for j in range(s, n + 1):
                 for i in range(j - 1, s - 2, -1):
-                    now = total[j] - total[i] + border[i] + border[j]
-                    if total[j] - total[i] > limit:
-                        break
+                    now = times[i, j]
                     if now <= limit and value[s - 1, i] + now < value[s, j]:
                         value[s, j], origin[s, j] = value[s - 1, i] + now, i
         for s in range(1, most + 1):

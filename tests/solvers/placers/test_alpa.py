@@ -13,35 +13,34 @@ from placegap.instances import HybridPipeline, InputError, PipelineIteration
 from placegap.instances.problem.nets import stage_blocks
 from placegap.instances.transforms.one_pipeline import one_pipeline
 from placegap.solvers import solve
-from placegap.solvers.placers.pipeline_stages import alpa_cuts, border_times
+from placegap.solvers.placers.pipeline_stages import alpa_cuts, stage_times
 
 
 def test_the_cuts_are_those_of_enumeration() -> None:
     for seed in range(100):
         rng = np.random.default_rng(seed)
-        load, border = rng.integers(0, 20, 7), rng.integers(0, 5, 8)
-        border[0] = border[7] = 0
+        times = rng.integers(0, 40, (8, 8))
         most, rounds = int(rng.integers(1, 6)), int(rng.integers(1, 9))
 
         def worth(cuts: tuple[int, ...]) -> int:
             ends = (0, *cuts, 7)
-            runs = [
-                int(load[a:b].sum() + border[a] + border[b])  # noqa: B023
-                for a, b in pairwise(ends)
-            ]
+            runs = [int(times[a, b]) for a, b in pairwise(ends)]  # noqa: B023
             return sum(runs) + (rounds - 1) * max(runs)  # noqa: B023
 
         every = [c for n in range(most) for c in combinations(range(1, 7), n)]
-        found = tuple(alpa_cuts(load, border, most, rounds).tolist())
+        found = tuple(alpa_cuts(times, most, rounds).tolist())
         assert worth(found) == min(map(worth, every))
 
 
-def test_borders_are_what_crosses_them() -> None:
+def test_a_stage_takes_its_ops_and_what_crosses_its_borders() -> None:
     folded, rules = one_pipeline(layer_row(), HybridPipeline(microbatches=8), (1, 1), "keep")
     block = stage_blocks(folded)
     assert block is not None
-    # a byte forward and a byte backward, 1 ns each, before each of the 7 layers but the first
-    assert border_times(folded, rules, block).tolist() == [0, *[2] * 7, 0]
+    times = stage_times(folded, rules, block)
+    # a byte forward and a byte backward, 1 ns each, at each border; the ends take 8, layers 30
+    assert times[0, 8] == 2 * 8 + 6 * 30
+    assert times[0, 1] == 8 + 2
+    assert times[2, 4] == 60 + 4
 
 
 def test_plans_are_no_better_than_the_optimum_and_near_it_for_many_microbatches() -> None:
