@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,8 @@ from placegap.instances.torch_models.options import TraceOptions
 
 if TYPE_CHECKING:
     from placegap.experiments.show.transform_table import TransformRow
-    from placegap.instances.problem.instance import Instance
+    from placegap.instances.io.document import Document
+    from placegap.instances.problem.instance import Cluster, Instance
     from placegap.instances.problem.semantics import Semantics
     from placegap.instances.transforms.op_splitting import OpSplit
     from placegap.instances.transforms.table import Claim, Coarsening
@@ -69,6 +71,15 @@ class ConvertOptions:
             help="Training steps: mark backward ops that only weights need (zero_bubble).",
         ),
     ] = False
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            "--pipeline",
+            metavar="DxT:MODE",
+            help="Layers with modes: one of D pipelines with stages of T devices, as a model for"
+            " pipeline_iteration.",
+        ),
+    ] = None
 
 
 def convert_command(asked: ConvertOptions) -> None:
@@ -92,6 +103,8 @@ def convert_command(asked: ConvertOptions) -> None:
         if asked.weight_gradients:
             graph = mark_weight_gradients(document.graph)
             document = document.model_copy(update={"graph": graph, "best_known": ()})
+        if asked.pipeline is not None:
+            document = _one_pipeline(asked.pipeline, document, chosen, asked.model)
         save_document(document, asked.out)
     warn_open(document.graph, asked.model)
     if asked.weight_gradients and not any(op.weight_gradient for op in document.graph.ops):
@@ -99,6 +112,26 @@ def convert_command(asked: ConvertOptions) -> None:
         warn(f"{asked.model}: {none}; --train makes a training step")
     if asked.times is not None:
         warn_measured(document.graph)
+
+
+def _one_pipeline(asked: str, document: Document, chosen: Cluster | None, model: str) -> Document:
+    """What ``--pipeline`` makes of a model with its own devices, or others."""
+    from placegap.instances.io.document import Document
+    from placegap.instances.problem.semantics import HybridPipeline
+    from placegap.instances.transforms.one_pipeline import one_pipeline
+
+    read = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5}):(.+)", asked)
+    if read is None:
+        raise InputError(f"--pipeline {asked!r} is not DxT:MODE, such as 8x1:keep", model)
+    cluster = chosen or document.cluster
+    if cluster is None:
+        raise InputError("--pipeline needs devices: name a cluster (--cluster)", model)
+    rules = document.semantics
+    if not isinstance(rules, HybridPipeline):
+        rules = HybridPipeline()
+    degrees = int(read[1]), int(read[2])
+    folded, semantics = one_pipeline(document.instance(cluster), rules, degrees, read[3])
+    return Document.of(folded).model_copy(update={"semantics": semantics})
 
 
 def generate_command(

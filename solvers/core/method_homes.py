@@ -102,6 +102,7 @@ HOMES = {
     "sglang-even": Home("placers.layer_splits"),
     "equal-split": Home("hybrid.placers", {"hybrid_pipeline": Cost(20.0, 500.0, always=True)}),
     "piper": Home("hybrid.placers"),
+    "alpa": Home("placers.pipeline_stages"),
     "getf-lp": Home("models.lp_bounds"),
     "m-sct-lp": Home("models.lp_bounds"),
     "archer-combinatorial": Home("models.archer"),

@@ -1,4 +1,4 @@
-"""Stages of pipelines by simple rules: even-split, simulated-moves and heaviest-stage."""
+"""Stages of pipelines by simple rules: even-split, simulated-moves, alpa and heaviest-stage."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Edge, Instance
+from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import gradient_tie, stage_arcs, stage_blocks
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxLoad, PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.loads import border_costs
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import find_method, register, why_not
 from placegap.solvers.core.result import Outcome
@@ -109,11 +111,7 @@ def simulated_moves(task: Task[PipelineIteration], params: Params | None = None)
     count = devices_used(instance, semantics, layers)
     if count == 0:
         return Outcome(message=too_few(instance, layers))
-    times = np.where(
-        instance.arrays.time_ns < 0, instance.arrays.time_ns.max(), instance.arrays.time_ns
-    )
-    load = np.zeros(layers, np.int64)
-    np.add.at(load, block, times.min(axis=1))
+    load = layer_loads(instance, block)
     cuts = lightest_cuts(load, count * semantics.stages_per_device)
 
     def value(at: Ints) -> int | None:
@@ -179,6 +177,135 @@ register(
         starts={"pipeline_iteration": Cost(20.0, 80.0, most_parts=4_000)},
         run=simulated_moves,
         params=Params,
+    )
+)
+
+
+ALIKE = 1e-3
+"""Limits on a stage that differ by less are one; Alpa takes 1e-6 s, of stages of some ms."""
+
+
+def alpa(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
+    """Alpa's stages: the least sum of all stages and m - 1 times the heaviest one.
+
+    For limit after limit on a stage a DP finds the row of stages of least sum; the best sum of both
+    wins. A stage takes the time of its layers on the device that is fastest for them, and of what
+    crosses its borders. That is the iteration of a pipeline that hands microbatches on at once;
+    memory is not looked at. Alpa also chooses the devices of each stage, which all have one here.
+    O(S l^2) for each limit.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> alpa(Task(example(), PipelineIteration(microbatches=4))).plan.stage
+    (0, 0, 1, 1)
+    """
+    instance, semantics = task.instance, task.semantics
+    block = stage_blocks(instance)
+    if block is None:
+        return Outcome(message=NO_PASSAGE)
+    most = min(instance.num_devices, int(block.max()) + 1)
+    cuts = alpa_cuts(stage_times(instance, semantics, block), most, semantics.microbatches)
+    return Outcome(chain_plan(block, cuts, len(cuts) + 1))
+
+
+def layer_loads(instance: Instance, block: Ints) -> Ints:
+    """Time of each block's ops, each on the device that is fastest for it."""
+    times = np.where(
+        instance.arrays.time_ns < 0, instance.arrays.time_ns.max(), instance.arrays.time_ns
+    )
+    load = np.zeros(int(block.max()) + 1, np.int64)
+    np.add.at(load, block, times.min(axis=1))
+    return load
+
+
+def stage_times(instance: Instance, semantics: PipelineIteration, block: Ints) -> Ints:
+    """What a stage of the blocks i to j - 1 takes, (l + 1, l + 1): its ops, each on the device that
+    is fastest for it, and every tensor that crosses its border, once.
+
+    A tensor costs a device the least that it costs any. O(t l^2).
+    """
+    index, load = instance.arrays.index, layer_loads(instance, block)
+    total = np.concatenate([[0], np.cumsum(load)]).astype(np.int64)
+    times = total[None, :] - total[:, None]
+    begin, end = np.arange(len(total))[:, None], np.arange(len(total))[None, :]
+    cost = border_costs(instance, semantics).min(axis=1, initial=NO_LIMIT)
+    for u, producer in enumerate(index.tensor_producer.tolist()):
+        edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
+        inside = (begin <= block[producer]) & (block[producer] < end)
+        readers = [(begin <= b) & (b < end) for b in np.unique(block[index.consumer[edges]])]
+        pays = np.where(inside, ~np.all(readers, axis=0), np.any(readers, axis=0))
+        times[pays] += cost[u]
+    return times
+
+
+@kernel(bounded=True)
+def alpa_cuts(times: Ints, most: int, rounds: int) -> Ints:
+    """Where to cut l blocks into at most so many runs, for the least sum of all runs and
+    rounds - 1 times the heaviest; ``times[i, j]`` is that of blocks i to j - 1.
+
+    Examples
+    --------
+    Four rounds: 9 + 12, and 3 times 12, are less than 21 and 3 times 21.
+
+    >>> total = np.cumsum([0, 5, 4, 6, 6])
+    >>> alpa_cuts(total[None, :] - total[:, None], 2, 4).tolist()
+    [2]
+    """
+    n = len(times) - 1
+    never = np.int64(2**62)
+    limits = np.empty(n * (n + 1) // 2, np.int64)
+    at = 0
+    for i in range(n):
+        for j in range(i + 1, n + 1):
+            limits[at] = times[i, j]
+            at += 1
+    limits.sort()
+    value = np.empty((most + 1, n + 1), np.int64)
+    origin = np.zeros((most + 1, n + 1), np.int64)
+    best, best_cuts, last = never, np.zeros(0, np.int64), np.int64(-1)
+    for limit in limits:
+        if limit <= last + np.int64(ALIKE * last):
+            continue
+        last = limit
+        if (rounds - 1) * limit >= best:
+            break
+        value[:, :] = never
+        value[0, 0] = 0
+        for s in range(1, most + 1):
+            for j in range(s, n + 1):
+                for i in range(j - 1, s - 2, -1):
+                    now = times[i, j]
+                    if now <= limit and value[s - 1, i] + now < value[s, j]:
+                        value[s, j], origin[s, j] = value[s - 1, i] + now, i
+        for s in range(1, most + 1):
+            if value[s, n] < never and value[s, n] + (rounds - 1) * limit < best:
+                best = value[s, n] + (rounds - 1) * limit
+                best_cuts = np.zeros(s - 1, np.int64)
+                place = n
+                for run in range(s, 1, -1):
+                    place = origin[run, place]
+                    best_cuts[run - 2] = place
+    return best_cuts
+
+
+def _why_not_alpa(task: Task[PipelineIteration], params: Params) -> str | None:
+    if task.semantics.schedule == "interleaved":
+        return "makes one stage for each device; interleaved has several"
+    return None
+
+
+register(
+    Method(
+        name="alpa",
+        claim="heuristic",
+        objectives=("pipeline_iteration",),
+        paper="Zheng et al. 2022",
+        cites=("zheng2022",),
+        summary="least sum of stages and m - 1 times the heaviest, by a DP for each limit",
+        run=alpa,
+        params=Params,
+        applies=_why_not_alpa,
     )
 )
 
