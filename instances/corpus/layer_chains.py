@@ -9,9 +9,11 @@ with attention that keeps no scores).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.io.document import Document
 from placegap.instances.io.layer_modes import Block, Layer, ModelledOn, layer_graph
 from placegap.instances.problem.instance import (
@@ -92,14 +94,20 @@ TRAIN = "-train"
 
 
 def is_chain(name: str) -> bool:
-    """Whether a name is that of a training step of a shape.
+    """Whether a name is that of a training step of a shape, and of no traced one in the corpus.
 
     Examples
     --------
-    >>> is_chain("llama-70b-train"), is_chain("llama-70b")
-    (True, False)
+    >>> is_chain("llama-70b-train"), is_chain("llama-70b"), is_chain("llama-7b-train")
+    (True, False, False)
     """
-    return name.removesuffix(TRAIN) in SHAPES and name.endswith(TRAIN)
+    return name in chain_names()
+
+
+@cache
+def chain_names() -> tuple[str, ...]:
+    """Names of all training steps of shapes."""
+    return tuple(name + TRAIN for name in SHAPES if name + TRAIN not in corpus_names())
 
 
 def _sized(name: str, sizes: Mapping[str, int]) -> tuple[ModelShape, int]:
