@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 from placegap.instances.io.layer_modes import (
     HEADS,
-    Block,
-    Layer,
+    LayerPart,
     ModelledOn,
     Precision,
+    TrainedLayer,
     layer_graph,
 )
 from placegap.instances.problem.instance import Cluster, Edge, Graph, Op
@@ -189,7 +189,7 @@ class _Step:
         state = max((size * item // weights for weights, size in held if weights), default=item)
         return Precision(dtype, item, item, max(0, state - 2 * item))
 
-    def layer(self, k: int) -> Layer:
+    def layer(self, k: int) -> TrainedLayer:
         """What a layer computes and holds."""
         members = self.members[k]
         own = {op.name for op in members}
@@ -215,7 +215,7 @@ class _Step:
         modules = [op.module for op in members if op.module]
         module = self.names[k] if not is_end else next(iter(modules), None)
         kind = "Layer" if not is_end else "Embedding" if self.names[k] == BEFORE else "Loss"
-        return Layer(
+        return TrainedLayer(
             name=self.names[k] if not is_end else module or self.names[k],
             kind=kind,
             blocks=tuple(blocks),
@@ -247,7 +247,7 @@ class _Step:
             parts[-1] += now
         return parts or [now]
 
-    def _block(self, part: Sequence[Op], tensors: Sequence[_Tensor], item: int) -> Block:
+    def _block(self, part: Sequence[Op], tensors: Sequence[_Tensor], item: int) -> LayerPart:
         own = {op.name for op in part}
         weighted = [op.name for op in part if op.flops and _state(op)[0]]
         below = {name: self._reached([name], own) for name in weighted}
@@ -263,7 +263,7 @@ class _Step:
             scores = {*names[:-1]}.union(*(self._reached([n], own) for n in names[:-1]))
             scores -= {names[-1], *self._reached([names[-1]], own)}
         split = sum(_state(op)[0] for op in part if op.name in weighted)
-        return Block(
+        return LayerPart(
             flops=sum(op.flops or 0 for op in part),
             weights=split // item,
             whole_weights=(sum(_state(op)[0] for op in part) - split) // item,
@@ -274,7 +274,7 @@ class _Step:
             recomputed_bytes=sum(t.bytes for t in kept if t.producer in scores),
         )
 
-    def _end(self, part: Sequence[Op], tensors: Sequence[_Tensor], item: int) -> Block:
+    def _end(self, part: Sequence[Op], tensors: Sequence[_Tensor], item: int) -> LayerPart:
         """Embedding or loss, split by words: half an all-reduce in each pass."""
         own = {op.name for op in part}
         tables = [op.name for op in part if _is_table(op)]
@@ -285,7 +285,7 @@ class _Step:
             for name in tables
             for other in (self.into[name] if self.ops[name].flops else [name])
         ]
-        return Block(
+        return LayerPart(
             flops=sum(op.flops or 0 for op in part),
             weights=split // item,
             whole_weights=(sum(_state(op)[0] for op in part) - split) // item,
