@@ -60,7 +60,7 @@ def traced_layers(graph: Graph, cluster: Cluster) -> Graph:
     >>> edges = (Edge(producer="a", consumer="b", bytes=9), Edge(producer="a", consumer="b/back"))
     >>> layers = traced_layers(Graph(name="net", ops=ops, edges=edges), load_cluster("2xT4, pcie3"))
     >>> [(op.name, len(op.modes)) for op in layers.ops]
-    [('net.0', 4), ('net.1', 4)]
+    [('net.0', 2), ('net.1', 4)]
     """
     step = _Step(graph)
     layers = [step.layer(k) for k in range(len(step.names))]
