@@ -84,6 +84,7 @@ def instances_command(as_json: JsonOption = False) -> None:
 def _instances() -> dict[str, list[dict[str, Any]]]:
     from placegap.instances.corpus.corpus import corpus_names, load_corpus
     from placegap.instances.corpus.generate import FAMILIES
+    from placegap.instances.corpus.layer_chains import SHAPES, TRAIN, chain_names
     from placegap.instances.corpus.workloads import workloads
     from placegap.instances.io.cluster_file import cluster_names, load_cluster
     from placegap.instances.io.cluster_text import LATENCIES_NS, LINK_KINDS, link_kind
@@ -112,6 +113,10 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
                 "cluster": workload.cluster,
             }
             for name, workload in workloads().items()
+        ],
+        "layer_chains": [
+            {"name": name, "layers": shape.layers, "hidden": shape.hidden, "tokens": shape.tokens}
+            for name, shape in ((name, SHAPES[name.removesuffix(TRAIN)]) for name in chain_names())
         ],
         "clusters": [
             {

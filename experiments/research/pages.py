@@ -265,6 +265,7 @@ def figures() -> dict[str, str]:
         _forms,
         _maps,
         _pipelines,
+        _hybrid,
     ):
         found |= part()
     return found
@@ -466,6 +467,17 @@ def _pipelines() -> dict[str, str]:
         "pipe_even": max(even, key=_number).removeprefix("+"),
         "pipe_load": max(load, key=_number).removeprefix("+"),
         "pipe_unfit": str(len(rows) - len(load)),
+    }
+
+
+def _hybrid() -> dict[str, str]:
+    rows = [row for row in doc_rows("hybrid.md", "model") if "above optimum" in row]
+    above = [row["above optimum"] for row in rows]
+    return {
+        "hybrid_rows": str(len(rows)),
+        "hybrid_least": min(above, key=_number),
+        "hybrid_most": max(above, key=_number),
+        "hybrid_gain": max((row["any mode gains"] for row in rows), key=_number),
     }
 
 

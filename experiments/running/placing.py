@@ -24,11 +24,13 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     FIELDS,
+    HybridPipeline,
     Makespan,
     Semantics,
     parse_semantics,
 )
 from placegap.instances.reading.errors import InputError
+from placegap.instances.referee.hybrid import why_no_degrees
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers import Result, solve
 from placegap.solvers.core.clock import compiled_s, while_compiling
@@ -178,6 +180,10 @@ def choose_semantics(
         return None
 
     wished, near = ask(rules, able[0]), nearest_to(rules)
+    if isinstance(wished, HybridPipeline):
+        why = why_no_degrees(instance, wished)
+        if why is not None:
+            raise InputError(why, instance.name)
     if near is not None:
         plain = wished
         if own is not None:

@@ -8,7 +8,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
-from placegap.instances.corpus.layer_chains import chain_document, chain_with_modes, is_chain
+from placegap.instances.corpus.layer_chains import (
+    chain_document,
+    chain_names,
+    chain_with_modes,
+    is_chain,
+)
 from placegap.instances.io.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.io.cluster_text import is_cluster_text
 from placegap.instances.io.document import Document
@@ -137,7 +142,7 @@ def load_source(source: Source) -> Instance:
 def as_layers(
     document: Document, cluster: Cluster | None, sizes: tuple[tuple[str, int], ...] = ()
 ) -> Document:
-    """A training step as layers with modes on a cluster; what has no backward op stays.
+    """A training step as layers with modes on a cluster; what has modes or no backward op stays.
 
     Raises
     ------
@@ -146,6 +151,8 @@ def as_layers(
     """
     graph = document.graph
     if cluster is None or not any(op.backward for op in graph.ops):
+        return document
+    if any(op.modes for op in graph.ops):
         return document
     if is_chain(document.name):
         graph = chain_with_modes(document.name, ModelledOn.cluster(cluster), dict(sizes))
@@ -264,7 +271,7 @@ def find_model(
             raise InputError(f"{model} has no open dimensions; leave out --dim")
         return load_corpus(model)
     if not os.path.exists(model) and "." not in os.path.basename(model):
-        hint = instead_of(model, corpus_names(), "placegap instances")
+        hint = instead_of(model, (*corpus_names(), *chain_names()), "placegap instances")
         raise InputError(f"there is no file {model!r}, and no such graph in the corpus{hint}")
     from placegap.instances.io.reader import read_model
 

@@ -9,11 +9,13 @@ with attention that keeps no scores).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.io.document import Document
-from placegap.instances.io.layer_modes import Block, Layer, ModelledOn, layer_graph
+from placegap.instances.io.layer_modes import LayerPart, ModelledOn, TrainedLayer, layer_graph
 from placegap.instances.problem.instance import (
     Cluster,
     Device,
@@ -92,14 +94,20 @@ TRAIN = "-train"
 
 
 def is_chain(name: str) -> bool:
-    """Whether a name is that of a training step of a shape.
+    """Whether a name is that of a training step of a shape, and of no traced one in the corpus.
 
     Examples
     --------
-    >>> is_chain("llama-70b-train"), is_chain("llama-70b")
-    (True, False)
+    >>> is_chain("llama-70b-train"), is_chain("llama-70b"), is_chain("llama-7b-train")
+    (True, False, False)
     """
-    return name.removesuffix(TRAIN) in SHAPES and name.endswith(TRAIN)
+    return name in chain_names()
+
+
+@cache
+def chain_names() -> tuple[str, ...]:
+    """Names of all training steps of shapes."""
+    return tuple(name + TRAIN for name in SHAPES if name + TRAIN not in corpus_names())
 
 
 def _sized(name: str, sizes: Mapping[str, int]) -> tuple[ModelShape, int]:
@@ -150,7 +158,7 @@ def chain_with_modes(name: str, on: ModelledOn, sizes: Mapping[str, int] | None 
     return layer_graph(name, layers, edges, on, provenance)
 
 
-def shape_layers(shape: ModelShape, batch: int = 1) -> list[Layer]:
+def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:
     """What the layers of a shape compute and hold: embedding, layers, loss.
 
     Per token and hidden unit a layer without fused attention keeps 34 bytes and its scores
@@ -171,7 +179,7 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[Layer]:
     scores = 4 * tokens * shape.tokens * hidden // (2 if shape.fused else 1)
     kept_scores = 0 if shape.fused else 5 * shape.heads * tokens * shape.tokens
     norm = hidden if shape.fused else 2 * hidden
-    attention = Block(
+    attention = LayerPart(
         flops=4 * tokens * hidden * (hidden + narrow) + scores,
         weights=2 * hidden * (hidden + narrow),
         whole_weights=norm,
@@ -182,10 +190,10 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[Layer]:
         recomputed_bytes=kept_scores,
     )
 
-    def feed_forward(width: int, all_width: int) -> Block:
+    def feed_forward(width: int, all_width: int) -> LayerPart:
         flops = 2 * tokens * hidden * width * shape.products
         stash = shape.products * VALUE_BYTES * tokens * width
-        return Block(
+        return LayerPart(
             flops=flops,
             weights=hidden * all_width * shape.products,
             whole_weights=norm,
@@ -200,10 +208,10 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[Layer]:
     words = shape.words * hidden
     half = VALUE_BYTES * unit // 2  # one half of an all-reduce in each pass
     found = [
-        Layer(
+        TrainedLayer(
             "embedding",
             "Embedding",
-            (Block(weights=words, stream_bytes=mask, reduced_bytes=half),),
+            (LayerPart(weights=words, stream_bytes=mask, reduced_bytes=half),),
             0,
             full=False,
         )
@@ -215,8 +223,8 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[Layer]:
         divides = (shape.heads, shape.kv_heads or shape.heads, width)
         blocks = (attention, feed_forward(width, held))
         name = f"layer{number}"
-        found.append(Layer(name, "Layer", blocks, VALUE_BYTES * unit, divides))
-    loss = Block(
+        found.append(TrainedLayer(name, "Layer", blocks, VALUE_BYTES * unit, divides))
+    loss = LayerPart(
         flops=2 * tokens * words,
         weights=words,
         whole_weights=norm,
@@ -224,7 +232,7 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[Layer]:
         stream_bytes=2 * VALUE_BYTES * unit,
         reduced_bytes=half,
     )
-    found.append(Layer("loss", "Loss", (loss,), 0, full=False))
+    found.append(TrainedLayer("loss", "Loss", (loss,), 0, full=False))
     return found
 
 

@@ -66,7 +66,7 @@ MODELLED = "modes"
 """Parameter of the provenance: how the modes of a graph were made."""
 
 
-class Block(NamedTuple):
+class LayerPart(NamedTuple):
     """What is between two collectives, for the forward pass of one microbatch on one device.
 
     Attributes
@@ -96,7 +96,7 @@ class Block(NamedTuple):
     reduces_again: bool = False
 
 
-class Layer(NamedTuple):
+class TrainedLayer(NamedTuple):
     """A layer of a network: what is recomputed as one, and lies in one stage.
 
     `full` says whether all of it may be recomputed from its input; t divides each of `divides`.
@@ -104,7 +104,7 @@ class Layer(NamedTuple):
 
     name: str
     kind: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[LayerPart, ...]
     input_bytes: int
     divides: tuple[int, ...] = ()
     full: bool = True
@@ -202,15 +202,15 @@ class ModelledOn(NamedTuple):
         return cls(cluster_rates(cluster, precision.dtype), tensor_choices(cluster), precision)
 
 
-def layer_modes(layer: Layer, on: ModelledOn) -> tuple[Mode, ...]:
+def layer_modes(layer: TrainedLayer, on: ModelledOn) -> tuple[Mode, ...]:
     """The modes of a layer: one for each t that divides what it has to, and each way to keep.
 
     Examples
     --------
     On two devices half of 3 x 600 FLOPs, and two collectives of 2 (t - 1) / t x 50 bytes:
 
-    >>> block = Block(flops=600, weights=10, stash_bytes=80, stream_bytes=20, reduced_bytes=50)
-    >>> layer = Layer("a", "Layer", (block,), input_bytes=10)
+    >>> block = LayerPart(flops=600, weights=10, stash_bytes=80, stream_bytes=20, reduced_bytes=50)
+    >>> layer = TrainedLayer("a", "Layer", (block,), input_bytes=10)
     >>> modes = layer_modes(layer, ModelledOn({"gpu": Rates(10**9, 10**9)}, (1, 2)))
     >>> [(mode.name, mode.tensor, mode.time_ns["gpu"], mode.held_bytes) for mode in modes]
     [('keep', 1, 1800, 100), ('full', 1, 2400, 10), ('keep', 2, 1000, 50), ('full', 2, 1350, 5)]
@@ -218,7 +218,7 @@ def layer_modes(layer: Layer, on: ModelledOn) -> tuple[Mode, ...]:
     return tuple(_modes(layer, on))
 
 
-def _modes(layer: Layer, on: ModelledOn) -> Iterator[Mode]:
+def _modes(layer: TrainedLayer, on: ModelledOn) -> Iterator[Mode]:
     blocks = layer.blocks
     flops, stream = (sum(getattr(b, name) for b in blocks) for name in ("flops", "stream_bytes"))
     stash = sum(block.stash_bytes for block in blocks)
@@ -268,7 +268,7 @@ def _all_reduce_ns(size_bytes: int, t: int, rate: Rates) -> int:
 
 def layer_graph(
     name: str,
-    layers: Sequence[Layer],
+    layers: Sequence[TrainedLayer],
     edges: Sequence[tuple[int, int, int]],
     on: ModelledOn,
     provenance: Provenance,
@@ -280,8 +280,8 @@ def layer_graph(
 
     Examples
     --------
-    >>> block = Block(flops=600, weights=10, stash_bytes=80, stream_bytes=20)
-    >>> layers = [Layer(name, "Layer", (block,), 10) for name in "ab"]
+    >>> block = LayerPart(flops=600, weights=10, stash_bytes=80, stream_bytes=20)
+    >>> layers = [TrainedLayer(name, "Layer", (block,), 10) for name in "ab"]
     >>> on = ModelledOn({"gpu": Rates(10**9, 10**9)}, (1, 2))
     >>> graph = layer_graph("net", layers, [(0, 1, 10)], on, Provenance())
     >>> [len(op.modes) for op in graph.ops], graph.ops[0].time_ns

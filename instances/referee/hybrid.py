@@ -70,7 +70,6 @@ def check_hybrid(instance: Instance, semantics: HybridPipeline) -> None:
                 " servers of all",
                 instance.cluster.source,
             )
-    _check_tensors(instance, semantics)
     total = 0
     for op in instance.graph.ops:
         if op.backward:
@@ -97,8 +96,15 @@ def check_hybrid(instance: Instance, semantics: HybridPipeline) -> None:
         )
 
 
-def _check_tensors(instance: Instance, semantics: HybridPipeline) -> None:
-    """Each op has a mode for some t that its device's server can hold, and all for one t."""
+def why_no_degrees(instance: Instance, semantics: HybridPipeline) -> str | None:
+    """Why no tensor degree suits an op, or one all ops, with the mend; None where some does.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> why_no_degrees(example(), HybridPipeline()) is None
+    True
+    """
     sizes = Counter(device.server for device in instance.cluster.devices)
     servers = [size for name, size in sizes.items() if name is not None]
     whole = gcd(*servers)  # 0, which every t divides, where there are none
@@ -109,18 +115,17 @@ def _check_tensors(instance: Instance, semantics: HybridPipeline) -> None:
         stated = ", ".join(map(str, sorted(own)))
         if not held:
             where = f"servers of {min(servers)}" if servers else f"{instance.num_devices} in all"
-            raise InputError(
+            return (
                 f"op {op.name!r} has modes for {stated} devices, and there are {where}: a group of"
-                " t lies in one server, and t divides its devices; add a mode for fewer",
-                instance.name,
+                " t lies in one server, and t divides its devices; add a mode for fewer"
             )
         common = held if common is None else common & held
         if not common and semantics.degrees != "free":
-            raise InputError(
+            return (
                 f"op {op.name!r} has modes for {stated} devices, and no such degree is that of all"
-                " ops before it; add modes, or ask for --degrees free",
-                instance.name,
+                " ops before it; add modes, or ask for --degrees free"
             )
+    return None
 
 
 class StageCost(NamedTuple):

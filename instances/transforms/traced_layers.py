@@ -15,22 +15,25 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from placegap.instances.io.layer_modes import (
     HEADS,
-    Block,
-    Layer,
+    LayerPart,
     ModelledOn,
     Precision,
+    TrainedLayer,
     layer_graph,
 )
-from placegap.instances.problem.instance import Cluster, Graph, Op
+from placegap.instances.problem.instance import Cluster, Edge, Graph, Op
 from placegap.instances.reading.errors import InputError
 
-NUMBERED = re.compile(r"^(.*?\.?\d+)(?:\.|$)")
-"""The part of a module's path up to its first number: a layer."""
+NUMBERED = re.compile(r"^(.*?\.?\d+(?:\.(?:blocks|layers)\.\d+)?)(?:\.|$)")
+"""The part of a module's path up to its first number, or that of a block in a numbered stage."""
+
+BEFORE, BEHIND = "before", "behind"
+"""The layers of what comes before the numbered ones, and behind them."""
 
 BYTES_OF = {"float64": 8, "float32": 4}
 """Of one weight; 2 of all other number types."""
@@ -57,21 +60,14 @@ def traced_layers(graph: Graph, cluster: Cluster) -> Graph:
     >>> edges = (Edge(producer="a", consumer="b", bytes=9), Edge(producer="a", consumer="b/back"))
     >>> layers = traced_layers(Graph(name="net", ops=ops, edges=edges), load_cluster("2xT4, pcie3"))
     >>> [(op.name, len(op.modes)) for op in layers.ops]
-    [('net.0', 4), ('net.1', 4)]
+    [('net.0', 2), ('net.1', 4)]
     """
     step = _Step(graph)
-    names = [str(name) for name in step.names]
-    layers = [step.layer(k) for k in range(len(names))]
+    layers = [step.layer(k) for k in range(len(step.names))]
     pairs: dict[tuple[int, int], int] = defaultdict(int)
     seen = set()
     for edge in step.forward_edges:
         a, b = step.home[edge.producer], step.home[edge.consumer]
-        if a > b:
-            raise InputError(
-                f"op {edge.producer!r} of {names[a]} feeds {edge.consumer!r} of {names[b]}, which"
-                " comes before it: its layers are no row of stages; state modes of your own",
-                graph.name,
-            )
         key = edge.producer, edge.tensor or edge.consumer, b
         if a < b and key not in seen:
             seen.add(key)
@@ -119,7 +115,10 @@ class _Step:
         self.heads = tuple(int(number) for number in numbers)
 
     def _homes(self) -> dict[str, int]:
-        """Number of the layer of each forward op; 0 is what comes before the numbered ones."""
+        """Number of the layer of each forward op.
+
+        What no module numbers is of the layer that feeds it last, or comes before or behind all.
+        """
         own = {}
         for op in self.ops.values():
             found = NUMBERED.match(op.module or "")
@@ -131,24 +130,40 @@ class _Step:
                 " layers with modes; trace one (hf:NAME --train), or state modes",
                 self.graph.name,
             )
-        needed, late = set(own), dict[str, int]()
+        needed = set(own)
         for name in reversed(self.ops):
             if needed.intersection(self.out[name]):
                 needed.add(name)
-        self.names = ["before", *dict.fromkeys(own[name] for name in self.ops if name in own)]
-        number = {name: k for k, name in enumerate(self.names)}
-        behind = len(self.names)
+        place = {name: at for at, name in enumerate(self.ops)}
         for name in self.ops:
-            if name in own:
-                late[name] = number[own[name]]
-            elif name in needed:
-                late[name] = max((late[other] for other in self.into[name]), default=0)
-            else:
-                late[name] = behind
-        used = sorted({*late.values()})
-        self.names = [[*self.names, "behind"][k] for k in used]
-        place = {k: at for at, k in enumerate(used)}
-        return {name: place[k] for name, k in late.items()}
+            if name not in own:
+                late = max(self.into[name], key=place.__getitem__, default=None)
+                own[name] = BEHIND if name not in needed else own[late] if late else BEFORE
+        self.names = self._in_order(own)
+        number = {label: k for k, label in enumerate(self.names)}
+        return {name: number[label] for name, label in own.items()}
+
+    def _in_order(self, own: Mapping[str, str]) -> list[str]:
+        """Labels of layers, each behind those that feed it; of two the one that begins first."""
+        labels = list(dict.fromkeys(own[name] for name in self.ops))
+        feeds: dict[str, dict[str, Edge]] = {label: {} for label in labels}
+        for edge in self.forward_edges:
+            a, b = own[edge.producer], own[edge.consumer]
+            if a != b:
+                feeds[b][a] = edge
+        order: list[str] = []
+        while labels:
+            ready = next((label for label in labels if feeds[label].keys() <= {*order}), None)
+            if ready is None:
+                a, edge = next((a, e) for a, e in feeds[labels[0]].items() if a not in order)
+                raise InputError(
+                    f"op {edge.producer!r} of {a} feeds {edge.consumer!r} of {labels[0]}, and"
+                    " others lead back: such layers are no row of stages; state modes of your own",
+                    self.graph.name,
+                )
+            order.append(ready)
+            labels.remove(ready)
+        return order
 
     def _stashes(self) -> list[list[_Tensor]]:
         """Tensors of forward ops that the backward ops of each layer read, each once."""
@@ -171,17 +186,16 @@ class _Step:
         dtype = next((op.dtype for op in self.ops.values() if op.dtype is not None), "float32")
         item = BYTES_OF.get(dtype, 2)
         held = [_state(op) for op in self.ops.values()]
-        weights = sum(weight for weight, _ in held)
-        state = sum(size for _, size in held) * item // max(1, weights)
+        state = max((size * item // weights for weights, size in held if weights), default=item)
         return Precision(dtype, item, item, max(0, state - 2 * item))
 
-    def layer(self, k: int) -> Layer:
+    def layer(self, k: int) -> TrainedLayer:
         """What a layer computes and holds."""
         members = self.members[k]
         own = {op.name for op in members}
         entering = {name for op in members for name in self.into[op.name] if name not in own}
         item = self.precision.weight_bytes
-        is_end = self.names[k] in ("before", "behind")
+        is_end = self.names[k] in (BEFORE, BEHIND)
         segments = [members] if is_end else self._segments(members)
         block_of = {op.name: at for at, part in enumerate(segments) for op in part}
         tensors: list[list[_Tensor]] = [[] for _ in segments]
@@ -200,8 +214,8 @@ class _Step:
                 )
         modules = [op.module for op in members if op.module]
         module = self.names[k] if not is_end else next(iter(modules), None)
-        kind = "Layer" if not is_end else "Embedding" if self.names[k] == "before" else "Loss"
-        return Layer(
+        kind = "Layer" if not is_end else "Embedding" if self.names[k] == BEFORE else "Loss"
+        return TrainedLayer(
             name=self.names[k] if not is_end else module or self.names[k],
             kind=kind,
             blocks=tuple(blocks),
@@ -218,8 +232,10 @@ class _Step:
         """
         place = {op.name: at for at, op in enumerate(members)}
         parts, now = list[list[Op]](), list[Op]()
-        entered = [place[op.name] for op in members if not place.keys() >= {*self.into[op.name]}]
-        reach = max(entered, default=-1)  # the layer's input leads past all that comes before
+        outer = [(n, op.name) for op in members for n in self.into[op.name] if n not in place]
+        latest = max((self.home[name] for name, _ in outer), default=-1)
+        # the stream comes from the layer before, and leads past all ops before its last reader
+        reach = max((place[op] for n, op in outer if self.home[n] == latest), default=-1)
         for at, op in enumerate(members):
             now.append(op)
             ends = [place[name] for name in self.out[op.name] if name in place]
@@ -231,7 +247,7 @@ class _Step:
             parts[-1] += now
         return parts or [now]
 
-    def _block(self, part: Sequence[Op], tensors: Sequence[_Tensor], item: int) -> Block:
+    def _block(self, part: Sequence[Op], tensors: Sequence[_Tensor], item: int) -> LayerPart:
         own = {op.name for op in part}
         weighted = [op.name for op in part if op.flops and _state(op)[0]]
         below = {name: self._reached([name], own) for name in weighted}
@@ -247,7 +263,7 @@ class _Step:
             scores = {*names[:-1]}.union(*(self._reached([n], own) for n in names[:-1]))
             scores -= {names[-1], *self._reached([names[-1]], own)}
         split = sum(_state(op)[0] for op in part if op.name in weighted)
-        return Block(
+        return LayerPart(
             flops=sum(op.flops or 0 for op in part),
             weights=split // item,
             whole_weights=(sum(_state(op)[0] for op in part) - split) // item,
@@ -258,7 +274,7 @@ class _Step:
             recomputed_bytes=sum(t.bytes for t in kept if t.producer in scores),
         )
 
-    def _end(self, part: Sequence[Op], tensors: Sequence[_Tensor], item: int) -> Block:
+    def _end(self, part: Sequence[Op], tensors: Sequence[_Tensor], item: int) -> LayerPart:
         """Embedding or loss, split by words: half an all-reduce in each pass."""
         own = {op.name for op in part}
         tables = [op.name for op in part if _is_table(op)]
@@ -269,7 +285,7 @@ class _Step:
             for name in tables
             for other in (self.into[name] if self.ops[name].flops else [name])
         ]
-        return Block(
+        return LayerPart(
             flops=sum(op.flops or 0 for op in part),
             weights=split // item,
             whole_weights=(sum(_state(op)[0] for op in part) - split) // item,

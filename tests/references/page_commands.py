@@ -48,7 +48,7 @@ LEFT_OUT: Mapping[str, str] = {
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
     r"python -m placegap\.experiments\.research\.ablation": "takes an hour",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
-    r"python -m placegap\.experiments\.research\.tables\.(?!optima|transf)\w+": "takes minutes",
+    r"python -m placegap\.experiments\.research\.tables\.(?!optima|transf).*": "takes minutes",
     r"placegap standard-evaluation MODEL CSV.*": "a pattern; another page has a case",
 }
 """Patterns of commands that no test runs, and why."""

@@ -9,7 +9,7 @@ a layer chain or inputs of Piper. All optima are proven by `hybrid-cuts`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from time import process_time
@@ -22,7 +22,7 @@ from placegap.instances.io.piper import read_piper
 from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import HybridPipeline, Sharding
-from placegap.instances.reading.errors import InputError, instead_of
+from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import Result, solve
 
@@ -357,11 +357,12 @@ def _restricted(
     return (*head, f"{best / free.microbatches / 1e6:.3f}", *shown)
 
 
-TABLES = {
-    "published": (PUBLISHED_HEADS, published_rows),
-    "trained": (TRAINED_HEADS, trained_rows),
+TABLES: Mapping[str, tuple[Sequence[str], Callable[[Sequence[str]], Iterator[tuple[str, ...]]]]] = {
+    "published": (PUBLISHED_HEADS, lambda _: published_rows()),
+    "trained": (TRAINED_HEADS, lambda _: trained_rows()),
     "restrictions": (RESTRICTION_HEADS, restriction_rows),
 }
+"""Heads and rows of each table; the rows are made for files."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -373,12 +374,9 @@ def main(arguments: Sequence[str]) -> None:
         If there is no such table.
     """
     name, *files = arguments or ["published"]
-    if name not in TABLES:
-        raise InputError(f"there is no table {name!r}{instead_of(name, TABLES)}")
-    heads = TABLES[name][0]
+    heads, rows = look_up("table", name, TABLES)
     print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}")
-    rows = restriction_rows(files) if name == "restrictions" else TABLES[name][1]()  # type: ignore
-    for row in rows:
+    for row in rows(files):
         print(f"| {' | '.join(row)} |", flush=True)
 
 

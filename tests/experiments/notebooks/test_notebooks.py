@@ -26,7 +26,14 @@ from references.notebooks import (
 )
 
 LARGEST_BYTES = 500_000
-PICTURES = {"schedule": 3, "placer": 1, "constraints": 1, "regression": 0, "device_map": 2}
+PICTURES = {
+    "schedule": 3,
+    "placer": 1,
+    "constraints": 1,
+    "regression": 0,
+    "device_map": 2,
+    "gpus": 1,
+}
 """How many pictures each notebook shows."""
 
 WITH_TORCH = "device_map"

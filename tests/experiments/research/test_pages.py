@@ -59,9 +59,9 @@ def test_a_page_of_a_method_is_short_and_tells_no_commits_in_its_text(name: str)
     assert re.findall(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,8}\b", prose) == []
 
 
-def test_the_findings_are_ten_each_with_a_figure_and_a_command() -> None:
+def test_the_findings_are_eleven_each_with_a_figure_and_a_command() -> None:
     _, *found = re.split(r"^## \d+\. ", (DOCS / "found.md").read_text(), flags=re.MULTILINE)
-    assert len(found) == 10
+    assert len(found) == 11
     for one in found:
         assert re.search(r"\d", one.partition("\n")[2])
         assert re.search(r"^    (placegap study|python -m placegap\.)", one, re.MULTILINE)
@@ -91,6 +91,7 @@ def test_what_the_titles_of_the_findings_claim_holds_of_the_figures() -> None:
     assert figure("form_factor") > 1  # 8
     assert figure("map_most") > 0  # 9
     assert figure("pipe_load") > 0  # 10
+    assert figure("hybrid_most") < 5 < figure("hybrid_gain")  # 11
 
 
 def test_the_committed_results_are_small_and_name_no_place_of_a_machine() -> None:

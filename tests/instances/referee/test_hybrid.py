@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from placegap.experiments.running.placing import choose_semantics
+from placegap.experiments.running.rules import Rules
 from placegap.instances import (
     Cluster,
     Device,
@@ -23,6 +26,7 @@ from placegap.instances import (
     evaluate,
     recheck,
 )
+from placegap.instances.referee.hybrid import why_no_degrees
 
 KEEP = Mode(name="keep", time_ns={"gpu": 10}, parameter_bytes=6, state_bytes=8, held_bytes=5)
 AGAIN = Mode(name="again", time_ns={"gpu": 14}, parameter_bytes=6, state_bytes=9, held_bytes=1)
@@ -218,8 +222,10 @@ def test_tensor_degrees_that_no_plan_can_have_are_refused(
         for op, t in zip(given.graph.ops, tensors, strict=True)
     )
     instance = given.with_graph(given.graph.model_copy(update={"ops": ops}))
+    semantics = HybridPipeline.model_validate({"degrees": degrees})
+    assert re.search(message, why_no_degrees(instance, semantics) or "")
     with pytest.raises(InputError, match=message):
-        evaluate(instance, PLAN, HybridPipeline.model_validate({"degrees": degrees}))
+        choose_semantics(Rules(**semantics.model_dump()), instance, None)
 
 
 def test_every_broken_rule_says_what_mends_it() -> None:

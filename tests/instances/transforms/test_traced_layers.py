@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances import Edge, Graph, InputError, Op
+from placegap.instances import (
+    Edge,
+    Graph,
+    HybridPipeline,
+    InputError,
+    Instance,
+    Op,
+    load_corpus,
+)
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.layer_modes import HEADS
+from placegap.instances.io.layer_modes import HEADS, cluster_rates
 from placegap.instances.problem.instance import Mode, Provenance
 from placegap.instances.transforms.traced_layers import traced_layers
+from placegap.solvers import solve
 
 CLUSTER = load_cluster("2x2xA100-80GB")
 STREAM, WIDE, SCORES = 64, 256, 1024
@@ -157,5 +166,36 @@ def test_layers_that_feed_each_other_are_refused() -> None:
         for name, module in (("a", "h.0"), ("b", "h.1"), ("c", "h.0"))
     )
     edges = (Edge(producer="a", consumer="b"), Edge(producer="b", consumer="c"))
-    with pytest.raises(InputError, match=r"'b' of h\.1 feeds 'c' of h\.0"):
+    with pytest.raises(InputError, match=r"'b' of h\.1 feeds 'c' of h\.0.*modes of your own"):
         traced_layers(Graph(name="net", ops=ops, edges=edges), CLUSTER)
+
+
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [("gpt2-train", 14), ("llama-7b-train", 34), ("t5-base-train", 26), ("swin-base-train", 29)],
+)
+def test_traced_models_of_the_corpus_lose_no_work_and_no_weights(name: str, layers: int) -> None:
+    step = load_corpus(name).graph
+    graph = traced_layers(step, CLUSTER)
+    assert len(graph.ops) == layers
+    forward = [op for op in step.ops if not op.backward]
+    flops = sum(op.flops or 0 for op in forward)
+    dtype = next((op.dtype for op in forward if op.dtype), "float32")
+    rate = cluster_rates(CLUSTER, dtype)["A100-80GB"].flops_per_s
+    # forward, and twice as much backward, rounded up for each layer
+    total_ns = sum(op.modes[0].time_ns["A100-80GB"] for op in graph.ops)
+    assert total_ns == pytest.approx(3 * flops * 1e9 / rate, abs=layers)
+    # the model's own count of its weights; tied tables count in the first and in the last layer,
+    # and bias tables of Swin as they are read
+    item = 4 if dtype == "float32" else 2
+    weights = sum(op.parameter_bytes for op in graph.ops) / item
+    counted = step.provenance.parameters["parameters"]
+    assert isinstance(counted, int)
+    assert 0.999 * counted < weights < (1.001 if name == "llama-7b-train" else 1.35) * counted
+
+
+def test_a_traced_model_of_the_corpus_is_placed_with_a_proof() -> None:
+    graph = traced_layers(load_corpus("gpt2-train").graph, CLUSTER)
+    instance = Instance(name="gpt2", graph=graph, cluster=CLUSTER)
+    found = solve(instance, HybridPipeline(microbatches=8, degrees="free"), "hybrid-cuts")
+    assert found.status == "optimal"

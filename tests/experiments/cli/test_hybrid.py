@@ -1,0 +1,99 @@
+"""Hybrid plans of training steps at the command line: shapes, traced models, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from placegap.experiments.cli import main
+from placegap.experiments.running.sources import Source, load_source
+from placegap.instances import Edge, Graph, Op
+from placegap.instances.corpus.layer_chains import ModelShape, shape_layers
+from placegap.instances.io.document import Document, save_document
+from placegap.instances.io.layer_modes import MODELLED, ModelledOn, Rates, layer_modes
+from placegap.instances.torch_models.options import TraceOptions
+
+Capture = pytest.CaptureFixture[str]
+HYBRID = ["--objective", "hybrid_pipeline", "--microbatches", "16"]
+
+
+def test_a_shape_is_placed_with_a_proof_and_the_plan_holds(tmp_path: Path, capsys: Capture) -> None:
+    plan = str(tmp_path / "plan.json")
+    model = ["llama-8b-train", "--dim", "tokens=2048", "--cluster", "2x8xH100"]
+    command = ["place", *model, *HYBRID, "--method", "hybrid-cuts", "--quiet", "--json"]
+    assert main([*command, "-o", plan]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "optimal"
+    assert found["value_ns"] == found["bound_ns"]
+    verify = ["verify", model[0], plan, *model[1:], "--json"]
+    assert main(verify) == 0
+    assert json.loads(capsys.readouterr().out)["value_ns"] == found["value_ns"]
+
+
+def test_a_shape_is_a_training_step_for_every_other_objective() -> None:
+    plain = load_source(Source("llama-8b-train", "8xH100-nvlink"))
+    layers = load_source(Source("llama-8b-train", "8xH100-nvlink", layers=True))
+    assert (plain.num_ops, layers.num_ops) == (2 * 34, 34)
+    assert not any(op.backward for op in layers.graph.ops)
+    assert "494 TFLOP/s" in str(layers.graph.provenance.parameters[MODELLED])
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (["llama-8b-train", "--dim", "seq=4", "--cluster", "2x8xH100"], "choose from batch, tok"),
+        (["net.json", "--cluster", "2x8xH100"], "no op names the module of a numbered layer"),
+        (["llama-8b-train", "--cluster", "T4+V100-16GB, pcie3"], "differ in kind or memory"),
+    ],
+)
+def test_what_is_no_training_step_of_layers_is_refused_in_a_line(
+    command: list[str],
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ops = (Op(name="a", flops=9), Op(name="b", flops=9, backward=True, colocation="a"))
+    graph = Graph(name="net", ops=ops, edges=(Edge(producer="a", consumer="b"),))
+    save_document(Document(name="net", graph=graph), tmp_path / "net.json")
+    assert main(["place", *command, *HYBRID]) == 2
+    error = capsys.readouterr().err
+    assert line in error.strip().splitlines()[-1]
+
+
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "num_hidden_layers": 2,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+}
+
+
+@pytest.mark.torch
+def test_a_traced_model_is_what_its_shape_says(tmp_path: Path) -> None:
+    (tmp_path / "tiny.json").write_text(json.dumps(LLAMA))
+    options = TraceOptions(train=True, batch=1, seq=32, dtype="bfloat16")
+    source = Source(f"hf:{tmp_path}/tiny.json", "1x4xA100-80GB", tracing=options, layers=True)
+    traced = load_source(source).graph.ops
+    shape = ModelShape(2, 64, 96, 3, 100, 32, 4, 2)
+    rates = Rates(312 * 10**12 // 2, 300 * 10**9, 5000)
+    on = ModelledOn({"A100-80GB": rates}, (1, 2, 4))
+    assert [op.kind for op in traced] == ["Embedding", "Layer", "Layer", "Loss"]
+    for op, layer in zip(traced, shape_layers(shape), strict=True):
+        expected = {(m.name, m.tensor): m for m in layer_modes(layer, on)}
+        found = {(m.name, m.tensor): m for m in op.modes}
+        assert expected.keys() == found.keys()  # no t above the two heads of keys
+        for key, mode in expected.items():
+            # 18 bytes a weight in the shape, 16 in the trace: gradients have the weights' type
+            assert found[key].state_bytes * 18 == mode.state_bytes * 16
+            # not causal, and norms written out: more of both
+            mine, own = found[key].time_ns["A100-80GB"], mode.time_ns["A100-80GB"]
+            assert own <= mine <= 1.2 * own + 10
+            assert mode.held_bytes <= found[key].held_bytes

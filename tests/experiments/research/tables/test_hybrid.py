@@ -1,0 +1,69 @@
+"""Tables of hybrid plans: proven rows, even plans, and what they say to wrong names."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.experiments.research.tables.hybrid import (
+    PUBLISHED,
+    PUBLISHED_HEADS,
+    RESTRICTION_HEADS,
+    TRAINED,
+    TRAINED_HEADS,
+    Degrees,
+    even_plan,
+    main,
+    published_rows,
+    trained_rows,
+)
+from placegap.instances import HybridPipeline, InputError, Instance, evaluate
+from placegap.instances.corpus.layer_chains import chain_with_modes
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.layer_modes import ModelledOn
+
+
+def of(cell: str) -> float:
+    return float(cell.removesuffix(" %"))
+
+
+def test_a_published_run_is_beside_the_optimum() -> None:
+    (row,) = published_rows(PUBLISHED[1:2])
+    found = dict(zip(PUBLISHED_HEADS, row, strict=True))
+    assert (found["model"], found["devices"]) == ("175B", "64")
+    # 13.75 s for 2 * 3 * 175e9 * 64 * 2048 FLOPs and more on 64 A100: 51 % (Korthikanti et al.),
+    # and the bubble of 7 / (64 * 3) and collectives on top
+    assert 0.51 < float(found["share of peak"]) < 0.65
+    assert 0 <= of(found["above optimum"]) <= of(found["above, any mode"]) < 5
+    assert 0 <= of(found["any mode gains"]) < 2
+
+
+def test_trained_models_are_proven_or_do_not_fit() -> None:
+    first, mixtral = trained_rows([TRAINED[0], TRAINED[3]])
+    found = dict(zip(TRAINED_HEADS, first, strict=True))
+    assert (found["model"], found["H100"]) == ("llama-8b", "8")
+    assert of(found["free degrees gain"]) >= 0
+    # 47e9 weights of 18 bytes are 845 GB, and eight devices hold 640
+    assert mixtral[3] == "none fits, proven"
+
+
+def test_an_even_plan_counts_the_ends_where_that_makes_it_even() -> None:
+    cluster = load_cluster("16x8xH100")
+    on = ModelledOn.cluster(cluster)
+    graph = chain_with_modes("llama-405b-train", on)
+    instance = Instance(name="net", graph=graph, cluster=cluster)
+    plan = even_plan(instance, Degrees(8, 16, 1), "keep")
+    assert plan is not None
+    assert plan.stage is not None
+    # 126 layers and two ends in 16 stages of 8: one layer less in the first and the last
+    layers = [s for op, s in zip(graph.ops, plan.stage, strict=True) if op.kind == "Layer"]
+    assert [layers.count(s) for s in range(16)] == [7, *[8] * 14, 7]
+    verdict = evaluate(instance, plan, HybridPipeline(microbatches=16))
+    assert {violation.rule for violation in verdict.violations} <= {"memory"}
+    assert even_plan(instance, Degrees(3, 16, 1), "keep") is None
+
+
+def test_the_heads_of_a_table_and_wrong_names(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InputError, match="trained"):
+        main(["traned"])
+    assert capsys.readouterr().out == ""
+    assert len(RESTRICTION_HEADS) == 8
