@@ -37,10 +37,7 @@ def row(
     ]
     for name, at in (("embed", 0), ("head", len(ops) + 1)):
         ops.insert(at, Op(name=name, time_ns={"gpu": 0}, resident_bytes=ends))
-    edges = [
-        Edge(producer=a.name, consumer=b.name, host_time_ns=0)
-        for a, b in pairwise(ops)
-    ]
+    edges = [Edge(producer=a.name, consumer=b.name, host_time_ns=0) for a, b in pairwise(ops)]
     gpus = tuple(Device(name=f"gpu{k}", kind="gpu", memory_bytes=memory) for k in range(cards))
     return Instance(
         name="row",
