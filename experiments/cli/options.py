@@ -111,8 +111,12 @@ ModuleOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 RULES: Mapping[str, object] = {
-    "objective": Annotated[Objective | None, typer.Option(help="What to minimize.")],
-    "plans": Annotated[PlanClass | None, typer.Option(help="max_load: which plans compete.")],
+    "objective": Annotated[
+        Objective | None, typer.Option(help="What to minimize; max_context: tokens, to maximize.")
+    ],
+    "plans": Annotated[
+        PlanClass | None, typer.Option(help="max_load, max_context: which plans compete.")
+    ],
     "channels": Annotated[
         Channels | None, typer.Option(help="makespan: what a transfer occupies.")
     ],
@@ -165,6 +169,10 @@ RULES: Mapping[str, object] = {
     "sharding": Annotated[
         Sharding | None,
         typer.Option(help="hybrid_pipeline: what replicas divide among them."),
+    ],
+    "at_most_ns": Annotated[
+        int | None,
+        typer.Option("--at-most-ns", min=0, help="max_context: the load no device may exceed."),
     ],
     "memory": Annotated[
         MemoryRule | None,

@@ -87,6 +87,14 @@ class PlaceOptions:
     ] = 60.0
     gap: Annotated[float, typer.Option("--gap", help="Relative gap that suffices.")] = 0.0
     seed: Annotated[int, typer.Option("--seed", help="For methods that draw numbers.")] = 0
+    at_most: Annotated[
+        float | None,
+        typer.Option(
+            "--at-most",
+            metavar="TIMES",
+            help="max_context: no device has more to do than so many times the least max_load.",
+        ),
+    ] = None
     coarsen: Annotated[
         str | None,
         typer.Option(
@@ -195,7 +203,7 @@ class Extras(NamedTuple):
 
 def place_command(asked: PlaceOptions) -> None:
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
-    from placegap.experiments.running.placing import FIRST_SHARE, given_plan
+    from placegap.experiments.running.placing import FIRST_SHARE, given_plan, with_load_limit
 
     wanted = _checked(asked)
     fine = read_instance(source_of(asked), tells=asked.tells)
@@ -209,6 +217,10 @@ def place_command(asked: PlaceOptions) -> None:
         together = joins_ends(list(wanted.exports))
     instance = with_granularity(fine, wanted.whole, join_ends=together)
     instance, first = _first_attempt(asked, wanted, fine, instance)
+    if asked.at_most is not None:
+        with spinner("looking for the least load", tells=asked.tells):
+            first, limit = with_load_limit(first, asked.at_most)
+        warn(limit)
     known = None
     if asked.start is not None:
         with spinner(f"reading {asked.start}", tells=asked.tells):

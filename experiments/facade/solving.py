@@ -18,6 +18,7 @@ from placegap.experiments.running.placing import (
     judged_plan,
     place,
     rules_of_start,
+    with_load_limit,
 )
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.rules import Rules
@@ -29,7 +30,7 @@ from placegap.instances.io.document import Document
 from placegap.instances.io.plan_file import save_plan
 from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import MemoryRule, Semantics
+from placegap.instances.problem.semantics import MaxContext, MemoryRule, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status
@@ -69,6 +70,12 @@ class Solution:
     def bound_ns(self) -> int | None:
         """No plan has less; None where nothing is proven."""
         return self.result.bound_ns
+
+    @property
+    def tokens(self) -> int | None:
+        """Under max_context, for how many tokens the plan has room: the value without its sign."""
+        is_context = isinstance(self.result.semantics, MaxContext)
+        return -self.value_ns if is_context and self.value_ns is not None else None
 
     @property
     def gap(self) -> float | None:
@@ -136,6 +143,7 @@ class RulesAndOptions(SolveOptions, total=False):
     degrees: str | None
     recompute: str | None
     sharding: str | None
+    at_most_ns: int | None
 
 
 def solve(
@@ -146,6 +154,7 @@ def solve(
     method: str | None = None,
     params: Mapping[str, object] | None = None,
     start: Plan | str | Path | None = None,
+    at_most: float | None = None,
     **options: Unpack[RulesAndOptions],
 ) -> Solution:
     """Place a model on a cluster, as ``placegap place`` does, in this process.
@@ -159,8 +168,8 @@ def solve(
         Name of a shipped cluster, a file, or a cluster; by default the model's own devices.
     objective : str or Semantics, optional
         ``makespan``, ``max_load``, ``max_load_fwd_bwd``, ``latency_subgraphs``,
-        ``pipeline_iteration`` or ``hybrid_pipeline``, or all rules at once. By default the file's
-        own, max_load for a model that is traced, else makespan.
+        ``pipeline_iteration``, ``hybrid_pipeline`` or ``max_context``, or all rules at once. By
+        default the file's own, max_load for a model that is traced, else makespan.
     method : str, optional
         A name of ``placegap.solvers.METHODS``; by default ``auto``: the method that
         proves most of such problems, and a search for plans beside it.
@@ -168,8 +177,11 @@ def solve(
         The method's own parameters.
     start : Plan, str or Path, optional
         A plan, or the file of one, to start from: the result is no worse.
+    at_most : float, optional
+        Under max_context: no device has more to do than so many times the least max_load.
     plans, channels, transfers, load, replicas, levels, subgraphs, memory : optional
     schedule, stages_per_device, microbatches, sending, degrees, recompute, sharding : optional
+    at_most_ns : optional
         Single rules, as the options of ``placegap place``.
     time_limit_s, gap, seed : float, float, int, optional
         When the method stops (60 s), and the seed of one that draws numbers.
@@ -216,6 +228,9 @@ def solve(
         params=params or {},
         **given,
     )
+    if at_most is not None:
+        first, _ = with_load_limit(first, at_most, here=True)
+        semantics = first.semantics
     known, said = None, tuple[str, ...]()
     if isinstance(start, Plan):
         known = judged_plan(instance, semantics, start)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from placegap.experiments.running.pool import Ending, run_pool, send_news
+from placegap.experiments.running.pool import Ending, run_here, run_pool, send_news
 from placegap.experiments.running.rules import Rules, as_options, nearest, option
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line
@@ -26,6 +26,7 @@ from placegap.instances.problem.semantics import (
     FIELDS,
     HybridPipeline,
     Makespan,
+    MaxContext,
     Semantics,
     parse_semantics,
 )
@@ -58,6 +59,9 @@ COMPILING = "compiling kernels, once on a machine"
 DEFAULT_METHOD = default_method(Makespan())  # whatever the semantics
 DEFAULT_RULES = {"plans": "chain"}
 """Rules for where no method is named and no option says others."""
+
+MOST_TIMES = 1000.0
+"""Larger factors of the least load are no limit."""
 
 STOP_S = 5.0
 """What a method gets after Ctrl-C to return what it has; a second Ctrl-C ends it at once."""
@@ -314,6 +318,45 @@ def place(
     if best.method == START:
         best = replace(best, message=f"{attempt.method} found no better plan")
     return best, tuple(warnings)
+
+
+def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> tuple[Attempt, str]:
+    """The attempt with a limit of loads, so many times the least `max_load`; and that in words.
+
+    The least load is that of the model as it is stated, with its caches, and has half of the time.
+
+    Raises
+    ------
+    InputError
+        If the objective has no limit, the factor is below 1, or no plan holds the model.
+    """
+    semantics = attempt.semantics
+    if not isinstance(semantics, MaxContext):
+        raise InputError("--at-most limits loads under --objective max_context; add that")
+    if semantics.at_most_ns is not None:
+        raise InputError("--at-most and --at-most-ns both limit loads; leave out one")
+    if not 1 <= at_most <= MOST_TIMES:
+        raise InputError(f"--at-most is times the least load, from 1 to {MOST_TIMES:g}")
+    half_s = attempt.time_limit_s / 2
+    first = replace(
+        attempt,
+        semantics=semantics.loads,
+        method=DEFAULT_METHOD,
+        params={},
+        time_limit_s=half_s,
+        incumbent=None,
+    )
+    result, _ = place(first, pool=run_here if here else None)
+    if result.value_ns is None:
+        raise InputError(
+            f"no load to compare with: no plan of {result.instance} holds its ops with the caches"
+            " that they state; trace a shorter --context, or leave out --at-most"
+        )
+    limit_ns = int(at_most * result.value_ns)
+    proven = "" if result.status == "optimal" else ", which is not proven to be the least,"
+    rules = semantics.model_copy(update={"at_most_ns": limit_ns})
+    said = f"at most {limit_ns} ns of load, {at_most:g} times {result.value_ns} ns{proven}"
+    return replace(attempt, semantics=rules, time_limit_s=attempt.time_limit_s - half_s), said
 
 
 def better(best: Result | None, new: Result) -> Result:

@@ -43,6 +43,7 @@ class Rules:
     degrees: str | None = None
     recompute: str | None = None
     sharding: str | None = None
+    at_most_ns: int | None = None
 
     @property
     def given(self) -> Mapping[str, object]:

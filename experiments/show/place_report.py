@@ -300,7 +300,20 @@ def result_object(instance: Instance, result: Result) -> dict[str, Any]:
         "notes": list(plan_notes(instance, result)),
         "faults": list(result.faults),
         "details": dict(result.details),
+        **_tokens_object(result),
         **placed_object(instance, result),
+    }
+
+
+def _tokens_object(result: Result) -> dict[str, Any]:
+    """Under max_context: tokens that fit, on all devices and on each, and that no plan exceeds."""
+    if not isinstance(result.semantics, MaxContext):
+        return {}
+    uses = () if result.evaluation is None else result.evaluation.uses
+    return {
+        "tokens": None if result.value_ns is None else -result.value_ns,
+        "tokens_bound": None if result.bound_ns is None else -result.bound_ns,
+        "tokens_per_device": {use.device: use.tokens for use in uses},
     }
 
 

@@ -13,6 +13,7 @@ from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
+    MaxContext,
     PipelineIteration,
     Semantics,
     has_replicas,
@@ -96,7 +97,8 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     {'gpu': 5}
     """
     unproven = has_replicas(semantics) or has_two_levels(semantics)
-    if isinstance(semantics, LatencySubgraphs | PipelineIteration | HybridPipeline) or unproven:
+    others = LatencySubgraphs | PipelineIteration | HybridPipeline | MaxContext
+    if isinstance(semantics, others) or unproven:
         raise InputError(
             f"zero-time: under {semantics.label} nothing is known to be exact; choose another"
             " objective, or another transform"

@@ -489,7 +489,7 @@ def best_context(instance: Instance, semantics: MaxContext) -> tuple[int, Plan] 
     arcs, is_host = _class_arcs(instance, semantics.loads), arrays.is_host.astype(np.int64)
     time_ns, group = arrays.time_ns[order], arrays.group[order]
     rules = semantics.plans == "chain", semantics.load == "overlap"
-    everything = np.ones(instance.num_ops, np.bool_)
+    everything: Any = np.ones(instance.num_ops, np.bool_)
     home, device = np.zeros(arrays.num_groups, np.int64), np.zeros(instance.num_ops, np.int64)
     best: tuple[int, Plan] | None = None
     while True:

@@ -1,0 +1,107 @@
+"""``--objective max_context``: tokens wherever a value is said, and one line for what is no use."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from doubles.pool_jobs import run_here
+
+import placegap
+from placegap.experiments.cli import main
+from placegap.experiments.running import placing
+from placegap.instances import Cache, Cluster, Device, Edge, Graph, Instance, MaxContext, Op, Plan
+from placegap.instances.io.document import Document, save_document
+from placegap.instances.io.plan_file import save_plan
+
+Capture = pytest.CaptureFixture[str]
+
+
+def layers() -> Instance:
+    """Six layers of 10 bytes, 1 byte a token and 1 ns, of which the first has 30 bytes more."""
+    ops = tuple(
+        Op(
+            name=f"layer{i}",
+            time_ns={"gpu": 1},
+            resident_bytes=10 + 30 * (i == 0),
+            caches=(Cache(token_bytes=1),),
+        )
+        for i in range(6)
+    )
+    edges = tuple(Edge(producer=a.name, consumer=b.name, host_time_ns=0) for a, b in pairwise(ops))
+    cards = tuple(Device(name=f"gpu{k}", kind="gpu", memory_bytes=100) for k in range(2))
+    return Instance(
+        name="six",
+        graph=Graph(name="six", ops=ops, edges=edges),
+        cluster=Cluster(name="two", devices=cards),
+    )
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(placing, "run_pool", run_here)
+    save_document(Document.of(layers()), tmp_path / "six.json")
+    return tmp_path / "six.json"
+
+
+def test_place_verify_show_and_compare_say_tokens(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    plan, even = str(tmp_path / "plan.json"), str(tmp_path / "even.json")
+    asked = ["place", str(model), "--objective", "max_context"]
+    assert main([*asked, "-o", plan, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    # 2 layers, (100 - 50) / 2 = 25, and 4, (100 - 40) / 4 = 15; 3 and 3: (100 - 60) / 3 = 13
+    assert (found["tokens"], found["tokens_bound"], found["proved"]) == (15, 15, True)
+    assert sorted(found["tokens_per_device"].values()) == [15, 25]
+    assert main(["verify", str(model), plan]) == 0
+    out = capsys.readouterr().out
+    assert "15 tokens (both referees)" in out
+    assert " ns" not in out.partition("value")[2]
+    rules = MaxContext(plans="chain")
+    save_plan(layers(), Plan.on([0, 0, 0, 1, 1, 1]), rules, even, "by hand", value_ns=-13)
+    assert main(["show", plan, "--model", str(model)]) == 0
+    assert "has least room, for 15 tokens" in capsys.readouterr().out
+    assert main(["compare", even, plan, "--model", str(model)]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "value" in line)
+    assert ("13 tokens" in row, "15 tokens" in row) == (True, True)
+
+
+def test_a_load_of_so_many_times_the_least(model: Path, capsys: Capture) -> None:
+    # the least load is 3 ns, of 3 layers; 1.34 times that allows 4
+    limited = placegap.solve(model, objective="max_context", at_most=1.0, plans="chain")
+    assert (limited.tokens, limited.status) == (13, "optimal")
+    wider = placegap.solve(model, objective="max_context", at_most=1.34, plans="chain")
+    assert (wider.tokens, wider.status) == (15, "optimal")
+    asked = ["place", str(model), "--objective", "max_context", "--at-most", "1"]
+    assert main(asked) == 0
+    out, err = capsys.readouterr()
+    assert "value   13 tokens" in out
+    assert "at most 3 ns of load, 1 times 3 ns" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--at-most", "1.02"], "--at-most limits loads under --objective max_context"),
+        (["--objective", "max_context", "--at-most", "0.5"], "from 1 to 1000"),
+        (["--objective", "max_context", "--at-most", "1", "--at-most-ns", "3"], "leave out one"),
+        (["--objective", "max_load", "--at-most-ns", "3"], "at_most_ns does not apply"),
+        (["--objective", "max_context", "--method", "heft"], "heft does not apply"),
+    ],
+)
+def test_one_line_for_what_does_not_go_together(
+    model: Path, capsys: Capture, options: list[str], said: str
+) -> None:
+    assert main(["place", str(model), *options]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_model_without_caches_says_what_to_do(capsys: Capture) -> None:
+    asked = ["place", "resnet50", "--cluster", "celeritas-4xV100-pcie", "--objective", "max_context"]
+    assert main(asked) == 2
+    assert "no op has a cache; trace the model with --context" in capsys.readouterr().err
