@@ -48,6 +48,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import LARGEST_CAPACITY, Linear, placement, set_placement
+from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.blocks import contract
@@ -66,7 +67,11 @@ BEFORE, BOTTLENECK, AFTER, HOSTS_BEFORE, HOSTS_AFTER = range(5)
 
 
 def build_exact(
-    instance: Instance, semantics: MaxLoad, num_blocks: int | None = None
+    instance: Instance,
+    semantics: MaxLoad,
+    num_blocks: int | None = None,
+    *,
+    names: bool = False,
 ) -> pyo.ConcreteModel:
     """The exact model: x[i, b], op i is in block b of the chain.
 
@@ -80,6 +85,8 @@ def build_exact(
         ``max_load chain``.
     num_blocks : int, optional
         k; the default is the number of devices, which is what the claim needs.
+    names : bool
+        Index the components by the names of ops, not by their numbers.
 
     Returns
     -------
@@ -102,7 +109,8 @@ def build_exact(
     _refuse(semantics, k)
     units = build_units(instance, alike=True)
     parts, budgets = _exact_parts(units, k)
-    return build_parts("archer exact", instance, units, parts, budgets, semantics.load, 0)
+    name = "archer exact"
+    return build_parts(name, instance, units, parts, budgets, semantics.load, 0, names=names)
 
 
 def build_three_blocks(
@@ -110,6 +118,8 @@ def build_three_blocks(
     semantics: MaxLoad,
     num_blocks: int | None = None,
     at_least_ns: int = 0,
+    *,
+    names: bool = False,
 ) -> pyo.ConcreteModel:
     """Three superblocks: before, bottleneck, after; its size does not depend on k.
 
@@ -125,6 +135,8 @@ def build_three_blocks(
         k, the number of accelerators; the default is that of the instance. Its hosts come on top.
     at_least_ns : int
         A bound on max_load that is known already.
+    names : bool
+        Index the components by the names of ops, not by their numbers.
 
     Returns
     -------
@@ -162,7 +174,9 @@ def build_three_blocks(
     _refuse(semantics, k)
     parts, budgets = _superblocks(units, k, None)
     name = "archer three blocks"
-    return build_parts(name, instance, units, parts, budgets, semantics.load, at_least_ns)
+    return build_parts(
+        name, instance, units, parts, budgets, semantics.load, at_least_ns, names=names
+    )
 
 
 def build_bottleneck(
@@ -171,6 +185,8 @@ def build_bottleneck(
     num_blocks: int | None = None,
     index: int = 1,
     at_least_ns: int = 0,
+    *,
+    names: bool = False,
 ) -> pyo.ConcreteModel:
     """Three superblocks, the middle one being the accelerator number b of the chain.
 
@@ -179,7 +195,7 @@ def build_bottleneck(
 
     Parameters
     ----------
-    instance, semantics, num_blocks, at_least_ns
+    instance, semantics, num_blocks, at_least_ns, names
         As in `build_three_blocks`.
     index : int
         b, from 1 to k.
@@ -219,7 +235,9 @@ def build_bottleneck(
         raise ValueError(f"there is no block {index} of {k}")
     name = f"archer bottleneck {index} of {k}"
     parts, budgets = _superblocks(units, k, index)
-    return build_parts(name, instance, units, parts, budgets, semantics.load, at_least_ns)
+    return build_parts(
+        name, instance, units, parts, budgets, semantics.load, at_least_ns, names=names
+    )
 
 
 def why_not(semantics: Semantics) -> str | None:
@@ -461,6 +479,8 @@ def build_parts(
     budgets: Sequence[Budget],
     load: LoadRule,
     at_least_ns: int,
+    *,
+    names: bool,
 ) -> pyo.ConcreteModel:
     """Minimize the T within which the parts of a chain can have their loads."""
     unit_ns = time_unit_ns(units.horizon_ns, granularity_ns(instance, transfers=False))
@@ -476,8 +496,9 @@ def build_parts(
     tensor_enters(model, units)
     memory_budget(model, units, parts, budgets)
     load_budget(model, units, parts, budgets, load)
-    model.objective = pyo.Objective(expr=model.largest)
-    return model
+    model.objective = pyo.Objective(expr=model.largest, doc="Archer et al.: T")
+    own = names_of(instance) if names else {}
+    return describe(model, __doc__, {letter: own[letter] for letter in "ij"} if own else None)
 
 
 def count_part_rows(units: Units, parts: Parts) -> int:
@@ -516,7 +537,7 @@ def crossing_variables(model: pyo.ConcreteModel, units: Units, parts: Parts) -> 
 
 
 def assign_units(model: pyo.ConcreteModel, units: Units, parts: Parts) -> None:
-    """Sum over p of x[i, p] == 1 for the first op i of every unit."""
+    """Archer et al., x_vb: sum over p of x[i, p] == 1 for the first op i of every unit."""
 
     @model.Constraint(range(units.num_units))
     def assign_units(model: pyo.ConcreteModel, v: int) -> Linear:
@@ -524,7 +545,9 @@ def assign_units(model: pyo.ConcreteModel, units: Units, parts: Parts) -> None:
 
 
 def keep_together(model: pyo.ConcreteModel, units: Units, parts: Parts) -> None:
-    """x[i, p] == x[j, p] for every op i of a unit, j its first op, every part p."""
+    """Archer et al., x_vb: x[i, p] == x[j, p] for every op i of a unit, j its first op, every part
+    p.
+    """
     first = [units.first[v] for v in units.unit]
 
     @model.Constraint([i for i, j in enumerate(first) if i != j], list(parts))
@@ -533,7 +556,9 @@ def keep_together(model: pyo.ConcreteModel, units: Units, parts: Parts) -> None:
 
 
 def chain_prefix(model: pyo.ConcreteModel, units: Units, parts: Parts) -> None:
-    """The parts up to every position form an ideal: for every arc (a, b) and position s
+    """Archer et al., prefix rows: the parts up to every position form an ideal.
+
+    For every arc (a, b) and position s
 
     sum over the parts p up to s of x[a, p] >= the same sum for b,
 
@@ -552,7 +577,9 @@ def chain_prefix(model: pyo.ConcreteModel, units: Units, parts: Parts) -> None:
 
 
 def tensor_leaves(model: pyo.ConcreteModel, units: Units) -> None:
-    """leaves[e, p] >= x[i, p] - x[j, p], i the first pin of net e and j any other."""
+    """Archer et al., bytes out: leaves[e, p] >= x[i, p] - x[j, p], i the first pin of net e and j
+    any other.
+    """
     rows = [(e, p, v) for e, p in model.leaves for v in units.pins[e][1:]]
 
     @model.Constraint(rows)
@@ -562,7 +589,9 @@ def tensor_leaves(model: pyo.ConcreteModel, units: Units) -> None:
 
 
 def tensor_enters(model: pyo.ConcreteModel, units: Units) -> None:
-    """enters[e, p] >= x[j, p] - x[i, p], i the first pin of net e and j any other."""
+    """Archer et al., bytes in: enters[e, p] >= x[j, p] - x[i, p], i the first pin of net e and j
+    any other.
+    """
     rows = [(e, p, v) for e, p in model.enters for v in units.pins[e][1:]]
 
     @model.Constraint(rows)
@@ -574,7 +603,7 @@ def tensor_enters(model: pyo.ConcreteModel, units: Units) -> None:
 def memory_budget(
     model: pyo.ConcreteModel, units: Units, parts: Parts, budgets: Sequence[Budget]
 ) -> None:
-    """Sum over the units v and parts p of a budget of m_v x[v, p] <= its memory.
+    """Placegap's own: sum over units v and parts p of a budget of m_v x[v, p] <= its memory.
 
     In exact units where that leaves small numbers, else scaled and a little wide, as in
     `shared.families.memory_capacity`.
@@ -607,7 +636,7 @@ def load_budget(
     budgets: Sequence[Budget],
     load: LoadRule,
 ) -> None:
-    """Devices of a budget times ``largest`` >= the load of its parts.
+    """Archer et al., f(b) <= T: devices of a budget times ``largest`` >= the load of its parts.
 
     Compute is the sum over v and p of t_v x[v, p], communication the sum over e and p of
     w_e (leaves[e, p] + enters[e, p]); ``add`` takes their sum in one row, ``overlap`` each in one.
@@ -640,6 +669,7 @@ def load_budget(
 # ------------------------------------------------------------------------------------ plans in, out
 
 
+@by_number
 def warm_start(
     model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: MaxLoad
 ) -> None:
@@ -657,6 +687,7 @@ def warm_start(
     model.largest.set_value(int(load.max()) / pyo.value(model.unit_ns))
 
 
+@by_number
 def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
     """The plan of an exact model's values: block b on device b."""
     return Plan.on(placement(model, instance.num_ops))

@@ -41,6 +41,7 @@ from placegap.formulations.shared.families import (
     placement,
     set_placement,
 )
+from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import edge_ends, tensor_edges
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem.array_types import Flags, Floats, Ints
@@ -55,7 +56,7 @@ Pairs = dict[tuple[int, int], int]
 # ------------------------------------------------------------------------------------------- the LP
 
 
-def build_lp(instance: Instance, groups: DeviceGroups) -> pyo.ConcreteModel:
+def build_lp(instance: Instance, groups: DeviceGroups, *, names: bool = False) -> pyo.ConcreteModel:
     """GETF's LP of an instance; for n ops, m edges, B colocation groups, G groups of devices.
 
     B G + n + 1 columns; at most 2 B + 2 n + m + 2 G rows (`count_rows_lp`).
@@ -65,6 +66,8 @@ def build_lp(instance: Instance, groups: DeviceGroups) -> pyo.ConcreteModel:
     instance : Instance
     groups : DeviceGroups
         The finer, the better the bound: groups of equal devices give the LP over single devices.
+    names : bool
+        Index the components by the names of ops and devices, not by their numbers.
 
     Returns
     -------
@@ -100,8 +103,17 @@ def build_lp(instance: Instance, groups: DeviceGroups) -> pyo.ConcreteModel:
     colocated_work(model, instance, times)
     group_work(model, groups, times)
     group_memory(model, instance, groups)
-    model.objective = pyo.Objective(expr=model.makespan)
-    return model
+    model.objective = pyo.Objective(expr=model.makespan, doc="GETF: T, the makespan")
+    own = names_of(instance) if names else None
+    if own is not None:
+        arrays = instance.arrays
+        ops, devices = own["i"], own["k"]
+        own["b"] = [
+            "+".join(ops[i] for i in np.flatnonzero(arrays.group == b).tolist())
+            for b in range(arrays.num_groups)
+        ]
+        own["g"] = ["+".join(devices[k] for k in members) for members in groups.devices]
+    return describe(model, __doc__, own)
 
 
 def count_rows_lp(instance: Instance, groups: DeviceGroups) -> int:
@@ -184,7 +196,7 @@ def share_durations(
 
 
 def share_once(model: pyo.ConcreteModel, times: GroupTimes) -> None:
-    """Sum over g of share[b, g] == 1 for every colocation group b."""
+    """GETF, fractions: sum over g of share[b, g] == 1 for every colocation group b."""
     num_together, num_groups = times.possible.shape
 
     @model.Constraint(range(num_together))
@@ -193,7 +205,8 @@ def share_once(model: pyo.ConcreteModel, times: GroupTimes) -> None:
 
 
 def colocated_work(model: pyo.ConcreteModel, instance: Instance, times: GroupTimes) -> None:
-    """Row: makespan >= sum over g of (least total time of b in g) share[b, g], b of >= 2 ops.
+    """Placegap's own: makespan >= sum over g of (least total time of b in g) share[b, g], b of two
+    or more ops.
 
     Not in the paper, which has no colocation.
     """
@@ -207,7 +220,7 @@ def colocated_work(model: pyo.ConcreteModel, instance: Instance, times: GroupTim
 
 
 def group_work(model: pyo.ConcreteModel, groups: DeviceGroups, times: GroupTimes) -> None:
-    """Work of a group of devices: at most the makespan times its total speed, for every g.
+    """GETF, work of a group of devices: at most the makespan times its total speed, for every g.
 
     Sum over b of (least s_k p_bk over k in g) share[b, g] <= makespan * (sum over k in g of s_k).
     """
@@ -221,7 +234,7 @@ def group_work(model: pyo.ConcreteModel, groups: DeviceGroups, times: GroupTimes
 
 
 def group_memory(model: pyo.ConcreteModel, instance: Instance, groups: DeviceGroups) -> None:
-    """Sum over b of m_b share[b, g] <= sum over k in g of M_k, where that can bind.
+    """Placegap's own: sum over b of m_b share[b, g] <= sum over k in g of M_k, where that can bind.
 
     Not in the paper, which has no memory. In units of a millionth of the group's memory or of
     single bytes, and then wider by one unit, like `shared.families.memory_capacity`.
@@ -240,6 +253,7 @@ def group_memory(model: pyo.ConcreteModel, instance: Instance, groups: DeviceGro
         return used <= limit[g] / unit + slack
 
 
+@by_number
 def extract_groups(model: pyo.ConcreteModel, instance: Instance, groups: DeviceGroups) -> list[int]:
     """The group of devices of each op, rounded from the solved LP's fractions.
 
@@ -321,7 +335,8 @@ def time_variables(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def precedence(model: pyo.ConcreteModel, durations: list[Linear], transfers_ns: Pairs) -> None:
-    """op_end[j] >= op_end[i] + transfer + duration of j for every edge (i, j); sources likewise.
+    """GETF, completion: op_end[j] >= op_end[i] + transfer + duration of j for every edge (i, j);
+    sources likewise.
 
     The transfer takes c_ij moved[i, j], where the model has that variable.
     """
@@ -342,7 +357,7 @@ def precedence(model: pyo.ConcreteModel, durations: list[Linear], transfers_ns: 
 
 
 def makespan_covers(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Row: makespan >= op_end[i] for every op i without consumers."""
+    """GETF, completion: makespan >= op_end[i] for every op i without consumers."""
     sinks = np.flatnonzero(np.diff(instance.arrays.index.succ_ptr) == 0)
 
     @model.Constraint(sinks.tolist())
@@ -395,8 +410,14 @@ def dependencies(instance: Instance) -> Pairs:
 # ----------------------------------------------------------------------------------------- the MILP
 
 
-def build(instance: Instance) -> pyo.ConcreteModel:
+def build(instance: Instance, *, names: bool = False) -> pyo.ConcreteModel:
     """The MILP of an instance; for n ops, m edges, K devices, n K + m + n + 1 columns.
+
+    Parameters
+    ----------
+    instance : Instance
+    names : bool
+        Index the components by the names of ops and devices, not by their numbers.
 
     Returns
     -------
@@ -429,8 +450,8 @@ def build(instance: Instance) -> pyo.ConcreteModel:
     precedence(model, device_durations(model, instance, unit_ns), transfers_ns)
     makespan_covers(model, instance)
     device_work(model, instance, unit_ns)
-    model.objective = pyo.Objective(expr=model.makespan)
-    return model
+    model.objective = pyo.Objective(expr=model.makespan, doc="GETF: T, the makespan")
+    return describe(model, __doc__, names_of(instance) if names else None)
 
 
 def count_rows(instance: Instance) -> int:
@@ -486,7 +507,8 @@ def device_durations(model: pyo.ConcreteModel, instance: Instance, unit_ns: floa
 
 
 def moved_ops(model: pyo.ConcreteModel, instance: Instance, transfers_ns: Pairs) -> None:
-    """moved[i, j] >= x[i, k] - x[j, k] for every edge that a move delays, every device k.
+    """Moirai, section V, filled in: moved[i, j] >= x[i, k] - x[j, k] for every edge that a move
+    delays, every device k.
 
     Where the two ops have no device in common, moved is 1.
     """
@@ -506,7 +528,7 @@ def moved_ops(model: pyo.ConcreteModel, instance: Instance, transfers_ns: Pairs)
 
 
 def device_work(model: pyo.ConcreteModel, instance: Instance, unit_ns: float) -> None:
-    """Sum over i of p_ik x[i, k] <= makespan for every device k."""
+    """GETF, work of a device: sum over i of p_ik x[i, k] <= makespan for every device k."""
     time = instance.arrays.time_ns / unit_ns
     work: list[list[Linear]] = [[] for _ in range(instance.num_devices)]
     for (i, k), x in model.x.items():
@@ -518,6 +540,7 @@ def device_work(model: pyo.ConcreteModel, instance: Instance, unit_ns: float) ->
         return sum(work[k]) <= model.makespan
 
 
+@by_number
 def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None:
     """Set the values of all variables of `build`'s model to those of a feasible plan.
 
@@ -543,6 +566,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
     model.makespan.set_value(int(max(work.max(), (ready_ns + time).max())) / unit_ns)
 
 
+@by_number
 def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
     """The plan that the values of x describe, its orders left to the referee's priorities.
 

@@ -28,6 +28,7 @@ import pyomo.environ as pyo
 from placegap.formulations.getf import Pairs, least_transfers
 from placegap.formulations.shared.devices import possible_placements
 from placegap.formulations.shared.families import Linear
+from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
@@ -50,7 +51,7 @@ class SctTimes:
     move_ns: Pairs
 
 
-def build(instance: Instance, *, truncated: bool = False) -> pyo.ConcreteModel:
+def build(instance: Instance, *, truncated: bool = False, names: bool = False) -> pyo.ConcreteModel:
     """m-SCT's LP of an instance; for n ops and m edges, m + n + 1 columns, at most m + 3 n rows.
 
     Parameters
@@ -59,6 +60,8 @@ def build(instance: Instance, *, truncated: bool = False) -> pyo.ConcreteModel:
     truncated : bool
         Shorten transfers (`truncate`) so that the value is a lower bound; the published model has
         them in full.
+    names : bool
+        Index the components by the names of ops and devices, not by their numbers.
 
     Returns
     -------
@@ -97,8 +100,8 @@ def build(instance: Instance, *, truncated: bool = False) -> pyo.ConcreteModel:
     favourite_child(model, instance)
     favourite_parent(model, instance)
     makespan_covers(model, times)
-    model.objective = pyo.Objective(expr=model.makespan)
-    return model
+    model.objective = pyo.Objective(expr=model.makespan, doc="m-SCT: w_inf, the makespan")
+    return describe(model, __doc__, names_of(instance) if names else None)
 
 
 def count_rows(instance: Instance) -> int:
@@ -203,7 +206,7 @@ def truncate(times: SctTimes) -> SctTimes:
 
 
 def precedence(model: pyo.ConcreteModel, times: SctTimes) -> None:
-    """op_start[i] + p_i + c_ij apart[i, j] <= op_start[j] for every edge (i, j)."""
+    """m-SCT, precedence: op_start[i] + p_i + c_ij apart[i, j] <= op_start[j], every edge (i, j)."""
     unit_ns = pyo.value(model.unit_ns)
 
     @model.Constraint(model.apart.index_set())
@@ -213,7 +216,7 @@ def precedence(model: pyo.ConcreteModel, times: SctTimes) -> None:
 
 
 def favourite_child(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """At most one favourite child: sum over children j of apart[i, j] >= number of them - 1."""
+    """m-SCT, one favourite child: sum over children j of apart[i, j] >= number of them - 1."""
     children: list[list[Linear]] = [[] for _ in range(instance.num_ops)]
     for (i, _), apart in model.apart.items():
         children[i].append(apart)
@@ -224,7 +227,7 @@ def favourite_child(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def favourite_parent(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """At most one favourite parent: sum over parents i of apart[i, j] >= number of them - 1."""
+    """m-SCT, one favourite parent: sum over parents i of apart[i, j] >= number of them - 1."""
     parents: list[list[Linear]] = [[] for _ in range(instance.num_ops)]
     for (_, j), apart in model.apart.items():
         parents[j].append(apart)
@@ -235,7 +238,7 @@ def favourite_parent(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def makespan_covers(model: pyo.ConcreteModel, times: SctTimes) -> None:
-    """Row: makespan >= op_start[i] + p_i for every op i without children."""
+    """m-SCT, w_inf: makespan >= op_start[i] + p_i for every op i without children."""
     unit_ns = pyo.value(model.unit_ns)
     inner = {i for i, _ in times.move_ns}
 
@@ -247,6 +250,7 @@ def makespan_covers(model: pyo.ConcreteModel, times: SctTimes) -> None:
 # -------------------------------------------------------------------------------------------- plans
 
 
+@by_number
 def extract(model: pyo.ConcreteModel, instance: Instance, threshold: float = 0.5) -> Favourites:
     """The favourite child of each op, rounded from the values of the solved LP.
 

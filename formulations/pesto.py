@@ -54,6 +54,7 @@ from placegap.formulations.shared.families import (
     possible_devices,
     set_placement,
 )
+from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import (
     Ends,
     PairSolution,
@@ -93,6 +94,7 @@ def build(
     semantics: Makespan,
     form: Form = "strengthened",
     horizon_ns: int | None = None,
+    names: bool = False,
 ) -> pyo.ConcreteModel:
     """Pesto's ILP of an instance.
 
@@ -106,6 +108,8 @@ def build(
         Only plans of at most this makespan matter: the value of a known plan, for instance. The
         default is a time by which every plan can end. All optima stay in the model as long as the
         horizon is not below the optimum.
+    names : bool
+        Index the components by the names of ops and devices, not by their numbers.
 
     Returns
     -------
@@ -129,7 +133,8 @@ def build(
         raise ValueError(f"Pesto's model {reason}")
     horizon = serial_horizon_ns(instance) if horizon_ns is None else horizon_ns
     chosen = build_published if form == "as_published" else build_strengthened
-    return chosen(instance, horizon)
+    model = chosen(instance, horizon)
+    return describe(model, __doc__, names_of(instance) if names else None)
 
 
 def why_not(semantics: Semantics) -> str | None:
@@ -174,7 +179,7 @@ def build_published(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:
     transfer_choice(model, ends)
     device_no_overlap(model, times)
     link_no_overlap(model, times)
-    model.objective = pyo.Objective(expr=model.makespan)
+    model.objective = pyo.Objective(expr=model.makespan, doc="Pesto: the makespan")
     return model
 
 
@@ -215,7 +220,8 @@ def order_variables(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def add_durations(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
-    """Expressions: op_end[i] = op_start[i] + sum over k of p_ik x[i, k]; transfer_end[q] likewise.
+    """Pesto, durations: op_end[i] = op_start[i] + sum over k of p_ik x[i, k]; transfer_end[q]
+    likewise.
 
     transfer_end[q] = transfer_start[q] + sum over a, b of p_qab transfer[q, a, b], where p_qab is
     the linear fit k * bytes + b of the link.
@@ -236,7 +242,9 @@ def add_durations(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
 
 
 def precedence_transfers(model: pyo.ConcreteModel, ends: Ends) -> None:
-    """op_end[i] <= transfer_start[q] and transfer_end[q] <= op_start[j] for every q = (i, j)."""
+    """Pesto, precedence: op_end[i] <= transfer_start[q], transfer_end[q] <= op_start[j] for every
+    q = (i, j).
+    """
 
     @model.Constraint(range(len(ends)))
     def precedence_producer(model: pyo.ConcreteModel, q: int) -> Linear:
@@ -248,7 +256,7 @@ def precedence_transfers(model: pyo.ConcreteModel, ends: Ends) -> None:
 
 
 def makespan_covers(model: pyo.ConcreteModel) -> None:
-    """The makespan covers every op: makespan >= op_end[i]."""
+    """Pesto, completion of the graph: makespan >= op_end[i]."""
 
     @model.Constraint(model.op_start.index_set())
     def makespan_covers(model: pyo.ConcreteModel, i: int) -> Linear:
@@ -256,7 +264,7 @@ def makespan_covers(model: pyo.ConcreteModel) -> None:
 
 
 def transfer_choice(model: pyo.ConcreteModel, ends: Ends) -> None:
-    """transfer[q, a, b] == x[i, a] x[j, b] for every q = (i, j) and a != b, made linear.
+    """Pesto, linear products: transfer[q, a, b] == x[i, a] x[j, b], every q = (i, j) and a != b.
 
     transfer >= x[i, a] + x[j, b] - 1, transfer <= x[i, a], transfer <= x[j, b].
     """
@@ -276,7 +284,8 @@ def transfer_choice(model: pyo.ConcreteModel, ends: Ends) -> None:
 
 
 def link_no_overlap(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
-    """Of two transfers that no path orders, both over the link l = (a, b), one goes first.
+    """Pesto, one transfer per link: of two that no path orders, both over the link l = (a, b), one
+    goes first.
 
     transfer_start[r] >= transfer_end[q]
     - H (3 - transfer_before[q, r, l] - transfer[q, l] - transfer[r, l]) and
@@ -323,7 +332,7 @@ def build_strengthened(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel
     device_open_pairs(model, op_pairs)
     edge_pairs = compete(edges, unordered_pairs(*flow_reach(index)))
     link_open_pairs(model, edge_pairs, instance.num_devices)
-    model.objective = pyo.Objective(expr=model.makespan)
+    model.objective = pyo.Objective(expr=model.makespan, doc="Pesto: the makespan")
     return model
 
 
@@ -343,7 +352,7 @@ def possible_transfers(model: pyo.ConcreteModel, edges: Slots, num_devices: int)
 
 
 def transfer_flow(model: pyo.ConcreteModel, ends: Ends, edges: Slots, num_devices: int) -> None:
-    """The transfers of q = (i, j) lead from the device of i to that of j.
+    """Pesto, products as flow: the transfers of q = (i, j) lead from the device of i to that of j.
 
     With out(q, k) = sum over b of transfer[q, k, b] and in(q, k) = sum over a of transfer[q, a, k],
     for every device k: x[i, k] + in(q, k) == x[j, k] + out(q, k), and out(q, k) <= x[i, k]; the
@@ -370,7 +379,7 @@ def transfer_flow(model: pyo.ConcreteModel, ends: Ends, edges: Slots, num_device
 
 
 def link_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
-    """Sum over q of p_qab transfer[q, a, b] <= makespan for every link (a, b)."""
+    """Placegap's own: sum over q of p_qab transfer[q, a, b] <= makespan for every link (a, b)."""
     work: dict[tuple[int, int], list[Linear]] = {}
     for (q, a, b), transfer in model.transfer.items():
         if times.move[q][a][b]:
@@ -382,7 +391,7 @@ def link_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
 
 
 def device_open_pairs(model: pyo.ConcreteModel, pairs: Pairs) -> None:
-    """Of two ops on one device, one starts after the other ends.
+    """Pesto, one op per device: of two ops on one device, one starts after the other ends.
 
     op_start[j] >= op_end[i] - M_ij (1 - op_before[i, j]) for both orders of the pair, and
     op_before[i, j] + op_before[j, i] >= x[i, k] + x[j, k] - 1 for every device k, of the orders
@@ -402,7 +411,8 @@ def device_open_pairs(model: pyo.ConcreteModel, pairs: Pairs) -> None:
 
 
 def link_open_pairs(model: pyo.ConcreteModel, pairs: Pairs, num_devices: int) -> None:
-    """Of two transfers over one link, one starts after the other ends.
+    """Pesto, one transfer per link: of two transfers over one link, one starts after the other
+    ends.
 
     transfer_start[r] >= transfer_end[q] - M_qr (1 - transfer_before[q, r]) for both orders, and
     transfer_before[q, r] + transfer_before[r, q] >= transfer[q, a, b] + transfer[r, a, b] - 1 for
@@ -523,6 +533,7 @@ def compete(slots: Slots, unordered: Iterator[tuple[int, int]]) -> Pairs:
 # ------------------------------------------------------------------------------------ plans in, out
 
 
+@by_number
 def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None:
     """Set the values of all variables to those of a plan's schedule.
 
@@ -552,6 +563,7 @@ def warm_start(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -> None
         variable.set_value(int((device[ends[q][0]], device[ends[q][1]]) == (a, b)))
 
 
+@by_number
 def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
     """The plan that the values of a model's variables describe; see `plan_in_order`."""
     ends, device = edge_ends(instance), placement(model, instance.num_ops)

@@ -37,13 +37,16 @@ from placegap.formulations.shared.families import (
     memory_capacity,
     place_ops,
 )
+from placegap.formulations.shared.naming import describe, names_of
 from placegap.formulations.shared.times import ScaledTimes, Windows, scale_times, windows
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 
-def build(instance: Instance, semantics: Makespan, horizon_ns: int) -> pyo.ConcreteModel:
+def build(
+    instance: Instance, semantics: Makespan, horizon_ns: int, *, names: bool = False
+) -> pyo.ConcreteModel:
     """The LP of an instance, to be solved as a relaxation.
 
     Parameters
@@ -54,6 +57,8 @@ def build(instance: Instance, semantics: Makespan, horizon_ns: int) -> pyo.Concr
         Of objective makespan.
     horizon_ns : int
         Longer schedules are of no interest: the LP may be infeasible if there are no others.
+    names : bool
+        Index the components by the names of ops and devices, not by their numbers.
 
     Notes
     -----
@@ -87,12 +92,12 @@ def build(instance: Instance, semantics: Makespan, horizon_ns: int) -> pyo.Concr
     # Beyond the horizon a bound is as good as infeasibility, and it has the solver's margin.
     for variable in (*model.op_start.values(), *model.flow_start.values(), model.makespan):
         variable.setub(None)
-    model.objective = pyo.Objective(expr=model.makespan)
-    return model
+    model.objective = pyo.Objective(expr=model.makespan, doc="Placegap's own: the makespan")
+    return describe(model, __doc__, names_of(instance) if names else None)
 
 
 def device_work_within(model: pyo.ConcreteModel, window: Windows, times: ScaledTimes) -> None:
-    """Work rows of devices, with what must come before and after.
+    """Placegap's own, work rows of devices, with what must come before and after.
 
     Sum over i of p_ik x[i, k] + (least head + least tail on k) used[k] <= makespan, and
     used[k] >= x[i, k]: a device that runs any op stands still until the first op can be there, and
@@ -125,7 +130,7 @@ def channel_work_within(
     times: ScaledTimes,
     arcs: list[Arcs],
 ) -> None:
-    """Work rows of channels, likewise.
+    """Placegap's own, work rows of channels, with what must come before and after.
 
     Sum of the times of what is sent over channel c + (earliest start + least time from an arrival
     to the end) busy[c] <= makespan. With per_edge every edge is sent by itself, with per_tensor a

@@ -38,7 +38,7 @@ from placegap.experiments.running.pool import Ending, run_here
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("course/*.md")])
 README = ROOT / "README.md"
 NO_PYTHON = {"docs/dask.md": "needs dask_jobqueue and Slurm"}
 """Pages whose code is compiled alone, and why."""
@@ -262,8 +262,8 @@ def names_code(name: str) -> bool:
 
 
 def test_the_index_names_every_page() -> None:
-    linked = re.findall(r"\]\(([\w-]+\.md)\)", (DOCS / "index.md").read_text())
-    assert sorted({*linked, "index.md"}) == [page.name for page in PAGES]
+    linked = re.findall(r"\]\(((?:course/)?[\w-]+\.md)\)", (DOCS / "index.md").read_text())
+    assert {*linked, "index.md"} == {page.relative_to(DOCS).as_posix() for page in PAGES}
 
 
 def keys_of_the_bibliography() -> list[str]:
@@ -334,6 +334,22 @@ def plain(text: str) -> str:
 def test_every_constraint_family_stands_in_the_page_of_formulations() -> None:
     text = (DOCS / "formulations.md").read_text()
     assert [name for name in constraint_families() if f"`{name}`" not in text] == []
+
+
+def test_every_constraint_family_stands_beside_its_equation() -> None:
+    rows = [row for row in (DOCS / "formulations.md").read_text().splitlines() if row[:1] == "|"]
+    set_in_mathematics = "\n".join(row for row in rows if re.search(r"\$[^$]*[\\_=][^$]*\$", row))
+    missing = [name for name in constraint_families() if f"`{name}`" not in set_in_mathematics]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("course/*.md")), ids=lambda page: page.stem)
+def test_a_chapter_of_the_course_ends_with_two_exercises_that_run(page: Path) -> None:
+    _, _, exercises = page.read_text().partition("\n## Exercises\n")
+    first, second = exercises.split("**2.** ")
+    for exercise in (first.removeprefix("\n**1.** "), second):
+        assert "*Answer:*" in exercise
+        assert re.search(r"^```python\n[^`]*^```\n+```text\n", exercise, re.MULTILINE)
 
 
 def constraint_families() -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from posixpath import normpath
+from posixpath import dirname, join, normpath, relpath
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -52,7 +52,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     columns = max(map(num_columns, markdown.splitlines()), default=0)
     if columns >= WIDE:
         page.meta.setdefault("hide", ["toc"] if columns == WIDE else ["navigation", "toc"])
-    return markdown if uri in (*PAGES.values(), CATALOGUE) else relinked(markdown, "docs")
+    return markdown if uri in (*PAGES.values(), CATALOGUE) else relinked(markdown, f"docs/{uri}")
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -74,22 +74,26 @@ def num_columns(line: str) -> int:
 
 def moved(source: str) -> str:
     """The text of a file, with links as the site has them."""
-    return relinked((ROOT / source).read_text(), str(Path(source).parent))
+    return relinked((ROOT / source).read_text(), source)
 
 
-def relinked(markdown: str, folder: str) -> str:
-    """Links relative to a folder of the repository, as links of the site.
+def relinked(markdown: str, source: str) -> str:
+    """Links of a file of the repository, as links of the site.
 
     Examples
     --------
-    >>> relinked("[a](../README.md#install), [b](trust.md)", "docs")
+    >>> relinked("[a](../README.md#install), [b](trust.md)", "docs/memory.md")
     '[a](index.md#install), [b](trust.md)'
+    >>> relinked("[a](../trust.md), [b](2-milp.md)", "docs/course/1-instance.md")
+    '[a](../trust.md), [b](2-milp.md)'
     """
+    here = dirname(source)
+    there = dirname(source.removeprefix("docs/")) if here.startswith("docs") else ""
 
     def link(found: re.Match[str]) -> str:
-        target = normpath(f"{folder}/{found[1]}")
+        target = normpath(join(here, found[1]))
         page = PAGES.get(target, target.removeprefix("docs/"))
-        return f"]({page}{found[2] or ''})"
+        return f"]({relpath(page, there or '.')}{found[2] or ''})"
 
     return LINK.sub(link, markdown)
 

@@ -7,7 +7,10 @@ k, accelerators' calls (k, c) and tensors u:
 - ``in_call[i, k, c]``: op i is in call c of accelerator k; variables in {0, 1}, or x for q = 1;
 - ``enters[u, k, c]``, ``leaves[u, k, c]`` in [0, 1]: the tensor is an input, an output of the call;
 - ``start[k, c]``, ``finish[k, c]``: of a call; ``end[i]``: when the output of op i is there;
-- ``latency``: the latest end.
+- ``latency``: the latest end;
+- ``reached[i, k, c]`` (as published; their z): op i, or one after it, is in the call;
+- ``rank[i]``, ``rank_call[k, c]`` (`empty_in_order`): places in an order of ops and calls;
+- ``used[k, c]`` (strengthened, q > 1): the call has an op.
 
 ``as_published`` are the rows of their program ``lip.py`` with one change: its big-M, the total time
 on a CPU, which is wrong where that is no upper bound, is the horizon. ``strengthened`` leaves out
@@ -71,6 +74,7 @@ from placegap.formulations.shared.families import (
     placement,
     set_placement,
 )
+from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import (
     consumers_of_tensors,
     edge_ends,
@@ -96,6 +100,7 @@ def build(
     horizon_ns: int | None = None,
     bound_ns: int | None = None,
     symmetry: bool = False,
+    names: bool = False,
 ) -> pyo.ConcreteModel:
     """The latency IP of an instance.
 
@@ -113,6 +118,8 @@ def build(
     symmetry : bool
         Strengthened only: equal accelerators are numbered by their first call. It makes proofs
         shorter, and is wrong beside constraints of your own that name devices.
+    names : bool
+        Index the components by the names of ops and devices, not by their numbers.
 
     Returns
     -------
@@ -167,8 +174,8 @@ def build(
         if symmetry:
             equal_in_order(model, sets)
         calls_in_order(model, sets)
-    model.objective = pyo.Objective(expr=model.latency)
-    return model
+    model.objective = pyo.Objective(expr=model.latency, doc="Tarnawski et al.: TotalLatency")
+    return describe(model, __doc__, names_of(instance) if names else None)
 
 
 def why_not(semantics: Semantics) -> str | None:
@@ -213,6 +220,7 @@ def count_rows(instance: Instance, semantics: LatencySubgraphs, form: Form) -> i
 # ------------------------------------------------------------------------------------ plans in, out
 
 
+@by_number
 def warm_start(
     model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: LatencySubgraphs
 ) -> None:
@@ -269,6 +277,7 @@ def _set_reached(
         variable.set_value(int((after[i] | 1 << i) & members.get((k, c), 0) > 0))
 
 
+@by_number
 def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
     """The plan that the values of x and in_call describe."""
     device = placement(model, instance.num_ops)

@@ -120,7 +120,9 @@ def index_sets(
 
 
 def call_variables(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """``in_call[i, k, c]``, ``enters[u, k, c]`` and ``leaves[u, k, c]``."""
+    """Tarnawski et al., x, CommIn, CommOut: ``in_call[i, k, c]``, ``enters[u, k, c]`` and
+    ``leaves[u, k, c]``.
+    """
     members = [(i, k, c) for k, c in sets.calls for i in sets.on(k)]
     if sets.num_calls == 1:
         model.in_call = pyo.Expression(members, rule=lambda model, i, k, c: model.x[i, k])
@@ -144,7 +146,8 @@ def time_variables(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def colocate_pooled(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """x[i, k] == x[j, k] on accelerators k, for every op i of a group and its first op j.
+    """Tarnawski et al., colour classes: x[i, k] == x[j, k] on accelerators k, for every op i of a
+    group and its first op j.
 
     So if one op is on a host, all are on hosts.
     """
@@ -157,7 +160,9 @@ def colocate_pooled(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def call_of_op(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """Sum over c of in_call[i, k, c] == x[i, k], where there are several calls."""
+    """Tarnawski et al., x: sum over c of in_call[i, k, c] == x[i, k], where there are several
+    calls.
+    """
     if sets.num_calls == 1:
         return
     rows = [(i, k) for k in {k: None for k, _ in sets.calls} for i in sets.on(k)]
@@ -174,7 +179,9 @@ def inside_call(model: pyo.ConcreteModel, i: int, k: int, c: int) -> Linear:
 
 
 def tensor_enters(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """enters[u, k, c] >= in_call[j, k, c] - in_call[i, k, c], i producer, j consumer of u."""
+    """Tarnawski et al., CommIn: enters[u, k, c] >= in_call[j, k, c] - in_call[i, k, c], i producer,
+    j consumer of u.
+    """
     rows = [
         (u, j, k, c)
         for u, k in sets.entering
@@ -190,7 +197,9 @@ def tensor_enters(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def tensor_leaves(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """leaves[u, k, c] >= in_call[i, k, c] - in_call[j, k, c], i producer, j consumer of u."""
+    """Tarnawski et al., CommOut: leaves[u, k, c] >= in_call[i, k, c] - in_call[j, k, c], i
+    producer, j consumer of u.
+    """
     rows = [
         (u, j, k, c)
         for u, k in sets.leaving
@@ -206,7 +215,8 @@ def tensor_leaves(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def call_convex(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """Calls are convex: reached[i, k, c] falls along no path that leaves the call.
+    """Tarnawski et al., contiguity, z: calls are convex, reached[i, k, c] falls along no path that
+    leaves the call.
 
     Their variable z: reached[i] >= in_call[i]; along an edge (i, j), reached[j] <= reached[i] and
     reached[j] <= in_call[j] - in_call[i] + 1. (So an op after the call is not reached.)
@@ -241,7 +251,9 @@ def call_convex(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def call_waits(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """start[k, c] >= end[i] - horizon (1 - enters[u, k, c]), i the producer of tensor u."""
+    """Tarnawski et al., SubgraphStart: start[k, c] >= end[i] - horizon (1 - enters[u, k, c]), i the
+    producer of tensor u.
+    """
 
     @model.Constraint(list(model.enters))
     def call_waits(model: pyo.ConcreteModel, u: int, k: int, c: int) -> Linear:
@@ -250,7 +262,7 @@ def call_waits(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def call_duration(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """finish[k, c] - start[k, c] == inputs + compute + outputs.
+    """Tarnawski et al., SubgraphFinish: finish[k, c] - start[k, c] == inputs + compute + outputs.
 
     Sum over u of host_uk enters[u, k, c], over i of p_ik in_call[i, k, c], over u of
     host_uk leaves[u, k, c].
@@ -270,7 +282,7 @@ def call_duration(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def call_after_call(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """start[k, c] >= finish[k, c - 1]."""
+    """Tarnawski et al., SubgraphStart: start[k, c] >= finish[k, c - 1]."""
 
     @model.Constraint([(k, c) for k, c in sets.calls if c])
     def call_after_call(model: pyo.ConcreteModel, k: int, c: int) -> Linear:
@@ -278,7 +290,7 @@ def call_after_call(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def end_of_call(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """end[i] >= finish[k, c] - horizon (1 - in_call[i, k, c])."""
+    """Tarnawski et al., Latency: end[i] >= finish[k, c] - horizon (1 - in_call[i, k, c])."""
 
     @model.Constraint(list(model.in_call))
     def end_of_call(model: pyo.ConcreteModel, i: int, k: int, c: int) -> Linear:
@@ -286,7 +298,8 @@ def end_of_call(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def end_on_host(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """end[j] >= end[i] + sum over hosts h of p_jh x[j, h], for edges (i, j); without i for all j.
+    """Tarnawski et al., Latency: end[j] >= end[i] + sum over hosts h of p_jh x[j, h], for edges
+    (i, j); without i for all j.
 
     The first holds on accelerators, too: an op ends no earlier than its producers.
     """
@@ -306,7 +319,7 @@ def end_on_host(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def latency_covers(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """Latency >= end[i]."""
+    """Tarnawski et al., TotalLatency: latency >= end[i]."""
 
     @model.Constraint(range(sets.instance.num_ops))
     def latency_covers(model: pyo.ConcreteModel, i: int) -> Linear:
@@ -314,7 +327,8 @@ def latency_covers(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def empty_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """Ranks of ops and calls rise along `empty_edges`: calls without time do not wait in a cycle.
+    """Placegap's own: ranks of ops and calls rise along `empty_edges`: calls without time do not
+    wait in a cycle.
 
     For an edge (i, j) of tensor u: rank_call[k, c] >= rank[i] + 1 if u enters the call, and
     rank[j] >= rank[i] + 1 if j is on a host; rank[j] >= rank_call[k, c] if j is in the call;
@@ -355,7 +369,8 @@ def empty_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def done_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """done[j] >= done[i] + sum over k of p_jk x[j, k] + moves, for edges (i, j); done[j] <= end[j].
+    """Placegap's own: done[j] >= done[i] + sum over k of p_jk x[j, k] + moves, for edges (i, j);
+    done[j] <= end[j].
 
     A call brings its inputs in, runs its members in topological order, takes its outputs out. Moves
     are host_uk (leaves[u, k, c] + enters[u, k, c]) over all calls, for a tensor u without other
@@ -389,7 +404,7 @@ def _per_device(
 
 
 def done_in_window(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """Heads and tails by device: done[i] >= head + p, done[i] + tail <= latency."""
+    """Placegap's own, heads and tails by device: done[i] >= head + p, done[i] + tail <= latency."""
     unit_ns, window = sets.unit_ns, sets.window
     first = ((window.head_ns + sets.instance.arrays.time_ns) / unit_ns).tolist()
     tail = (window.tail_ns / unit_ns).tolist()
@@ -404,7 +419,9 @@ def done_in_window(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def work_covers(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """Latency >= sum over c of finish[k, c] - start[k, c], for every accelerator k."""
+    """Placegap's own: latency >= sum over c of finish[k, c] - start[k, c], for every accelerator
+    k.
+    """
     calls = range(sets.num_calls)
 
     @model.Constraint([k for k, c in sets.calls if c == 0])
@@ -417,11 +434,14 @@ def chain_covers(model: pyo.ConcreteModel, sets: CallSets, bound_ns: int) -> Non
     model.
     """
     bound = min(bound_ns / sets.unit_ns, 2 * sets.horizon + 1)
-    model.chain_covers = pyo.Constraint(expr=model.latency >= bound)
+    model.chain_covers = pyo.Constraint(
+        expr=model.latency >= bound, doc="Placegap's own: the bound of chains of calls"
+    )
 
 
 def equal_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """Equal accelerators are numbered by their first call: start[k, 0] <= start[l, 0] for k < l.
+    """Placegap's own: equal accelerators are numbered by their first call, start[k, 0] <= start[l,
+    0] for k < l.
 
     With one call each, no edge (i, j) leads back: for the part L of a class from its p-th member
     on, sum over k in L of x[i, k] + sum over the members before of x[j, k] <= 1.
@@ -449,7 +469,8 @@ def equal_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def calls_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
-    """Where there are several calls: edges lead to later ones, and those without an op come last.
+    """Placegap's own: of several calls, edges lead to later ones, and those without an op come
+    last.
 
     For an edge (i, j), sum over c' >= c of in_call[i, k, c'] + sum over c' < c of in_call[j, k, c']
     <= 1; in_call[i, k, c] <= used[k, c - 1] <= sum over i of in_call[i, k, c - 1].

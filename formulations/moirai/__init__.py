@@ -16,6 +16,7 @@ from placegap.formulations.moirai import published as moirai_published
 from placegap.formulations.moirai import strengthened as moirai_strengthened
 from placegap.formulations.shared.devices import new_names
 from placegap.formulations.shared.families import placement, set_placement
+from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import PairSolution, edge_ends, plan_in_order, spans_ns
 from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.problem.instance import Instance
@@ -36,6 +37,7 @@ def build(
     form: Form = "strengthened",
     horizon_ns: int | None = None,
     symmetry: bool = False,
+    names: bool = False,
 ) -> pyo.ConcreteModel:
     """Moirai's MILP of an instance.
 
@@ -52,6 +54,8 @@ def build(
     symmetry : bool
         Strengthened only: of placements that differ in the names of identical devices, keep one.
         It makes proofs shorter, and is wrong beside constraints of your own that name devices.
+    names : bool
+        Index the components by the names of ops and devices, not by their numbers.
 
     Returns
     -------
@@ -76,8 +80,11 @@ def build(
         raise ValueError(f"Moirai's model {reason}")
     horizon = serial_horizon_ns(instance) if horizon_ns is None else horizon_ns
     if form == "as_published":
-        return moirai_published.build(instance, horizon)
-    return moirai_strengthened.build(instance, horizon, semantics.channels, symmetry)
+        model = moirai_published.build(instance, horizon)
+    else:
+        model = moirai_strengthened.build(instance, horizon, semantics.channels, symmetry)
+    home = moirai_published if form == "as_published" else moirai_strengthened
+    return describe(model, home.__doc__, names_of(instance) if names else None)
 
 
 def why_not(semantics: Semantics, form: Form = "strengthened") -> str | None:
@@ -105,6 +112,7 @@ def count_rows(
     return moirai_strengthened.count_rows(instance, semantics.channels, symmetry)
 
 
+@by_number
 def warm_start(
     model: pyo.ConcreteModel, instance: Instance, plan: Plan, semantics: Makespan
 ) -> None:
@@ -146,6 +154,7 @@ def warm_start(
         variable.set_value(int(device[ends[q][0]] != device[ends[q][1]]))
 
 
+@by_number
 def extract(model: pyo.ConcreteModel, instance: Instance, semantics: Makespan) -> Plan:
     """The plan that the values of a model's variables describe; see `plan_in_order`."""
     ends, device = edge_ends(instance), placement(model, instance.num_ops)

@@ -61,7 +61,7 @@ def build(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:
     channel_choice(model, ends)
     device_no_overlap(model, times)
     channel_no_overlap(model, ends, times)
-    model.objective = pyo.Objective(expr=model.makespan)
+    model.objective = pyo.Objective(expr=model.makespan, doc="Moirai (4): the makespan")
     return model
 
 
@@ -112,7 +112,7 @@ def order_variables(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def makespan_covers(model: pyo.ConcreteModel) -> None:
-    """(4): makespan >= op_end[i] for all ops, makespan >= flow_end[q] for all flows."""
+    """Moirai (4): makespan >= op_end[i] for all ops, makespan >= flow_end[q] for all flows."""
 
     @model.Constraint(model.op_end.index_set())
     def makespan_covers_ops(model: pyo.ConcreteModel, i: int) -> Linear:
@@ -124,7 +124,7 @@ def makespan_covers(model: pyo.ConcreteModel) -> None:
 
 
 def op_duration(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
-    """(4b): op_end[i] == op_start[i] + sum over k of p_ik x[i, k]."""
+    """Moirai (4b): op_end[i] == op_start[i] + sum over k of p_ik x[i, k]."""
     devices = range(len(times.op[0]))
 
     @model.Constraint(model.op_start.index_set())
@@ -134,7 +134,9 @@ def op_duration(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
 
 
 def flow_duration(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
-    """(7), last line: flow_end[q] == flow_start[q] + sum over a, b of p_qab channel[q, a, b]."""
+    """Moirai (7), last line: flow_end[q] == flow_start[q] + sum over a, b of p_qab channel[q, a,
+    b].
+    """
     pairs = list(permutations(range(len(times.op[0])), 2))
 
     @model.Constraint(model.flow_start.index_set())
@@ -144,7 +146,9 @@ def flow_duration(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
 
 
 def precedence_flows(model: pyo.ConcreteModel, ends: Ends) -> None:
-    """(4a): op_end[i] <= flow_start[q] and flow_end[q] <= op_start[j] for every flow q = (i, j)."""
+    """Moirai (4a): op_end[i] <= flow_start[q] and flow_end[q] <= op_start[j] for every flow q = (i,
+    j).
+    """
 
     @model.Constraint(range(len(ends)))
     def precedence_producer(model: pyo.ConcreteModel, q: int) -> Linear:
@@ -156,7 +160,9 @@ def precedence_flows(model: pyo.ConcreteModel, ends: Ends) -> None:
 
 
 def precedence_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """(4a): op_end[i] <= op_start[j] for every op i and its direct and indirect successors j."""
+    """Moirai (4a): op_end[i] <= op_start[j] for every op i and its direct and indirect successors
+    j.
+    """
     _, descendants = op_reach(instance.arrays.index)
     ops = range(instance.num_ops)
 
@@ -166,7 +172,7 @@ def precedence_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def remote_flows(model: pyo.ConcreteModel, ends: Ends, num_devices: int) -> None:
-    """(7): remote[q] is 1 if and only if the ends of q = (i, j) are on different devices.
+    """Moirai (7): remote[q] is 1 if and only if the ends of q = (i, j) are on different devices.
 
     For every device k: remote[q] >= x[i, k] - x[j, k], remote[q] >= x[j, k] - x[i, k] and
     remote[q] <= 2 - x[i, k] - x[j, k].
@@ -187,7 +193,7 @@ def remote_flows(model: pyo.ConcreteModel, ends: Ends, num_devices: int) -> None
 
 
 def channel_choice(model: pyo.ConcreteModel, ends: Ends) -> None:
-    """(7): a remote flow takes one channel, that of its ends' devices.
+    """Moirai (7): a remote flow takes one channel, that of its ends' devices.
 
     Sum over a, b of channel[q, a, b] == remote[q], and
     channel[q, a, b] >= x[i, a] + x[j, b] - 1 for q = (i, j) and every a != b.
@@ -206,7 +212,8 @@ def channel_choice(model: pyo.ConcreteModel, ends: Ends) -> None:
 
 
 def device_no_overlap(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
-    """(6): of two ops that no path orders, both on device k, one starts after the other ends.
+    """Moirai (6): of two ops that no path orders, both on device k, one starts after the other
+    ends.
 
     op_start[j] >= op_end[i] - H (1 - op_before[i, j]) - H (2 - x[i, k] - x[j, k]) and
     op_start[i] >= op_end[j] - H op_before[i, j] - H (2 - x[i, k] - x[j, k]).
@@ -224,7 +231,8 @@ def device_no_overlap(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
 
 
 def channel_no_overlap(model: pyo.ConcreteModel, ends: Ends, times: ScaledTimes) -> None:
-    """(8): of two remote flows out of one device, or into one, one starts after the other ends.
+    """Moirai (8): of two remote flows out of one device, or into one, one starts after the other
+    ends.
 
     For i, j = the producers of q, r (or their consumers) and every device k:
     flow_start[r] >= flow_end[q]

@@ -103,7 +103,7 @@ def build(
     )
     if classes:
         symmetry_order(model, instance, window.possible, classes)
-    model.objective = pyo.Objective(expr=model.makespan)
+    model.objective = pyo.Objective(expr=model.makespan, doc="Moirai (4): the makespan")
     return model
 
 
@@ -138,7 +138,9 @@ def time_variables(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
 
 
 def add_durations(model: pyo.ConcreteModel, times: ScaledTimes, arcs: list[Arcs]) -> None:
-    """Expressions: op_end[i] = op_start[i] + sum over k of p_ik x[i, k], flow_end[q] likewise."""
+    """Moirai (4b), (7), expressions: op_end[i] = op_start[i] + sum over k of p_ik x[i, k],
+    flow_end[q] likewise.
+    """
     devices = range(len(times.op[0]))
 
     @model.Expression(model.op_start.index_set())
@@ -157,7 +159,7 @@ def add_durations(model: pyo.ConcreteModel, times: ScaledTimes, arcs: list[Arcs]
 
 
 def route_links(model: pyo.ConcreteModel, instance: Instance, arcs: list[Arcs]) -> None:
-    """An edge q = (i, j) leaves the device of i and enters the device of j.
+    """Moirai (7): an edge q = (i, j) leaves the device of i and enters the device of j.
 
     Sum over b of route[q, a, b] == x[i, a] for every a, and
     sum over a of route[q, a, b] == x[j, b] for every b.
@@ -177,7 +179,9 @@ def route_links(model: pyo.ConcreteModel, instance: Instance, arcs: list[Arcs]) 
 
 
 def precedence_flows(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """(4a): op_end[i] <= flow_start[q] and flow_end[q] <= op_start[j] for every flow q = (i, j)."""
+    """Moirai (4a): op_end[i] <= flow_start[q] and flow_end[q] <= op_start[j] for every flow q = (i,
+    j).
+    """
     index = instance.arrays.index
     producer, consumer = index.producer.tolist(), index.consumer.tolist()
 
@@ -191,7 +195,7 @@ def precedence_flows(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def device_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
-    """Sum over i of p_ik x[i, k] <= makespan for every device k."""
+    """Placegap's own: sum over i of p_ik x[i, k] <= makespan for every device k."""
     ops, devices = range(len(times.op)), range(len(times.op[0]))
 
     @model.Constraint(devices)
@@ -200,7 +204,9 @@ def device_work(model: pyo.ConcreteModel, times: ScaledTimes) -> None:
 
 
 def channel_work(model: pyo.ConcreteModel, times: ScaledTimes, channels: Channels) -> None:
-    """Sum of p_qab route[q, a, b] <= makespan, over the flows q and arcs (a, b) of a channel."""
+    """Placegap's own: sum of p_qab route[q, a, b] <= makespan over the flows q, arcs (a, b) of a
+    channel.
+    """
     num_devices = len(times.op[0])
     work: dict[int, list[Linear]] = {}
     for (q, a, b), route in model.route.items():
@@ -217,7 +223,7 @@ def channel_work(model: pyo.ConcreteModel, times: ScaledTimes, channels: Channel
 def critical_path(
     model: pyo.ConcreteModel, instance: Instance, window: Windows, times: ScaledTimes
 ) -> None:
-    """Heads and tails, and the makespan covers every op (4).
+    """Moirai (4), with heads and tails: the makespan covers every op.
 
     op_start[i] >= sum over k of head_ik x[i, k] and
     makespan >= op_end[i] + sum over k of tail_ik x[i, k].
@@ -241,7 +247,7 @@ def critical_path(
 
 
 def device_no_overlap(model: pyo.ConcreteModel, instance: Instance, items: list[Item]) -> None:
-    """(6): of two ops on one device, one starts after the other ends.
+    """Moirai (6): of two ops on one device, one starts after the other ends.
 
     op_start[j] >= op_end[i] - M_ij (1 - op_before[i, j]) for both orders of the pair, and
     op_before[i, j] + op_before[j, i] >= x[i, k] + x[j, k] - 1 for every device k.
@@ -264,7 +270,7 @@ def device_no_overlap(model: pyo.ConcreteModel, instance: Instance, items: list[
 def channel_no_overlap(
     model: pyo.ConcreteModel, instance: Instance, items: list[Item], channels: Channels
 ) -> None:
-    """(8): of two remote flows that share a channel, one starts after the other ends.
+    """Moirai (8): of two remote flows that share a channel, one starts after the other ends.
 
     flow_start[r] >= flow_end[q] - M_qr (1 - flow_before[q, r]) for both orders of the pair, and
     flow_before[q, r] + flow_before[r, q] >= use(q) + use(r) - 1 (`channel_sharing`).
@@ -288,7 +294,8 @@ def channel_sharing(
     channels: Channels,
     pairs: list[Pair],
 ) -> None:
-    """flow_before[q, r] + flow_before[r, q] >= use(q) + use(r) - 1 for every use that they share.
+    """Moirai (8): flow_before[q, r] + flow_before[r, q] >= use(q) + use(r) - 1 for every use that
+    they share.
 
     For q = (i, j), use(q) is
 

@@ -63,7 +63,7 @@ def place_ops(model: pyo.ConcreteModel, possible: Flags) -> None:
 
 
 def assign_once(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Sum over k of x[i, k] == 1 for every op i."""
+    """Moirai (4c), and in all models: sum over k of x[i, k] == 1 for every op i."""
     x, devices = model.x, range(instance.num_devices)
 
     @model.Constraint(range(instance.num_ops))
@@ -72,7 +72,9 @@ def assign_once(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def colocate_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """x[i, k] == x[j, k] for every op i of a colocation group, j its first op, every device k."""
+    """Tarnawski et al., colour classes; placegap's own elsewhere: x[i, k] == x[j, k] for every op i
+    of a colocation group, j its first op, every device k.
+    """
     x, home = model.x, first_of_group(instance)
 
     @model.Constraint([i for i, j in enumerate(home) if i != j], range(instance.num_devices))
@@ -81,7 +83,8 @@ def colocate_ops(model: pyo.ConcreteModel, instance: Instance) -> None:
 
 
 def memory_capacity(model: pyo.ConcreteModel, instance: Instance) -> None:
-    """Sum over i of m_i x[i, k] <= M_k for every device k that cannot hold all ops.
+    """Moirai (5), and in all models: sum over i of m_i x[i, k] <= M_k for every device k that
+    cannot hold all ops.
 
     In units of the greatest common divisor of the sizes, where that leaves capacities up to
     `LARGEST_CAPACITY`: integers, which solvers keep exact. Otherwise scaled to that capacity and
@@ -113,7 +116,7 @@ def exclude_overload(model: pyo.ConcreteModel, instance: Instance, plan: Plan) -
     size, capacity = instance.arrays.resident_bytes.tolist(), instance.arrays.memory_bytes.tolist()
     device = plan.devices.tolist()
     if model.component("memory_cover") is None:
-        model.memory_cover = pyo.ConstraintList()
+        model.memory_cover = pyo.ConstraintList(doc="Placegap's own: minimal covers")
     before = len(model.memory_cover)
     for k, limit in enumerate(capacity):
         cover, total = [], 0

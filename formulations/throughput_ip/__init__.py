@@ -12,7 +12,10 @@ communication. Components of the model:
   costs something, and integral where x is;
 - ``largest``: the load of the heaviest device; ``largest_forward`` and ``largest_backward``, which
   are added up, for ``max_load_fwd_bwd``;
-- what contiguity and servers need (`throughput_ip.rows`).
+- ``reach[i, r]`` (plans convex or chain; their z): a forward op of region r is i or comes after it;
+- ``position[r, p]``, ``place[i]`` (chain): region r is number p of the chain; where op i is in it;
+- what replicas (`throughput_ip.columns`) and servers (`throughput_ip.rows`) need. A region is a
+  device or a server; the components of servers have the prefix ``server_``.
 
 The classes of plans: ``any``; ``convex`` as published; ``chain``, exactly the chains of ideals of
 their dynamic program.
@@ -36,6 +39,9 @@ from placegap.formulations.shared.families import (
     possible_devices,
     set_placement,
 )
+from placegap.formulations.shared.naming import by_number, describe, names_of
+from placegap.formulations.throughput_ip import columns as of_devices
+from placegap.formulations.throughput_ip import rows as of_regions
 from placegap.formulations.throughput_ip.columns import (
     MOST_UNEVEN,
     ThroughputSets,
@@ -115,6 +121,8 @@ def build(
     contiguous: Contiguous | None = None,
     symmetry: bool = False,
     most_ns: int | None = None,
+    *,
+    names: bool = False,
 ) -> pyo.ConcreteModel:
     """The throughput IP of an instance.
 
@@ -130,6 +138,9 @@ def build(
         your own that name devices. `warm_start` and `extract` must be told the same.
     most_ns : int, optional
         The value of a plan that is known: the model need not have worse ones.
+    names : bool
+        Index the components by the names of ops and devices, not by their numbers.
+        A column of devices that replicate a stage is "gpu0+gpu1".
 
     Returns
     -------
@@ -187,9 +198,14 @@ def build(
     if data.columns.classes and not has_replicas(semantics):
         symmetry_order(model, instance, classes=data.columns.classes)
     model.objective = pyo.Objective(
-        expr=sum(model.component(f"largest{suffix}") for suffix, _ in parts_of(data))
+        expr=sum(model.component(f"largest{suffix}") for suffix, _ in parts_of(data)),
+        doc="Tarnawski et al.: MaxLoad",
     )
-    return model
+    own = names_of(instance) if names else None
+    if own is not None:
+        columns = ["+".join(own["k"][k] for k in members) for members in data.columns.devices]
+        own |= {**dict.fromkeys("skrab", columns), "v": data.servers, "server r": data.servers}
+    return describe(model, f"{__doc__}\n{of_devices.__doc__}\n{of_regions.__doc__}", own)
 
 
 def contiguity(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
@@ -283,6 +299,7 @@ def _inside(model: pyo.ConcreteModel) -> Inside:
 # ------------------------------------------------------------------------------------ plans in, out
 
 
+@by_number
 def warm_start(
     model: pyo.ConcreteModel,
     instance: Instance,
@@ -324,6 +341,7 @@ def warm_start(
         model.component(f"largest{suffix}").set_value(int(load.max()) / data.unit_ns)
 
 
+@by_number
 def extract(
     model: pyo.ConcreteModel, instance: Instance, semantics: LoadSemantics, symmetry: bool = False
 ) -> Plan:

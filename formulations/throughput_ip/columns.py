@@ -8,6 +8,7 @@ Replicated stages, placegap's own rule (`placegap.instances.referee.loads`), add
 
 - ``stage[i, s]`` in {0, 1}: op i is in column s;
 - ``used[s]`` in {0, 1}: column s has a stage;
+- ``share[s]``, ``sync[s]`` of replicated columns: the load of each replica, and what weights add;
 - ``x[i, k]``: the expression that is 1 if op i is on device k, perhaps among others.
 """
 
@@ -268,7 +269,9 @@ def value_step_ns(instance: Instance, semantics: LoadSemantics) -> int:
 
 
 def place_stages(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Variables ``stage[i, s]`` and ``used[s]``, and the expressions ``x[i, k]``."""
+    """Placegap's own: the expressions ``x[i, k]``, and the variables ``stage[i, s]``,
+    ``used[s]``.
+    """
     instance, columns = data.instance, data.columns
     ops, possible = range(instance.num_ops), possible_devices(instance)
     model.stage = pyo.Var(ops, range(len(columns)), domain=pyo.Binary)
@@ -285,7 +288,7 @@ def place_stages(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
 
 
 def stage_assign_once(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Sum over s of stage[i, s] == 1 for every op i."""
+    """Placegap's own: sum over s of stage[i, s] == 1 for every op i."""
 
     @model.Constraint(range(data.instance.num_ops))
     def stage_assign_once(model: pyo.ConcreteModel, i: int) -> Linear:
@@ -293,7 +296,9 @@ def stage_assign_once(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
 
 
 def stage_colocate_ops(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """stage[i, s] == stage[j, s] for every op i of a group, j its first op, every column s."""
+    """Placegap's own: stage[i, s] == stage[j, s] for every op i of a group, j its first op, every
+    column s.
+    """
     home = first_of_group(data.instance)
 
     @model.Constraint([i for i, j in enumerate(home) if i != j], range(len(data.columns)))
@@ -302,7 +307,7 @@ def stage_colocate_ops(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
 
 
 def stage_used(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """stage[i, s] <= used[s] for every op i and column s."""
+    """Placegap's own: stage[i, s] <= used[s] for every op i and column s."""
 
     @model.Constraint(range(data.instance.num_ops), range(len(data.columns)))
     def stage_used(model: pyo.ConcreteModel, i: int, s: int) -> Linear:
@@ -310,7 +315,7 @@ def stage_used(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
 
 
 def stage_disjoint(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Sum over the columns s around device k of used[s] <= 1 for every device k."""
+    """Placegap's own: sum over the columns s around device k of used[s] <= 1, every device k."""
     around = columns_around(data.columns, data.instance.num_devices)
 
     @model.Constraint(range(data.instance.num_devices))
@@ -319,7 +324,8 @@ def stage_disjoint(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
 
 
 def stage_packed(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """used[s] <= sum of used over the columns that may be left of s (`Columns.packed`).
+    """Placegap's own: used[s] <= sum of used over the columns that may be left of s
+    (`Columns.packed`).
 
     Equal devices are taken from the left, by large stages first: of the ways to choose the devices
     of a stage one is kept.

@@ -1,7 +1,10 @@
 """Rows of the throughput IP: crossings of borders, loads, and contiguity of regions.
 
 A region is a column of devices or a server. ``inside[i, r]`` is the variable or expression that is
-1 if op i is in region r. The components of servers have the prefix ``server_``.
+1 if op i is in region r. The components of servers have the prefix ``server_``:
+
+- ``server_leaves[u, v]``, ``server_enters[u, v]``: tensor u leaves, enters server v; their
+  ``server_reach[i, r]``, ``server_position[r, p]`` and ``server_place[i]`` are those of devices.
 """
 
 from __future__ import annotations
@@ -68,7 +71,9 @@ def share_variables(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
 
 
 def server_variables(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """``server_leaves[u, v]``, ``server_enters[u, v]``; ``in_server[i, v]``, the sum of inside."""
+    """Placegap's own: ``in_server[i, v]``, the sum of inside; ``server_leaves``,
+    ``server_enters``.
+    """
     members: list[list[int]] = [[] for _ in data.servers]
     for s, v in enumerate(data.server.tolist()):
         members[v].append(s)
@@ -99,7 +104,9 @@ def exclude_too_long(data: ThroughputSets, inside: Inside) -> None:
 
 
 def tensor_leaves(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """leaves[u, k] >= x[i, k] - x[j, k], i the producer and j any consumer of tensor u."""
+    """Tarnawski et al., CommOut: leaves[u, k] >= x[i, k] - x[j, k], i the producer and j any
+    consumer of tensor u.
+    """
     rows = [(u, k, j) for u, k in model.leaves for j in data.consumers[u]]
 
     @model.Constraint(rows)
@@ -108,7 +115,9 @@ def tensor_leaves(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside
 
 
 def tensor_enters(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """enters[u, k] >= x[j, k] - x[i, k], i the producer and j any consumer of tensor u."""
+    """Tarnawski et al., CommIn: enters[u, k] >= x[j, k] - x[i, k], i the producer and j any
+    consumer of tensor u.
+    """
     rows = [(u, k, j) for u, k in model.enters for j in data.consumers[u]]
 
     @model.Constraint(rows)
@@ -117,7 +126,7 @@ def tensor_enters(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside
 
 
 def server_crossings(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """`tensor_leaves` and `tensor_enters` at the borders of the servers."""
+    """Placegap's own: `tensor_leaves` and `tensor_enters` at the borders of the servers."""
     rows = [(u, v, j) for u, v in model.server_leaves for j in data.consumers[u]]
     inside = model.in_server
 
@@ -153,7 +162,7 @@ def load_overlap(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside)
 
 
 def load_shared(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) -> None:
-    """Of a column s of r devices: largest >= share[s] + sync[s], and what sync is.
+    """Placegap's own: of a column s of r devices, largest >= share[s] + sync[s], and what sync is.
 
     sync[s] >= sum over i of 2 (r - 1) parameter_bytes_i / (r bandwidth_s) x[i, s]; without a path
     between the devices only ops without parameters can be there.
@@ -179,7 +188,9 @@ def load_shared(model: pyo.ConcreteModel, data: ThroughputSets, inside: Inside) 
 
 
 def server_load(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
-    """Of every server v: largest >= sum over u of server_time(u, v) (leaves + enters)."""
+    """Placegap's own: of every server v, largest >= sum over u of server_time(u, v) (leaves +
+    enters).
+    """
     parts: dict[int, list[Linear]] = {}
     for (u, v), leaves in model.server_leaves.items():
         cost = float(data.server_ns[u, v]) / data.unit_ns
@@ -199,7 +210,9 @@ def parameter_bytes(data: ThroughputSets) -> dict[int, int]:
 def _at_least(
     model: pyo.ConcreteModel, data: ThroughputSets, suffix: str, name: str, parts: dict[int, Linear]
 ) -> None:
-    """Rows of that name: largest, or what r replicas can do until then, covers each part."""
+    """Tarnawski et al., MaxLoad: largest, or what r replicas can do until then, covers each
+    part.
+    """
     largest, devices = model.component(f"largest{suffix}"), data.columns.devices
 
     def covers(model: pyo.ConcreteModel, s: int) -> Linear:
@@ -266,7 +279,7 @@ def chain_arcs(instance: Instance) -> Arcs:
 def convex_regions(
     model: pyo.ConcreteModel, instance: Instance, inside: Inside, num_regions: int, prefix: str = ""
 ) -> None:
-    """No path over forward ops leaves a region and comes back.
+    """Tarnawski et al., contiguity, z: no path over forward ops leaves a region and comes back.
 
     ``reach[i, r]`` in [0, 1] is 1 if a forward op of region r is i or comes after it. For every
     region r, forward op i and forward edge (i, j)
@@ -345,7 +358,8 @@ def chain_regions(
     stages: Stages | None = None,
     prefix: str = "",
 ) -> None:
-    """The regions form a chain: each takes a position, and no arc leads to an earlier one.
+    """Tarnawski et al., section 5.1, chains: each region takes a position, and no arc leads to an
+    earlier one.
 
     ``position[r, p]`` in {0, 1}: region r has position p = 0, 1, ..., P - 1; ``place[i]`` in
     [0, P - 1]: the position of op i. With pos[r] = sum over p of p position[r, p]

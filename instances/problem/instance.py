@@ -594,6 +594,15 @@ class Instance(InstancePart):
     (4, 2)
     >>> instance.arrays.time_ns[0].tolist()
     [5, 5]
+    >>> print(instance)
+    fd-dps-figure-3: 4 ops, 4 edges, 2 devices
+    op   gpu_ns  resident_bytes  feeds (bytes)
+    op1       5               0  op2 (1), op3 (20)
+    op2      20               0  op4 (1)
+    op3      10               0  op4 (10)
+    op4       8               0
+    2 gpu: gpu0, gpu1; no memory limit
+    2 links: 1000000000 bytes/s
     """
 
     name: Name
@@ -601,6 +610,16 @@ class Instance(InstancePart):
     cluster: Cluster
     semantics: StatedSemantics | None = None
     best_known: tuple[BestKnown, ...] = ()
+
+    def __str__(self) -> str:
+        """A table of at most ten lines: what it is, some ops, devices and links."""
+        return "\n".join(_table(self))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Instance {self.name!r}: {self.num_ops} ops, {len(self.graph.edges)} edges,"
+            f" {self.num_devices} devices>"
+        )
 
     def with_graph(self, graph: Graph, name: str | None = None) -> Instance:
         """Another graph on the same cluster; nothing is known of its values."""
@@ -672,6 +691,51 @@ class Instance(InstancePart):
             f"devices: no op of {self.graph.name!r} has a time for any of the device kinds"
             f" ({', '.join(sorted(kinds))}); {mend}, or add times to the model"
         )
+
+
+MOST_OPS = 5
+"""Ops that `print(instance)` shows: with title, heads, devices and links it is ten lines."""
+
+
+def _table(instance: Instance) -> Iterator[str]:
+    """Title, ops, devices of up to two kinds, and links, as lines of text."""
+    graph, devices, links = instance.graph, instance.cluster.devices, instance.cluster.all_links
+    yield repr(instance).strip("<>").removeprefix("Instance ").replace("'", "", 2)
+    of_kind: dict[str, list[Device]] = {}
+    for device in devices:
+        of_kind.setdefault(device.kind, []).append(device)
+    kinds = list(of_kind)[:2] if len(of_kind) < 3 else list(of_kind)[:1]
+    few = len(graph.ops) <= MOST_OPS
+    shown = graph.ops if few else (*graph.ops[: MOST_OPS - 2], graph.ops[-1])
+    feeds: dict[str, list[str]] = {op.name: [] for op in shown}
+    for edge in graph.edges:
+        if edge.producer in feeds:
+            feeds[edge.producer].append(f"{edge.consumer} ({edge.bytes})")
+    rows = [["op", *(f"{kind}_ns" for kind in kinds), "resident_bytes", "feeds (bytes)"]]
+    for op in shown:
+        times = [str(op.time_ns.get(kind, "-")) for kind in kinds]
+        fed = _and_more(feeds[op.name])
+        rows.append([op.name, *times, str(op.resident_bytes), fed])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, (name, *numbers, fed) in enumerate(rows):
+        if number == len(shown) and not few:
+            yield f"... {len(graph.ops) - len(shown)} more ops"
+        aligned = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=False)]
+        yield "  ".join([name.ljust(widths[0]), *aligned, fed]).rstrip()
+    for kind in kinds:
+        own = of_kind[kind]
+        limits = {device.memory_bytes for device in own if device.memory_bytes is not None}
+        held = f"{' or '.join(map(str, sorted(limits)))} bytes" if limits else "no memory limit"
+        more = f"; {len(of_kind) - 1} more kinds" if len(of_kind) > 2 else ""
+        yield f"{len(own)} {kind}: {_and_more([device.name for device in own])}; {held}{more}"
+    rates = sorted({entry.bandwidth_bytes_per_s for entry in links.entries})
+    ends = dict.fromkeys([*rates[:1], *rates[-1:]])
+    yield f"{len(links)} links: {' to '.join(map(str, ends))} bytes/s" if rates else "no links"
+
+
+def _and_more(names: Sequence[str]) -> str:
+    """The first three of a list."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _hashed_text(graph: Graph, cluster: Cluster) -> Iterator[str]:

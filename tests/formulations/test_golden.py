@@ -13,8 +13,18 @@ from pathlib import Path
 import pyomo.environ as pyo
 import pytest
 
-from placegap.formulations import archer, getf, latency_ip, m_sct, moirai, pesto, throughput_ip
+from placegap.formulations import (
+    archer,
+    getf,
+    latency_ip,
+    m_sct,
+    moirai,
+    pesto,
+    sections,
+    throughput_ip,
+)
 from placegap.formulations.shared.devices import device_groups
+from placegap.formulations.shared.naming import names_of
 from placegap.instances import (
     Cluster,
     Device,
@@ -23,11 +33,15 @@ from placegap.instances import (
     Instance,
     LatencySubgraphs,
     Link,
+    Makespan,
     MaxLoadFwdBwd,
     Op,
     Semantics,
+    evaluate,
 )
 from placegap.instances.problem.semantics import parse_semantics
+from placegap.solvers import Limits
+from placegap.solvers.core.back_ends import solve_model
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -83,35 +97,54 @@ def latency(subgraphs: int) -> Semantics:
     return LatencySubgraphs(subgraphs=subgraphs)
 
 
-MODELS: dict[str, Callable[[], pyo.ConcreteModel]] = {
-    "moirai-as-published": lambda: moirai.build(PLAIN, makespan("port"), "as_published"),
+MODELS: dict[str, Callable[..., pyo.ConcreteModel]] = {
+    "moirai-as-published": lambda **how: moirai.build(
+        PLAIN, makespan("port"), "as_published", **how
+    ),
     **{
-        f"moirai-{channels}": lambda c=channels: moirai.build(  # type: ignore[misc]
-            PLAIN, makespan(c), symmetry=True
+        f"moirai-{channels}": lambda c=channels, **how: moirai.build(  # type: ignore[misc]
+            PLAIN, makespan(c), symmetry=True, **how
         )
         for channels in ("free", "link", "port", "half_duplex")
     },
-    "pesto-as-published": lambda: pesto.build(PLAIN, makespan("link"), "as_published"),
-    "pesto-strengthened": lambda: pesto.build(PLAIN, makespan("link")),
-    "getf-lp": lambda: getf.build_lp(PLAIN, device_groups(PLAIN)),
-    "getf-milp": lambda: getf.build(PLAIN),
-    "m-sct": lambda: m_sct.build(PLAIN),
-    "m-sct-truncated": lambda: m_sct.build(PLAIN, truncated=True),
+    "pesto-as-published": lambda **how: pesto.build(PLAIN, makespan("link"), "as_published", **how),
+    "pesto-strengthened": lambda **how: pesto.build(PLAIN, makespan("link"), **how),
+    "getf-lp": lambda **how: getf.build_lp(PLAIN, device_groups(PLAIN), **how),
+    "getf-milp": lambda **how: getf.build(PLAIN, **how),
+    "m-sct": lambda **how: m_sct.build(PLAIN, **how),
+    "m-sct-truncated": lambda **how: m_sct.build(PLAIN, truncated=True, **how),
     **{
-        f"throughput-{plans}-{rule}": lambda p=plans, r=rule: throughput_ip.build(  # type: ignore[misc]
-            HOST, load(plans=p, load=r), symmetry=True
+        f"throughput-{plans}-{rule}": lambda p=plans, r=rule, **how: throughput_ip.build(  # type: ignore[misc]
+            HOST, load(plans=p, load=r), symmetry=True, **how
         )
         for plans, rule in (("any", "add"), ("convex", "add"), ("chain", "overlap"))
     },
-    "throughput-replicas": lambda: throughput_ip.build(PLAIN, load(replicas=True), symmetry=True),
-    "throughput-servers": lambda: throughput_ip.build(HOST, load(levels=2), symmetry=True),
-    "throughput-fwd-bwd": lambda: throughput_ip.build(HOST, MaxLoadFwdBwd(), symmetry=True),
-    "archer-exact": lambda: archer.build_exact(PLAIN, load(plans="chain")),
-    "archer-three-blocks": lambda: archer.build_three_blocks(HOST, load(plans="chain")),
-    "archer-bottleneck": lambda: archer.build_bottleneck(PLAIN, load(plans="chain"), index=2),
-    "latency-as-published": lambda: latency_ip.build(HOST, latency(1), "as_published"),
-    "latency-strengthened": lambda: latency_ip.build(HOST, latency(2), symmetry=True),
+    "throughput-replicas": lambda **how: throughput_ip.build(
+        PLAIN, load(replicas=True), symmetry=True, **how
+    ),
+    "throughput-servers": lambda **how: throughput_ip.build(
+        HOST, load(levels=2), symmetry=True, **how
+    ),
+    "throughput-fwd-bwd": lambda **how: throughput_ip.build(
+        HOST, MaxLoadFwdBwd(), symmetry=True, **how
+    ),
+    "archer-exact": lambda **how: archer.build_exact(PLAIN, load(plans="chain"), **how),
+    "archer-three-blocks": lambda **how: archer.build_three_blocks(
+        HOST, load(plans="chain"), **how
+    ),
+    "archer-bottleneck": lambda **how: archer.build_bottleneck(
+        PLAIN, load(plans="chain"), index=2, **how
+    ),
+    "latency-as-published": lambda **how: latency_ip.build(HOST, latency(1), "as_published", **how),
+    "latency-strengthened": lambda **how: latency_ip.build(HOST, latency(2), symmetry=True, **how),
+    "sections": lambda **how: sections.build(PLAIN, Makespan(transfers="per_tensor"), 60, **how),
 }
+
+SOURCE = re.compile(
+    r"Moirai( \(\d[a-g]?\)|, section)|(Pesto|GETF|m-SCT|Archer et al\.|Tarnawski et al\.)[,:]"
+    r"|Placegap's own"
+)
+"""How the documentation of a constraint begins: the paper's equation, or that it is ours."""
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -127,3 +160,98 @@ def test_a_model_is_its_golden_file_row_by_row(name: str, tmp_path: Path) -> Non
     families = dict.fromkeys(row.parent_component().name for row in rows)
     text = golden.read_text()
     assert [name for name in families if not re.search(rf"_{name}(_|\()", text)] == []
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_component_says_what_it_is_and_every_constraint_which_equation(name: str) -> None:
+    model = MODELS[name]()
+    kinds = (pyo.Var, pyo.Constraint, pyo.Objective, pyo.Expression, pyo.Param)
+    components = list(model.component_objects(kinds))
+    assert [one.name for one in components if not one.doc] == []
+    rows = [one for one in components if one.ctype in (pyo.Constraint, pyo.Objective)]
+    assert [(one.name, one.doc) for one in rows if not SOURCE.match(one.doc)] == []
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_with_names_is_the_same_model_to_a_solver(name: str) -> None:
+    plain, named = MODELS[name](), MODELS[name](names=True)
+    values = []
+    for model in (plain, named):
+        found = solve_model(model, Limits(), relax=name == "sections")
+        assert found.ending == "optimal"
+        values.append(found.objective)
+    assert values[0] == values[1]
+    for kind in (pyo.Constraint, pyo.Var):
+        counts = [len(list(model.component_data_objects(kind))) for model in (plain, named)]
+        assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_op_and_no_device_of_a_model_with_names_is_a_number(name: str) -> None:
+    ops, devices = set("pqrs"), {"g0", "g1", "h", "g0+g1"}
+    model = MODELS[name](names=True)
+    for component in model.component_objects((pyo.Var, pyo.Expression)):
+        listed = re.search(rf"\b{component.name}\[([^]]*)\]", component.doc)
+        letters = listed[1].split(", ") if listed else []
+        assert bool(letters) == component.is_indexed()
+        for index in component:
+            parts = index if isinstance(index, tuple) else (index,)
+            for letter, part in zip(letters, parts, strict=False):
+                if letter in ("i", "j"):
+                    assert part in ops
+                if letter in ("k", "a", "b") and name != "getf-lp":
+                    assert part in devices
+
+
+def test_rows_are_written_with_the_names_of_ops_and_devices() -> None:
+    model = moirai.build(PLAIN, makespan("port"), names=True)
+    row = model.device_shared["q", "r", "g0"]
+    assert row.name == "device_shared[q,r,g0]"
+    assert "x[q,g0]" in str(row.expr)
+    # p and q are ops of one tensor "out", r and s of a tensor without a name
+    assert list(model.flow_start) == ["p -> q", "p -> r", "r -> s"]
+
+
+def test_plans_go_into_a_model_with_names_and_come_out() -> None:
+    semantics = makespan("port")
+    model = moirai.build(PLAIN, semantics, names=True)
+    model.apart = pyo.Constraint(["g0", "g1"], rule=lambda m, k: m.x["p", k] + m.x["q", k] <= 1)
+    model.fixed = pyo.Constraint(expr=model.x["p", "g1"] == 1)
+    assert solve_model(model, Limits()).ending == "optimal"
+    plan = moirai.extract(model, PLAIN, semantics)
+    assert plan.devices.tolist()[:2] == [1, 0]
+    value = evaluate(PLAIN, plan, semantics).value_ns
+    assert value == pytest.approx(pyo.value(model.makespan) * pyo.value(model.unit_ns))
+    model.del_component("memory_capacity")
+    moirai.warm_start(model, PLAIN, plan, semantics)
+    assert model.x["q", "g0"].value == 1
+    copied = model.clone()
+    assert moirai.extract(copied, PLAIN, semantics) == moirai.extract(model, PLAIN, semantics)
+    assert copied.x["q", "g0"] is not model.x["q", "g0"]
+    assert next(iter(model.x)) == ("p", "g0")
+
+
+def test_tensors_and_edges_without_names_of_their_own_are_told_apart() -> None:
+    # op a makes two tensors, "t" and one without a name, which is number 1; b reads both
+    edges = (
+        Edge(producer="a", consumer="b", bytes=1, tensor="t"),
+        Edge(producer="a", consumer="b", bytes=1),
+    )
+    ops = (Op(name="a", time_ns={"gpu": 1}), Op(name="b", time_ns={"gpu": 1}))
+    graph = Graph(name="two", ops=ops, edges=edges)
+    names = names_of(PLAIN.model_copy(update={"graph": graph}))
+    assert names["q"] == ["a -> b (t)", "a -> b (#1)"]
+    assert names["u"] == ["a (t)", "a (#1)"]
+
+
+def test_two_edges_that_would_have_one_name_are_refused() -> None:
+    # "a -> b" feeds c, and a feeds "b -> c": both edges are "a -> b -> c", of tensor "t"
+    names = ("a", "b -> c", "a -> b", "c")
+    edges = (
+        Edge(producer="a -> b", consumer="c", bytes=1, tensor="t"),
+        Edge(producer="a", consumer="b -> c", bytes=1, tensor="t"),
+    )
+    ops = tuple(Op(name=name, time_ns={"gpu": 1}) for name in names)
+    instance = PLAIN.model_copy(update={"graph": Graph(name="g", ops=ops, edges=edges)})
+    with pytest.raises(ValueError, match="two of its indices have one name"):
+        moirai.build(instance, makespan("port"), names=True)

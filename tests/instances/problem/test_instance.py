@@ -141,3 +141,21 @@ def test_a_changed_copy_is_validated_and_derives_its_own_arrays() -> None:
     assert changed.arrays.memory_bytes.tolist() == [7, 7]
     with pytest.raises(ValidationError):
         base.graph.ops[0].model_copy(update={"resident_bytes": -1})
+
+
+def test_an_instance_is_printed_as_a_table_of_ten_lines_at_most() -> None:
+    # 12 ops: the first three and the last are shown; the devices have three kinds
+    instance = tiny_instance(3, num_ops=12, num_devices=4, hosts=1)
+    lines = str(instance).splitlines()
+    assert lines[0] == "tiny-3: 12 ops, 22 edges, 4 devices"
+    assert [line.split()[0] for line in lines[2:7]] == ["op0", "op1", "op2", "...", "op11"]
+    assert "8 more ops" in lines[5]
+    for seed in range(20):
+        drawn = tiny_instance(seed, num_ops=1 + seed, num_devices=1 + seed % 4, hosts=seed % 2)
+        assert len(str(drawn).splitlines()) <= 10
+
+
+def test_the_representation_of_an_instance_is_one_short_line() -> None:
+    shown = repr(tiny_instance(3, num_ops=12, num_devices=4))
+    assert shown.startswith("<Instance 'tiny-3': 12 ops, ")
+    assert len(shown) < 80
