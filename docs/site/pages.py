@@ -28,6 +28,9 @@ PAGES = {
 }
 """File of the repository -> page of the site; what lies in docs/ keeps its name there."""
 
+WIDE = 8
+"""Columns of a table that needs the room of the table of contents; one with more, all the width."""
+
 CATALOGUE = "catalogue.md"
 """The page of all methods with their parameters."""
 
@@ -44,9 +47,29 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links of pages in docs/ to pages of the site."""
+    """Lead links of pages in docs/ to pages of the site; wide pages have no columns beside."""
     uri = page.file.src_uri
+    columns = max(map(num_columns, markdown.splitlines()), default=0)
+    if columns >= WIDE:
+        page.meta.setdefault("hide", ["toc"] if columns == WIDE else ["navigation", "toc"])
     return markdown if uri in (*PAGES.values(), CATALOGUE) else relinked(markdown, f"docs/{uri}")
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Mark what programs print, which does not wrap; numbers of tables stay with their units."""
+    html = re.sub(r"<pre>(?=(?:(?!</pre>).)*─)", '<pre class="output">', html, flags=re.DOTALL)
+    return re.sub(r"(?<=\d) (?=(?:%|[mun]?s|[kMG]B)(?:, |<|$))(?=[^<]*</td>)", "&nbsp;", html)
+
+
+def num_columns(line: str) -> int:
+    """The columns of a table, from the line below its heads; 0 of any other line.
+
+    Examples
+    --------
+    >>> num_columns("|---|---|"), num_columns("| a | b |")
+    (2, 0)
+    """
+    return line.count("|") - 1 if re.fullmatch(r"\|[-:| ]+\|", line) else 0
 
 
 def moved(source: str) -> str:

@@ -52,6 +52,9 @@ LONGEST_TICK = 24
 BAR, MOVE, MOVE_AT, PATH_AT = 0.58, 0.12, 0.39, -0.33
 """Of a row of height 1: bars, bars of transfers and how far they are below, the critical path."""
 
+FOLDED, FOLDED_BAR = 0.46, 0.26
+"""Height of the row of devices that have nothing to do, and of its bar."""
+
 OTHER, IDLE, INK, PROVEN, PATH = "#9aa5ae", "#eceff1", "#37474f", "#c1121f", "#111111"
 BAR_COLOURS = tuple(colour for colour in COLOURS if colour != PROVEN)
 
@@ -79,21 +82,22 @@ def draw_plans(plans: Sequence[Anatomy], width: float = WIDTH) -> Figure:
     bounds_ns = [found.bound.ns for found in plans if found.bound is not None]
     end_ns = max([1, *bounds_ns, *(found.drawn.end_ns for found in plans)])
     scale = Scale(end_ns, *common_unit([end_ns]), width)
-    rows = [len(found.drawn.rows) for found in plans]
+    lanes = [fold(found) for found in plans]
+    rows = [each.height for each in lanes]
     figure = new_figure(width, min(MOST_HEIGHT, ROW * sum(rows) + 0.7 * len(plans) + 0.8))
     axes = figure.subplots(len(plans), 1, sharex=True, squeeze=False, height_ratios=rows)[:, 0]
     merged = [blocks(found.drawn, end_ns // FINEST) for found in plans]
     by_layer = all(found.drawn.by_layer for found in plans)
     colours, legend = block_colours(chain.from_iterable(merged), by_layer=by_layer)
-    for axis, found, shown in zip(axes, plans, merged, strict=True):
-        _draw_bars(axis, found, shown, colours, scale)
-        _draw_path(axis, found, scale)
-        _write_texts(axis, shown, colours, scale)
+    for axis, found, shown, rows_at in zip(axes, plans, merged, lanes, strict=True):
+        _draw_bars(axis, found, shown, colours, scale, rows_at)
+        _draw_path(axis, found, scale, rows_at)
+        _write_texts(axis, shown, colours, scale, rows_at)
         if found.bound is not None:
             bound, end = found.bound.ns / scale.unit_ns, found.drawn.end_ns / scale.unit_ns
             axis.axvline(bound, color=PROVEN, linewidth=1.3, linestyle=(0, (4, 2)))
             axis.axvspan(bound, end, color=PROVEN, alpha=0.12, linewidth=0, zorder=0.9)
-        _dress(axis, found, scale)
+        _dress(axis, found, scale, rows_at)
     axes[-1].set_xlabel(f"{plans[-1].drawn.meaning} ({scale.unit})", fontsize=9)
     _add_legend(figure, plans, legend)
     return figure
@@ -108,16 +112,78 @@ class Scale(NamedTuple):
     width: float
 
 
+class Lanes(NamedTuple):
+    """Where the rows of a plan are drawn: devices that do nothing share a low one.
+
+    Attributes
+    ----------
+    at : tuple of float
+        The middle of each row.
+    names : tuple of (float, str)
+        What is written beside, and where.
+    folded : frozenset of float
+        Of these middles, those of low rows.
+    height : float
+        Of all.
+    """
+
+    at: tuple[float, ...]
+    names: tuple[tuple[float, str], ...]
+    folded: frozenset[float]
+    height: float
+
+
+def fold(found: Anatomy) -> Lanes:
+    """The rows of a plan; neighbours that have nothing to do are one.
+
+    Examples
+    --------
+    >>> from placegap.experiments.show.anatomy import take_apart
+    >>> from placegap.instances import Makespan, Plan, example
+    >>> fold(take_apart(example(), Plan.on([0, 0, 0, 0]), Makespan(), num_moves=0)).names
+    ((0.0, 'gpu0'), (0.73, 'gpu1'))
+    """
+    used = {bar.row for bar in found.drawn.bars}
+    at: list[float] = []
+    names: list[tuple[float, str]] = []
+    folded: set[float] = set()
+    top = -0.5
+    for has_bars, run in groupby(enumerate(found.drawn.rows), lambda each: each[0] in used):
+        listed = [shorten(name, LONGEST_TICK) for _, name in run]
+        if has_bars:
+            middles = [top + 0.5 + k for k in range(len(listed))]
+            names += zip(middles, listed, strict=True)
+            at += middles
+            top += len(listed)
+        else:
+            middle = round(top + FOLDED / 2, 3)
+            said = " to ".join(listed[:1] + listed[1:][-1:])
+            names.append((middle, said))
+            at += [middle] * len(listed)
+            folded.add(middle)
+            top += FOLDED
+    return Lanes(tuple(at), tuple(names), frozenset(folded), top + 0.5)
+
+
 def _draw_bars(
-    axis: Axes, found: Anatomy, merged: Sequence[Block], colours: dict[str, str], scale: Scale
+    axis: Axes,
+    found: Anatomy,
+    merged: Sequence[Block],
+    colours: dict[str, str],
+    scale: Scale,
+    rows: Lanes,
 ) -> None:
-    rows, unit_ns = range(len(found.drawn.rows)), scale.unit_ns
+    unit_ns = scale.unit_ns
     idle = found.drawn.end_ns / unit_ns
-    axis.barh(rows, idle, height=BAR, color=IDLE, linewidth=0, zorder=0.8)
+    middles = [middle for middle, _ in rows.names]
+    heights = [FOLDED_BAR if middle in rows.folded else BAR for middle in middles]
+    for middle in rows.folded:
+        axis.text(idle / 100, middle, "nothing to do", va="center_baseline", fontsize=7, color=INK)
+    axis.barh(middles, idle, height=heights, color=IDLE, linewidth=0, zorder=0.8)
     for is_move, height, below in ((False, BAR, 0.0), (True, MOVE, MOVE_AT)):
         shown = [block for block in merged if block.is_move == is_move]
         axis.barh(
-            [block.row + below for block in shown],
+            [rows.at[block.row] + below for block in shown],
             [(block.end_ns - block.start_ns) / unit_ns for block in shown],
             left=[block.start_ns / unit_ns for block in shown],
             height=height,
@@ -130,13 +196,13 @@ def _draw_bars(
         )
 
 
-def _draw_path(axis: Axes, found: Anatomy, scale: Scale) -> None:
+def _draw_path(axis: Axes, found: Anatomy, scale: Scale, rows: Lanes) -> None:
     for _, stretch in groupby(found.path, lambda link: (link.device, link.target)):
         links = list(stretch)
         if links[0].target < 0:
             axis.plot(
                 [links[0].start_ns / scale.unit_ns, links[-1].end_ns / scale.unit_ns],
-                [links[0].device + PATH_AT] * 2,
+                [rows.at[links[0].device] + PATH_AT] * 2,
                 color=PATH,
                 linewidth=1.6,
                 solid_capstyle="butt",
@@ -184,7 +250,7 @@ def _ink_on(colour: Colour) -> str:
 
 
 def _write_texts(
-    axis: Axes, merged: Iterable[Block], colours: dict[str, str], scale: Scale
+    axis: Axes, merged: Iterable[Block], colours: dict[str, str], scale: Scale, rows: Lanes
 ) -> None:
     """Names in the bars that have room for them."""
     inches = scale.width * 0.86 / scale.end_ns
@@ -196,7 +262,7 @@ def _write_texts(
             continue
         axis.text(
             (block.start_ns + block.end_ns) / 2 / scale.unit_ns,
-            block.row,
+            rows.at[block.row],
             text,
             ha="center",
             va="center_baseline",
@@ -207,8 +273,7 @@ def _write_texts(
         )
 
 
-def _dress(axis: Axes, found: Anatomy, scale: Scale) -> None:
-    names = [shorten(name, LONGEST_TICK) for name in found.drawn.rows]
+def _dress(axis: Axes, found: Anatomy, scale: Scale, rows: Lanes) -> None:
     gap = "" if found.gap is None else f", gap {format_gap(found.gap)}"
     broken = "" if found.verdict.feasible else ", breaks rules"
     by = f", {found.method}" if found.method else ""
@@ -219,19 +284,22 @@ def _dress(axis: Axes, found: Anatomy, scale: Scale) -> None:
         fontsize=10,
         parse_math=False,
     )
-    axis.set_ylim(len(names) - 0.4, -0.5)
+    axis.set_ylim(rows.height - 0.4, -0.5)
     axis.set_xlim(0, scale.end_ns / scale.unit_ns * 1.005)
-    axis.set_yticks(range(len(names)), names, fontsize=8.5)
+    middles, names = zip(*rows.names, strict=True)
+    axis.set_yticks(middles, names, fontsize=8.5)
     for tick in axis.get_yticklabels():
         tick.set_parse_math(False)
     axis.tick_params(length=0)
     axis.tick_params(axis="x", labelsize=8.5)
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
-    for row, share in enumerate(found.devices):
+    for middle, share in zip(rows.at, found.devices, strict=False):
+        if middle in rows.folded:
+            continue
         axis.annotate(
             f"{100 * share.busy:.0f} % busy\n{format_bytes(share.memory_bytes)}",
-            (1, row),
+            (1, middle),
             xycoords=("axes fraction", "data"),
             xytext=(5, 0),
             textcoords="offset points",

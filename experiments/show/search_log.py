@@ -7,6 +7,8 @@ it has ended, a picture.
 from __future__ import annotations
 
 import json
+import math
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -102,39 +104,63 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
                 write_figure(draw(moments, time.monotonic() - began, title), plot)
 
 
+TITLE_LETTERS = 68
+"""Of a line of the plot's title."""
+
+
 def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
-    """Value and bound over time, as steps, until the end.
+    """Value and bound over time, as steps until the end, and the gap between them.
+
+    The bound is a broken line on the value's wider one, so that both are seen where they are equal.
 
     Examples
     --------
     >>> moments = [Moment(0.1, 40, None, "heft"), Moment(0.2, 40, 30, "work")]
     >>> [line.get_label() for line in draw(moments, 1.0, "net").axes[0].lines]
-    ['best plan', 'bound']
+    ['best plan, 40 ns', 'bound, 30 ns']
     """
-    from placegap.experiments.show.drawing import COLOURS, new_figure
+    from placegap.experiments.show.drawing import COLOURS, dress, new_figure
 
-    figure = new_figure(6.4, 3.6)
+    figure = new_figure(7.2, 4.0)
     axes = figure.add_subplot()
     known = [x for moment in moments for x in (moment.value_ns, moment.bound_ns) if x is not None]
     unit, size = common_unit(known)
-    for name, colour, values in (
-        ("best plan", COLOURS[0], [moment.value_ns for moment in moments]),
-        ("bound", COLOURS[1], [moment.bound_ns for moment in moments]),
+    seconds = [*(moment.seconds for moment in moments), end_s]
+    values, bounds = (
+        [math.nan if x is None else x / size for x in (*given, *given[-1:])]
+        for given in ([m.value_ns for m in moments], [m.bound_ns for m in moments])
+    )
+    for name, colour, heights, drawn in (
+        ("best plan", COLOURS[0], values, {"linewidth": 3.0}),
+        ("bound", "#c1121f", bounds, {"linewidth": 1.5, "linestyle": (0, (4, 2))}),
     ):
-        steps = [
-            (moment.seconds, value / size)
-            for moment, value in zip(moments, values, strict=True)
-            if value is not None
-        ]
-        if steps:
-            seconds, heights = zip(*steps, (end_s, steps[-1][1]), strict=True)
-            axes.plot(seconds, heights, color=colour, label=name, drawstyle="steps-post")
-    axes.set(title=title, xlabel="seconds", ylabel=unit)
-    axes.set_ylim(bottom=0)
+        if heights and not math.isnan(heights[-1]):
+            label = f"{name}, {format_ns(round(heights[-1] * size))}"
+            axes.plot(seconds, heights, color=colour, label=label, drawstyle="steps-post", **drawn)
+    gap = relative_gap(moments[-1].value_ns, moments[-1].bound_ns) if moments else None
+    if gap is not None:
+        axes.fill_between(seconds, bounds, values, step="post", color="#c1121f", alpha=0.12)
+        has_room = gap > ROOM
+        axes.annotate(
+            f"gap {format_gap(gap)}",
+            (end_s, (values[-1] + bounds[-1]) / 2 if has_room else values[-1]),
+            (-6, 0 if has_room else 6),
+            textcoords="offset points",
+            ha="right",
+            va="center" if has_room else "bottom",
+            fontweight="bold",
+        )
+    dress(axes, "\n".join(textwrap.wrap(title, TITLE_LETTERS)))
+    axes.set(xlabel="seconds", ylabel=unit)
+    axes.set_xlim(0, end_s)
+    axes.set_ylim(0, 1.12 * max((x for x in (*values, *bounds) if not math.isnan(x)), default=1))
     if known:
-        axes.legend()
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
     return figure
 
+
+ROOM = 0.12
+"""A gap that is larger is written between the lines, a smaller one above them."""
 
 EVERY_S, EVERY = 1.0, 0.05
 """Lines are at least so many seconds apart, and at least this share of the time until then."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.studies.config import Study
 from placegap.experiments.studies.gap_tables import MODEL_HEAD, CellText, TableText, lay_out
 from placegap.experiments.studies.gaps import GapCell, MethodSummary, disagreements, summarize
-from placegap.instances.problem.semantics import DEFAULTS
+from placegap.instances.problem.semantics import DEFAULTS, Semantics
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers.core.result import relative_gap
 
@@ -23,32 +24,64 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+QUESTIONS = {
+    "makespan": "When has one pass ended?",
+    "max_load": "How heavy is the heaviest stage?",
+    "max_load_fwd_bwd": "How heavy are the heaviest forward and backward stages?",
+    "latency_subgraphs": "When has one sample ended?",
+    "pipeline_iteration": "How long is a training iteration?",
+    "hybrid_pipeline": "How long is a batch?",
+}
+"""What an objective asks; others are asked by their label."""
+
+
 def plot_gaps(cells: Sequence[GapCell]) -> bytes:
-    """A PNG with one panel per table: a mark per instance and cluster, a bar at the median.
+    """A PNG: tables by what they ask, a mark per instance and cluster, bars at medians.
 
     Methods are ordered by their median gap; the axis is linear up to 1 % and logarithmic above, so
-    that 0 (proven optimal) has a place.
+    that 0 has a place. Marks at 0 stand side by side, to the left of it.
 
     Raises
     ------
     MissingExtra
         If matplotlib is not installed.
     """
-    tables: dict[str, list[GapCell]] = {}
+    questions: dict[str, dict[str, list[GapCell]]] = {}
     for cell in cells:
+        tables = questions.setdefault(question(cell.cell.semantics), {})
         tables.setdefault(cell.cell.table, []).append(cell)
-    ranked = {name: rank(summarize(table)) for name, table in tables.items()}
-    heights = [max(1, len(order)) + 1.6 for order in ranked.values()]
+    panels = [table for tables in questions.values() for table in tables.values()]
+    firsts = {id(next(iter(tables.values()))): asked for asked, tables in questions.items()}
+    ranked = [rank(summarize(table)) for table in panels]
+    heights = [max(1, len(order)) + 1.6 for order in ranked]
     style = styles(cell.cell.cluster for cell in cells)
-    figure = new_figure(9, 0.34 * sum(heights) + 0.9)
-    axes = figure.subplots(len(tables), 1, height_ratios=heights, squeeze=False)
-    for axis, (name, table) in zip(axes[:, 0], tables.items(), strict=True):
-        draw_panel(axis, table, ranked[name], style)
+    at_zero = Counter((cell.cell.table, cell.cell.label) for cell in cells if _is_zero(cell.gap))
+    aside = ASIDE * max(at_zero.values(), default=1)
+    figure = new_figure(9, 0.34 * sum(heights) + 0.3 * len(questions) + 0.9)
+    axes = figure.subplots(len(panels), 1, height_ratios=heights, squeeze=False)
+    for axis, table, order in zip(axes[:, 0], panels, ranked, strict=True):
+        draw_panel(axis, table, order, style, aside)
+        if id(table) in firsts:
+            axis.set_title(f"{firsts[id(table)]}\n", loc="left", fontsize=12, fontweight="bold")
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], label=name, **own.dots) for name, own in style.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return png(figure)
+
+
+def question(semantics: Semantics) -> str:
+    """What a table asks, in words, and for which plans.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, MaxLoad
+    >>> question(Makespan()), question(MaxLoad(plans="chain"))
+    ('When has one pass ended?', 'How heavy is the heaviest stage? (chain)')
+    """
+    asked = QUESTIONS.get(semantics.objective, semantics.label)
+    plans = getattr(semantics, "plans", None)
+    return f"{asked} ({plans})" if plans else asked
 
 
 def rank(summaries: Sequence[MethodSummary]) -> list[MethodSummary]:
@@ -64,18 +97,24 @@ def draw_panel(
     cells: Sequence[GapCell],
     order: Sequence[MethodSummary],
     style: Mapping[str, Style],
+    aside: float,
 ) -> None:
-    """Draw one table's gaps on given axes."""
+    """Draw one table's gaps on given axes, with so much room to the left of 0."""
     place = {summary.label: row for row, summary in enumerate(order)}
     clusters = [name for name in style if any(cell.cell.cluster == name for cell in cells)]
+    at_zero = dict.fromkeys(place, 0)
     for cell in cells:
         if cell.gap is None:
             continue
         # each cluster has its own lane, so that dots do not hide one another
         lane = (clusters.index(cell.cell.cluster) - (len(clusters) - 1) / 2) * 0.36 / len(clusters)
+        gap, row = 100 * cell.gap, place[cell.cell.label]
+        if _is_zero(cell.gap):
+            gap, lane = -ASIDE * at_zero[cell.cell.label], 0.0
+            at_zero[cell.cell.label] += 1
         axis.plot(
-            100 * cell.gap,
-            place[cell.cell.label] + lane,
+            gap,
+            row + lane,
             **style[cell.cell.cluster].dots,
             markersize=5.5,
             alpha=0.75,
@@ -106,13 +145,22 @@ def draw_panel(
     first = cells[0].cell
     label = first.semantics.label
     title = label if first.table == first.semantics.objective else f"{first.table}: {label}"
-    axis.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
-    _dress(axis, [summary.label for summary in order])
+    axis.text(0, 1.01, title, transform=axis.transAxes, va="bottom", fontsize=10.5)
+    _dress(axis, [summary.label for summary in order], aside)
 
 
-def _dress(axis: Axes, labels: Sequence[str]) -> None:
+LEAST_GAP, ASIDE = 5e-5, 0.07
+"""Smaller gaps are drawn at 0; so many per cent are the marks there from each other."""
+
+
+def _is_zero(gap: float | None) -> bool:
+    return gap is not None and gap < LEAST_GAP
+
+
+def _dress(axis: Axes, labels: Sequence[str], aside: float) -> None:
     axis.set_xscale("symlog", linthresh=1, linscale=0.5)
-    axis.set_xlim(0, 100)
+    axis.set_xlim(-aside, 100)
+    axis.axvspan(-aside, 0, color="#f1f4f6", linewidth=0, zorder=0)
     ticks = (0, 1, 2, 5, 10, 20, 50, 100)
     axis.set_xticks(ticks, [f"{tick} %" for tick in ticks])
     axis.set_xticks([], minor=True)

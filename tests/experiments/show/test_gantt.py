@@ -20,6 +20,7 @@ from placegap.experiments.show.gantt import (
     block_colours,
     draw_gap,
     draw_plans,
+    fold,
     main,
 )
 from placegap.experiments.show.timeline import Block
@@ -71,6 +72,17 @@ def test_a_device_is_idle_up_to_the_makespan_where_no_op_is_drawn() -> None:
 def test_a_transfer_stands_under_its_sender_and_its_receiver() -> None:
     (axis,) = draw_plans([apart(TWO_DEVICES)]).axes
     assert bars(axis, INK) == {0: [(5, 25), (35, 45)], 1: [(5, 25), (35, 45)]}
+
+
+def test_devices_with_nothing_to_do_share_a_low_row() -> None:
+    one = apart(Plan.on([0, 0, 0, 0]))
+    found = fold(one)
+    assert found.names == ((0.0, "gpu0"), (0.73, "gpu1"))
+    (axis,) = draw_plans([one]).axes
+    assert [text.get_text() for text in axis.texts if "nothing" in text.get_text()] == [
+        "nothing to do"
+    ]
+    assert found.height < 2 == len(one.drawn.rows)
 
 
 def test_every_plan_says_its_value_and_its_gap_on_one_axis_of_time() -> None:

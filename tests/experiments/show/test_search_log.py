@@ -43,6 +43,26 @@ def test_lines_go_on_to_the_end_as_steps() -> None:
     assert list(value.get_ydata()) == [40, 40]
 
 
+def test_the_gap_is_written_between_the_lines_on_an_axis_from_0() -> None:
+    title = "a very long name of a network on a very long name of a cluster: makespan, auto"
+    (axes,) = draw([Moment(1.0, 40, 30, "heft")], 5.0, title).axes
+    (said,) = axes.texts
+    # (40 - 30) / 40, at the end of the time and halfway between the two
+    assert (said.get_text(), said.xy) == ("gap 25.0 %", (5.0, 35.0))
+    assert axes.get_ylim()[0] == 0
+    assert len(axes.get_title(loc="left").splitlines()) == 2
+
+
+def test_equal_lines_are_told_apart_by_their_widths() -> None:
+    value, bound = draw([Moment(1.0, 40, 40, "ideal-dp")], 5.0, "net").axes[0].lines
+    assert value.get_linewidth() > bound.get_linewidth()
+    assert bound.get_linestyle() == "--"
+
+
+def test_without_any_news_there_is_a_picture() -> None:
+    assert draw([], 1.0, "net").axes[0].lines[:] == []
+
+
 def test_other_formats_are_refused() -> None:
     with pytest.raises(InputError, match=r"run.pdf: plots are .png or .svg files"):
         check_plot(Path("run.pdf"))

@@ -11,8 +11,18 @@ import pytest
 from doubles.gap_runs import ANY, CHAIN, STUDY, Results, cells_of, plan
 from PIL import Image
 
+from placegap.experiments.show.drawing import new_figure, styles
 from placegap.experiments.studies.gap_tables import lay_out
-from placegap.experiments.studies.report import markdown, plot_gaps, runs_csv, write_report
+from placegap.experiments.studies.gaps import summarize
+from placegap.experiments.studies.report import (
+    ASIDE,
+    draw_panel,
+    markdown,
+    plot_gaps,
+    rank,
+    runs_csv,
+    write_report,
+)
 from placegap.instances import InputError, Makespan
 
 RESULTS: Results = {
@@ -107,6 +117,16 @@ def test_the_plot_is_a_png_and_the_same_for_equal_studies() -> None:
     colours = image.convert("RGB").getcolors(maxcolors=1 << 24)
     assert colours is not None
     assert len(colours) > 20
+
+
+def test_marks_at_no_gap_stand_side_by_side() -> None:
+    runs = {("t", name, "heft"): plan(5, 5) for name in ("a", "b", "c")}
+    cells = cells_of(runs, {"t": CHAIN})
+    figure = new_figure(4, 2)
+    axis = figure.add_subplot()
+    draw_panel(axis, cells, rank(summarize(cells)), styles(c.cell.cluster for c in cells), 0.3)
+    dots = [line.get_xdata()[0] for line in axis.lines if line.get_marker() != "None"]
+    assert dots == pytest.approx([0, -ASIDE, -2 * ASIDE])
 
 
 def test_a_study_without_any_gap_still_has_a_plot() -> None:
