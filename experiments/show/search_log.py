@@ -135,7 +135,7 @@ def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
         ("bound", "#c1121f", bounds, {"linewidth": 1.5, "linestyle": (0, (4, 2))}),
     ):
         if heights and not math.isnan(heights[-1]):
-            label = f"{name}, {format_ns(round(heights[-1] * size))}"
+            label = f"{name}, {format_value(round(heights[-1] * size))}"
             axes.plot(seconds, heights, color=colour, label=label, drawstyle="steps-post", **drawn)
     gap = relative_gap(moments[-1].value_ns, moments[-1].bound_ns) if moments else None
     if gap is not None:
