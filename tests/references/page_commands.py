@@ -204,10 +204,11 @@ def _studies() -> tuple[tuple[str, str], ...]:
     files = (ROOT / "experiments").rglob("*.yaml")
     texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in files}
     (texts["my-study.yaml"],) = yaml_blocks("experiments/README.md")
+    read = {name: yaml.safe_load(text) for name, text in texts.items()}
     return tuple(
-        (name, yaml.safe_dump(smallest(yaml.safe_load(text))))
-        for name, text in texts.items()
-        if not name.endswith("published.yaml")
+        (name, yaml.safe_dump(smallest(study)))
+        for name, study in read.items()
+        if {"tables", "name"} <= study.keys()
     )
 
 
