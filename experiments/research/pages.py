@@ -510,7 +510,7 @@ def data_table(name: str, page: str) -> Iterator[str]:
     Examples
     --------
     >>> next(data_table("nested-layers", ""))
-    '| graph | work windows, ms | nested layers, ms | CPU s | best plan, ms |'
+    '| graph | work windows, ms | nested layers, ms | CPU s | best plan, ms | commit |'
     """
     kind, _, method = name.partition(" ")
     if kind == "quickstart":

@@ -29,7 +29,7 @@ def made_by() -> str:
     return (
         f"placegap {version('placegap')}{_commit()};"
         f" Python {platform.python_version()}, {versions};"
-        f" {cores} cores of {_processor()}, {platform.system()}"
+        f" {cores} core{'s' * (cores != 1)} of {_processor()}, {platform.system()}"
     )
 
 
