@@ -309,9 +309,12 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
     """
     from placegap.experiments.running.sources import Source, is_known_cluster, load_source
     from placegap.instances.corpus.corpus import corpus_names
+    from placegap.instances.corpus.layer_chains import is_chain
+    from placegap.instances.problem.semantics import HybridPipeline
 
+    layers = isinstance(plan.semantics, HybridPipeline)
     if source is not None:
-        instance = read_instance(source)
+        instance = read_instance(replace(source, layers=layers))
         if plan.instance_hash not in ("", instance.content_hash):
             raise InputError(
                 f"the plan was made for another content of {plan.instance!r} than {source.model}"
@@ -320,11 +323,12 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
             )
         return instance
     model, at, cluster = plan.instance.rpartition("@")
-    if not at or model not in corpus_names() or not is_known_cluster(cluster):
+    is_named = model in corpus_names() or is_chain(model)
+    if not at or not is_named or not is_known_cluster(cluster):
         return None
     try:
         with spinner(f"reading {model}"):
-            found = load_source(Source(model, cluster))
+            found = load_source(Source(model, cluster, layers=layers))
     except InputError:  # devices of kinds that a file of the user's states
         return None
     return found if plan.instance_hash == found.content_hash else None

@@ -223,7 +223,10 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:
         divides = (shape.heads, shape.kv_heads or shape.heads, width)
         blocks = (attention, feed_forward(width, held))
         name = f"layer{number}"
-        found.append(TrainedLayer(name, "Layer", blocks, VALUE_BYTES * unit, divides))
+        module = f"layers.{number}"
+        found.append(
+            TrainedLayer(name, "Layer", blocks, VALUE_BYTES * unit, divides, module=module)
+        )
     loss = LayerPart(
         flops=2 * tokens * words,
         weights=words,

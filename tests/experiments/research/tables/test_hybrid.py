@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from placegap.experiments.research.pages import doc_rows
 from placegap.experiments.research.tables.hybrid import (
     PUBLISHED,
     PUBLISHED_HEADS,
@@ -26,9 +27,19 @@ def of(cell: str) -> float:
     return float(cell.removesuffix(" %"))
 
 
+def without_time(row: dict[str, str]) -> dict[str, str]:
+    return {head: cell for head, cell in row.items() if head != "CPU s"}
+
+
+def on_page(first: str, number: int) -> dict[str, str]:
+    """A row of docs/hybrid.md, by the head of its first column."""
+    return without_time(doc_rows("hybrid.md", first)[number])
+
+
 def test_a_published_run_is_beside_the_optimum() -> None:
     (row,) = published_rows(PUBLISHED[1:2])
     found = dict(zip(PUBLISHED_HEADS, row, strict=True))
+    assert without_time(found) == on_page("model", 1)
     assert (found["model"], found["devices"]) == ("175B", "64")
     # 13.75 s for 2 * 3 * 175e9 * 64 * 2048 FLOPs and more on 64 A100: 51 % (Korthikanti et al.),
     # and the bubble of 7 / (64 * 3) and collectives on top
@@ -40,6 +51,7 @@ def test_a_published_run_is_beside_the_optimum() -> None:
 def test_trained_models_are_proven_or_do_not_fit() -> None:
     first, mixtral = trained_rows([TRAINED[0], TRAINED[3]])
     found = dict(zip(TRAINED_HEADS, first, strict=True))
+    assert without_time(found) == on_page("model", len(PUBLISHED))
     assert (found["model"], found["H100"]) == ("llama-8b", "8")
     assert of(found["free degrees gain"]) >= 0
     # 47e9 weights of 18 bytes are 845 GB, and eight devices hold 640
