@@ -65,6 +65,10 @@ class Source:
         Whether elementwise ops overwrite their inputs (`written_in_place`).
     slower_links : float or None
         How many times as long every transfer takes; None: as the cluster says.
+    half_precision : bool
+        Whether every number takes two bytes; of a model without times.
+    fused : bool
+        Whether the ops are those that Moirai's fusion makes, as fast as one kernel each.
     """
 
     model: str
@@ -78,6 +82,8 @@ class Source:
     devices: Path | None = None
     in_place: bool = False
     slower_links: float | None = None
+    half_precision: bool = False
+    fused: bool = False
 
 
 @lru_cache(maxsize=4)
@@ -98,7 +104,17 @@ def load_source(source: Source) -> Instance:
     )
     if cluster is None and document.cluster is None:
         raise _no_devices(source.model)
+    if source.half_precision:
+        from placegap.instances.transforms.half_precision import in_half_precision
+
+        update = {"graph": in_half_precision(document.graph), "best_known": ()}
+        document = document.model_copy(update=update).read_from(document.source)
     instance = on_cluster(document, cluster, source.times)
+    if source.fused:
+        from placegap.instances.transforms.fused_times import with_fused_times
+        from placegap.instances.transforms.moirai_fusion import fuse_by_rules
+
+        instance = with_fused_times(fuse_by_rules(instance))
     if source.in_place:
         from placegap.instances.transforms.in_place import written_in_place
 

@@ -190,7 +190,8 @@ def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator
 
 
 def _changed(source: Source, entry: InstanceEntry) -> Source:
-    return replace(source, in_place=entry.in_place, slower_links=entry.slower_links)
+    names = ("in_place", "slower_links", "half_precision", "fused")
+    return replace(source, **{name: getattr(entry, name) for name in names})
 
 
 def absent_models(study: Study, path: str | Path) -> list[str]:
