@@ -13,7 +13,7 @@ def with_fused_times(merge: Merge) -> Instance:
     """The coarse instance where a merged op takes the time of its roofline as one kernel.
 
     It computes what its ops compute, is launched once, and moves what they move but for the tensors
-    between them, each of which they would write once and read once per consumer. Kinds whose rates
+    between them, which are neither written, unless others read them, nor read. Kinds whose rates
     nobody knows, and ops without FLOPs or bytes moved, keep the sum of the times; so does an op
     that would be slower as one kernel. The name is that of the fine instance, for the network is
     the same. O(n + m).
@@ -22,22 +22,6 @@ def with_fused_times(merge: Merge) -> Instance:
     ----------
     merge : Merge
         After fusion, as `fuse_by_rules` makes it.
-
-    Examples
-    --------
-    Two ops of 1 MB in and 1 MB out each move 4 MB; fused, 2 MB. At 320 GB/s that is 6.25 us instead
-    of 12.5 us, and one launch of 5 us instead of two:
-
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
-    >>> from placegap.instances.transforms.merge import merge_groups
-    >>> one = {"time_ns": {"T4": 11_250}, "flops": 1, "bytes_moved": 2_000_000}
-    >>> ops = (Op(name="a", **one), Op(name="b", **one))
-    >>> graph = Graph(name="ab", ops=ops, edges=(Edge(producer="a", consumer="b", bytes=10**6),))
-    >>> t4 = Cluster(name="t4", devices=(Device(name="g", kind="T4"),))
-    >>> two = Instance(name="ab@t4", graph=graph, cluster=t4)
-    >>> fused = with_fused_times(merge_groups(two, np.array([0, 0]), "fused", "nobody"))
-    >>> fused.graph.ops[0].time_ns
-    {'T4': 11250}
     """
     fine, coarse = merge.fine, merge.coarse
     index, size = fine.arrays.index, fine.memory_arrays.tensor_bytes
