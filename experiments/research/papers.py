@@ -276,7 +276,7 @@ def page(folder: Path) -> str:
         file = results_file(study)
         if file.exists():
             lines += _of_study(study, read_recorded(file))
-    for regime in load_regimes(folder):
+    for regime in regimes_of(folder):
         lines += _of_regime(regime, folder)
     return "\n".join(lines).rstrip() + "\n"
 
@@ -295,13 +295,20 @@ def _of_study(study: Path, recorded: Recorded) -> Iterator[str]:
             yield markdown(compared)
 
 
+def regimes_of(folder: Path) -> list[Regime]:
+    """The regimes of a paper whose studies have results."""
+    known = load_regimes(folder).regimes
+    return [regime for regime in known if results_file(folder / f"{regime.results}.yaml").exists()]
+
+
 def _of_regime(regime: Regime, folder: Path) -> Iterator[str]:
-    compared = compared_regime(regime, folder, kept_cells(folder))
-    yield markdown(compared)
+    if regime.run:  # else the table stands above, with the same runs
+        yield markdown(compared_regime(regime, folder, kept_cells(folder)))
     for name, sentences in (
         ("The paper states", regime.states),
         ("Its figures imply", regime.implies),
         ("Assumed", regime.assumes),
+        ("Tried besides", regime.tried),
     ):
         if sentences:
             yield f"{name}:"
@@ -320,10 +327,12 @@ def _told(sentence: Stated) -> str:
 
 
 def kept_cells(folder: Path) -> Callable[[str], tuple[Sequence[GapCell], Figures]]:
-    """The kept cells and figures of a paper's studies, by their names."""
+    """The kept cells and figures of a paper's studies, by their names; none of what did not run."""
 
     @cache
     def cells(study: str) -> tuple[Sequence[GapCell], Figures]:
+        if not results_file(folder / f"{study}.yaml").exists():
+            return (), live_figure
         recorded = read_recorded(results_file(folder / f"{study}.yaml"))
         return recorded.cells, recorded.figure
 
@@ -333,7 +342,7 @@ def kept_cells(folder: Path) -> Callable[[str], tuple[Sequence[GapCell], Figures
 def score_of(regime: Regime, folder: Path) -> Score:
     """How a regime's table agrees with the paper's, and the causes of what does not."""
     cells = kept_cells(folder)
-    return score(compared_regime(regime, folder, cells), regime.causes, cells)
+    return score(compared_regime(regime, folder, cells), regime.causes, cells, regime.ahead)
 
 
 RANKED = ("value", "measuring")
@@ -341,14 +350,14 @@ RANKED = ("value", "measuring")
 
 def scores(folder: Path) -> Iterator[str]:
     """What a paper's tables agree on: those of its regimes, and beside them all others."""
-    regimes = load_regimes(folder)
-    cells = kept_cells(folder)
+    regimes, cells = regimes_of(folder), kept_cells(folder)
     main: list[Score] = []
     for regime in regimes:
         found = score_of(regime, folder)
         main += [found] if regime.is_main else []
         yield from told_score(found, regime.misfits)
     covered = {regime.table for regime in regimes if regime.is_main}
+    covered.update(load_regimes(folder).beside)
     for study in studies_of(folder):
         if not results_file(study).exists():
             continue

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.studies.config import Entry
 from placegap.experiments.studies.gaps import GapCell
 from placegap.experiments.studies.paper_comparison import ComparedTable, Figures, compare
@@ -63,7 +62,9 @@ class Runs(Entry):
     results : str
         The study, by its file without the ending.
     run : tuple of str
-        Its tables.
+        Its tables; those that the paper's file names for each column, if empty.
+    of_column : dict of str to tuple of str
+        Column -> its own tables, where they are others.
     methods : dict of str to str
         Column -> the label of its runs there, where it is another one than the paper's file names.
     instances : dict of str to str
@@ -73,7 +74,8 @@ class Runs(Entry):
     """
 
     results: Name
-    run: Annotated[tuple[Name, ...], Field(min_length=1)]
+    run: tuple[Name, ...] = ()
+    of_column: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
     methods: dict[Name, Name] = Field(default_factory=dict)
     instances: dict[Name, Name] = Field(default_factory=dict)
     best_effort: tuple[Name, ...] = ()
@@ -85,7 +87,7 @@ class Runs(Entry):
             if column.figure is not None
             else column.model_copy(
                 update={
-                    "tables": self.run,
+                    "tables": self.of_column.get(column.name, self.run or column.tables),
                     "method": self.methods.get(column.name, column.method),
                     "best_effort": column.name in self.best_effort,
                 }
@@ -102,12 +104,12 @@ class Runs(Entry):
         )
 
 
-class Tested(Entry):
+class Change(Entry):
     """A cause: what it changes, and where that was tested.
 
     `runs` are the same but for the change; or a `clock` times the same plans. Without either the
-    cause is one that the paper's own figures show, and `changes` is the contradiction. `rows`,
-    `faster` and `slower` limit it; all, if empty.
+    cause was shown elsewhere, and `changes` says what is known. `rows`, `faster` and `slower` limit
+    it; all, if empty. Columns that are `unchanged` keep the runs of the regime.
     """
 
     kind: Kind
@@ -117,6 +119,7 @@ class Tested(Entry):
     rows: tuple[Name, ...] = ()
     faster: tuple[Name, ...] = ()
     slower: tuple[Name, ...] = ()
+    unchanged: tuple[Name, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -156,9 +159,13 @@ class Regime(Runs):
         What it is called beside the table's title.
     states, implies, assumes : tuple of Stated
         What the paper says, what its own figures imply, and what is neither.
-    causes : tuple of Tested
-        Tested in this order; the first that turns a pair back is its cause.
+    tried : tuple of Stated
+        Other readings, and what they give.
+    causes : tuple of Change
+        Change in this order; the first that turns a pair back is its cause.
     misfits : tuple of Misfit
+    ahead : str or None
+        Column that the text has before all others on every row, where no numbers are published.
     is_main : bool
         Whether its pairs are those that count for the paper; others stand beside.
     """
@@ -168,18 +175,21 @@ class Regime(Runs):
     states: tuple[Stated, ...] = ()
     implies: tuple[Stated, ...] = ()
     assumes: tuple[Stated, ...] = ()
-    causes: tuple[Tested, ...] = ()
+    tried: tuple[Stated, ...] = ()
+    causes: tuple[Change, ...] = ()
     misfits: tuple[Misfit, ...] = ()
+    ahead: Name | None = None
     is_main: bool = True
 
 
 class Regimes(Entry):
-    """All regimes of a paper."""
+    """All regimes of a paper; tables that are `beside` are others' variants, and do not count."""
 
     regimes: tuple[Regime, ...]
+    beside: tuple[Name, ...] = ()
 
 
-def load_regimes(folder: Path) -> tuple[Regime, ...]:
+def load_regimes(folder: Path) -> Regimes:
     """The regimes of a paper's folder; none where it has no such file.
 
     Raises
@@ -189,10 +199,10 @@ def load_regimes(folder: Path) -> tuple[Regime, ...]:
     """
     path = folder / REGIMES
     if not path.exists():
-        return ()
+        return Regimes(regimes=())
     raw = read_yaml(path)
     try:
-        return Regimes.model_validate(raw).regimes
+        return Regimes.model_validate(raw)
     except ValidationError as error:
         raise from_validation_error(error, raw, path) from None
 
@@ -202,7 +212,7 @@ class Turned:
     """A pair that is the other way round, the cause that turns it back, and those that do not."""
 
     pair: Inversion
-    cause: Tested | None
+    cause: Change | None
     told: str
     in_vain: tuple[str, ...]
 
@@ -247,17 +257,22 @@ def compared_regime(regime: Regime, folder: Path, cells: Cells) -> ComparedTable
     return compare(regime.of(named), *cells(regime.results))
 
 
-def score(compared: ComparedTable, causes: Sequence[Tested], cells: Cells) -> Score:
+def score(
+    compared: ComparedTable, causes: Sequence[Change], cells: Cells, ahead: str | None = None
+) -> Score:
     """Count a table's pairs and claims, and test the causes of those that turn.
 
     Parameters
     ----------
     compared : ComparedTable
-    causes : sequence of Tested
+    causes : sequence of Change
     cells : callable
         Gives the kept cells of a study.
+    ahead : str, optional
+        Column that the paper's text has before all others.
     """
-    found = rank(compared)
+    ranked = compared if ahead is None else _with_first(compared, ahead)
+    found = rank(ranked)
     tested = [
         None if c.runs is None else compare(c.runs.of(compared.table), *cells(c.runs.results))
         for c in causes
@@ -268,6 +283,8 @@ def score(compared: ComparedTable, causes: Sequence[Tested], cells: Cells) -> Sc
     times = [(pair.paper_ratio, pair) for pair in found.inversions]
     turned_timed = sum(math.isfinite(ratio) for ratio, _ in times)
     agree_timed, all_timed = _timed(compared)
+    if ahead is not None:
+        agree_timed, all_timed = found.agree, found.num_pairs
     assert all_timed - agree_timed >= turned_timed
     met = [
         claim.ours is not None and abs(claim.ours / claim.claim.ratio - 1) <= QUARTER
@@ -280,8 +297,24 @@ def score(compared: ComparedTable, causes: Sequence[Tested], cells: Cells) -> Sc
         turned=turned,
         timed=(agree_timed, all_timed),
         claims=(sum(met), len(met)),
-        misfits=tuple(_misfits(compared)),
+        misfits=tuple(_misfits(ranked)),
     )
+
+
+def _with_first(compared: ComparedTable, ahead: str) -> ComparedTable:
+    """The table as if the paper had printed 1 ns for the column ahead, and 2 ns for all others."""
+    names = [column.name for column in compared.table.columns]
+    rows = tuple(
+        replace(
+            row,
+            cells=tuple(
+                replace(cell, paper_ns=1.0 if name == ahead else 2.0)
+                for name, cell in zip(names, row.cells, strict=True)
+            ),
+        )
+        for row in compared.rows
+    )
+    return replace(compared, rows=rows)
 
 
 def _timed(compared: ComparedTable) -> tuple[int, int]:
@@ -313,21 +346,29 @@ def _misfits(compared: ComparedTable) -> Iterator[tuple[str, str]]:
 
 
 def _turned(
-    pair: Inversion, compared: ComparedTable, tests: Sequence[tuple[Tested, ComparedTable | None]]
+    pair: Inversion, compared: ComparedTable, tests: Sequence[tuple[Change, ComparedTable | None]]
 ) -> Turned:
-    in_vain = []
+    in_vain: list[str] = []
     for cause, table in tests:
         if not cause.is_about(pair):
             continue
         if cause.runs is None and cause.clock is None:
             return Turned(pair, cause, cause.changes, tuple(in_vain))
-        found = _values(compared if table is None else table, pair, cause.clock)
-        if found is None:
+        times = [
+            _value(
+                compared if table is None or name in cause.unchanged else table,
+                pair.row,
+                name,
+                cause.clock,
+            )
+            for name in (pair.faster, pair.slower)
+        ]
+        faster, slower = times
+        if faster is None or slower is None:
             continue
-        faster, slower = found
         if faster < slower:
-            times = f"{_seconds(faster)} before {_seconds(slower)}"
-            return Turned(pair, cause, f"{cause.changes} turns it back, {times}", tuple(in_vain))
+            told = f"{cause.changes} turns it back, {_seconds(faster)} before {_seconds(slower)}"
+            return Turned(pair, cause, told, tuple(in_vain))
         in_vain.append(cause.changes)
     told = f"tested without it turning back: {', '.join(in_vain)}" if in_vain else "not tested"
     return Turned(pair, None, told, tuple(in_vain))
@@ -337,24 +378,17 @@ def _seconds(time_ns: float) -> str:
     return "no plan" if math.isinf(time_ns) else f"{time_ns / 1e9:.4g} s"
 
 
-def _values(table: ComparedTable, pair: Inversion, clock: str | None) -> tuple[float, float] | None:
-    """What the two columns of a pair take in a table, or their plans by another clock."""
-    columns = [column.name for column in table.table.columns]
-    for row in table.rows:
-        if row.row.name != pair.row:
-            continue
-        values = []
-        for name in (pair.faster, pair.slower):
-            cell = row.cells[columns.index(name)]
-            value = cell.ours_ns
-            if clock is not None:
-                assert clock in (FREE_CHANNELS, NO_TRANSFERS)
-                value = None if cell.run is None else cell.run.details.get(clock)  # type: ignore[assignment]
-            if value is None:
-                return None
-            values.append(float(value))
-        return values[0], values[1]
-    return None
+def _value(table: ComparedTable, row: str, column: str, clock: str | None) -> float | None:
+    """What a column takes on a row of a table, or its plan by another clock; None without a run."""
+    names = [named.name for named in table.table.columns]
+    cells = next((found.cells for found in table.rows if found.row.name == row), None)
+    if cells is None:
+        return None
+    cell = cells[names.index(column)]
+    if clock is None:
+        return cell.ours_ns
+    found = None if cell.run is None else cell.run.details.get(clock)
+    return None if found is None else float(found)
 
 
 def told_score(score: Score, misfits: Sequence[Misfit]) -> Iterator[str]:

@@ -79,6 +79,10 @@ class Source:
         How many times as long every op takes; None: as the graph says.
     clones : int
         How many clones of the graph share its variables (`with_clones`).
+    half_precision : bool
+        Whether every number takes two bytes; of a model without times.
+    fused : bool
+        Whether the ops are those that Moirai's fusion makes, as fast as one kernel each.
     """
 
     model: str
@@ -95,6 +99,8 @@ class Source:
     slower_links: float | None = None
     slower_ops: float | None = None
     clones: int = 1
+    half_precision: bool = False
+    fused: bool = False
 
 
 @lru_cache(maxsize=4)
@@ -117,7 +123,17 @@ def load_source(source: Source) -> Instance:
         raise _no_devices(source.model)
     if source.layers:
         document = as_layers(document, cluster or document.cluster, source.dims)
+    if source.half_precision:
+        from placegap.instances.transforms.half_precision import in_half_precision
+
+        update = {"graph": in_half_precision(document.graph), "best_known": ()}
+        document = document.model_copy(update=update).read_from(document.source)
     instance = on_cluster(document, cluster, source.times)
+    if source.fused:
+        from placegap.instances.transforms.fused_times import with_fused_times
+        from placegap.instances.transforms.moirai_fusion import fuse_by_rules
+
+        instance = with_fused_times(fuse_by_rules(instance))
     if source.in_place:
         from placegap.instances.transforms.in_place import written_in_place
 

@@ -41,8 +41,9 @@ class InstanceEntry(Entry):
     An `optional` file is left out, with a warning, where it is not there. Each value of
     `device_memory` makes a row of its own, where every device holds that share of all bytes.
     `dims` are sizes of a workload other than its paper's; with `in_place` elementwise ops overwrite
-    their inputs, and with `slower_links` every transfer takes so many times as long, with
-    `slower_ops` every op. `clones` of a training graph share its variables.
+    their inputs, with `slower_links` every transfer takes so many times as long, with `slower_ops`
+    every op, with `half_precision` a number has two bytes, and `fused` ops are those of Moirai's
+    fusion, each as fast as one kernel. `clones` of a training graph share its variables.
     """
 
     model: Name | None = None
@@ -57,6 +58,8 @@ class InstanceEntry(Entry):
     slower_links: MemoryShare | None = None
     slower_ops: MemoryShare | None = None
     clones: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
+    half_precision: Annotated[bool, Field(strict=True)] = False
+    fused: Annotated[bool, Field(strict=True)] = False
 
     @model_validator(mode="before")
     @classmethod
@@ -67,9 +70,8 @@ class InstanceEntry(Entry):
     def _check(self) -> Self:
         if (self.model is None) == (self.generate is None):
             raise ValueError("give either model or generate")
-        foreign = (
-            {"params", "seeds"} if self.generate is None else {"time_unit", "optional", "dims"}
-        )
+        of_model = {"time_unit", "optional", "dims"}
+        foreign = {"params", "seeds"} if self.generate is None else of_model
         for name in sorted(foreign & self.model_fields_set):
             raise ValueError(f"{name} does not go with {'model' if self.model else 'generate'}")
         return self

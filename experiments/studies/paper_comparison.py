@@ -209,14 +209,14 @@ def _ours_ns(
 ) -> float | None:
     if column.figure is not None:
         return figure(run, column.figure)
-    if run.status in NO_PLAN_STATUSES:
-        overfilled = run.details.get(OVERFILLED_NS) if column.best_effort else None
-        return math.inf if overfilled is None else float(overfilled)
+    overfilled_ns = run.details.get(OVERFILLED_NS) if column.best_effort else None
+    if run.status in NO_PLAN_STATUSES and overfilled_ns is None:
+        return math.inf
     time_ns = None if run.time_s is None else run.time_s * 1e9
     if table.quantity == "time":
         return time_ns
-    split_ns = run.details.get("split_value_ns")
-    value_ns = run.value_ns if split_ns is None else float(split_ns)
+    other_ns = run.details.get("split_value_ns", overfilled_ns)
+    value_ns = run.value_ns if other_ns is None else float(other_ns)
     if table.quantity == "measuring" and value_ns is not None and time_ns is not None:
         return table.steps * value_ns + time_ns
     return value_ns

@@ -192,13 +192,8 @@ def _expand(entry: InstanceEntry, cluster: str | None, folder: Path) -> Iterator
 
 
 def _changed(source: Source, entry: InstanceEntry) -> Source:
-    return replace(
-        source,
-        in_place=entry.in_place,
-        slower_links=entry.slower_links,
-        slower_ops=entry.slower_ops,
-        clones=entry.clones,
-    )
+    names = ("in_place", "slower_links", "slower_ops", "clones", "half_precision", "fused")
+    return replace(source, **{name: getattr(entry, name) for name in names})
 
 
 def absent_models(study: Study, path: str | Path) -> list[str]:

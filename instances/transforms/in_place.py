@@ -7,10 +7,9 @@ import numpy as np
 from placegap.instances.problem.additive_memory import with_resident
 from placegap.instances.problem.instance import Instance
 
-ELEMENTWISE = frozenset(
-    "Add AddN BiasAdd Cast Exp Floor Log Maximum Mul Neg RealDiv Relu ReluGrad Rsqrt Sigmoid"
-    " SigmoidGrad Softmax Sqrt Square SquareGrad SquaredDifference Sub Tanh TanhGrad".split()
-)
+_KINDS = """Add AddN BiasAdd Cast Exp Floor Log Maximum Mul Neg RealDiv Relu ReluGrad Rsqrt Sigmoid
+    SigmoidGrad Softmax Sqrt Square SquareGrad SquaredDifference Sub Tanh TanhGrad truediv"""
+ELEMENTWISE = frozenset(_KINDS.split())
 """Kinds whose kernels ask for an input's buffer first (``forward_input_or_allocate_output``)."""
 
 KEPT = "VariableV2"

@@ -372,6 +372,8 @@ def why_no_batch(task: Task[Makespan | MaxLoad], params: Params) -> str | None:
             None if task.semantics.replicas else "needs semantics with replicated stages (replicas)"
         )
     stated = params.batch if isinstance(params, DataParallelParams) else None
+    if max(clones_of(task.instance)) >= 0:
+        return None
     if stated is None and stated_batch(task.instance.graph) is None:
         return "needs the samples of a pass, which no op states (axis_sizes): --param batch=N"
     return None

@@ -253,7 +253,8 @@ def adjust(
     num_devices = problem.time_ns.shape[1]
     arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)
     # of one type, whatever they are set to
-    before: Any = np.int64(NOWHERE)
+    nowhere: Any = np.int64(NOWHERE)
+    before: Any = nowhere
     trial: Any = np.bool_(False)
     booking: Any = np.bool_(True)
     for c in order:
@@ -266,7 +267,7 @@ def adjust(
                 problem, admission, clusters, c, arrival, busy, booked.gaps, before
             )
             if best[1] == NOWHERE:
-                forced = emptiest(admission, clusters, c) if best_effort else np.int64(NOWHERE)
+                forced: Any = emptiest(admission, clusters, c) if best_effort else nowhere
                 if forced != NOWHERE:
                     settle_whole(admission, clusters, c, forced)
                     before = forced

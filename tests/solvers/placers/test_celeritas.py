@@ -138,3 +138,26 @@ def test_dfs_order_without_fusion_is_the_papers_sequential_placement() -> None:
 def _is_local(edge: Edge, instance: Instance, placement: Sequence[tuple[int, ...]]) -> bool:
     where = instance.graph.op_index
     return placement[where[edge.producer]] == placement[where[edge.consumer]]
+
+
+def test_with_best_effort_the_emptiest_device_is_overfilled() -> None:
+    # three single ops of 2 bytes, 3 bytes per device: one each, and the third on the emptiest
+    instance = equal_devices((1, 1, 1), "1-2 1", memory=3, sizes=(2, 2, 2))
+    effort = OrderPlaceParams(reach=1, best_effort=True)
+    for outcome in (
+        celeritas(Task(instance, FREE), effort),
+        order_place(Task(instance, FREE), effort),
+    ):
+        assert outcome.plan is not None
+        verdict = evaluate(instance, outcome.plan, FREE)
+        assert sorted(use.memory_bytes for use in verdict.uses) == [2, 4]
+        assert [broken.rule for broken in verdict.violations] == ["memory"]
+
+
+def test_best_effort_changes_no_plan_that_fits() -> None:
+    instance = equal_devices((1,) * 4, "1-3 5, 2-4 5", memory=4, sizes=(2, 2, 2, 2))
+    params = {"reach": 2, "memory_share": 1}
+    for place in (celeritas, order_place):
+        usual = place(Task(instance, FREE), OrderPlaceParams(**params))
+        effort = place(Task(instance, FREE), OrderPlaceParams(**params, best_effort=True))
+        assert usual.plan == effort.plan

@@ -10,7 +10,7 @@ import pytest
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op, Semantics
 from placegap.instances.problem.plan import Plan
 from placegap.solvers import Task
-from placegap.solvers.placers.baechi import m_topo
+from placegap.solvers.placers.baechi import TopoParams, m_topo
 
 ANY = MaxLoad()
 CHAIN = MaxLoad(plans="chain")
@@ -113,3 +113,14 @@ def test_with_two_levels_a_chain_does_not_come_back_to_a_server() -> None:
     two_levels = MaxLoad(plans="chain", levels=2)
     assert devices_of(instance, two_levels) == [0, 0, 2, 2, 1, 1]
     assert devices_of(instance, CHAIN) == [0, 0, 1, 1, 2, 2]
+
+
+def test_where_a_groups_first_op_alone_counts_a_device_may_be_overfilled() -> None:
+    # op0 and op2 share a device. Whole: units of 1 + 3, 1 and 1 bytes, cap = floor(6 / 2) + 4 = 7,
+    # all on d0 with its 7. First op: units of 1, 1 and 1, cap = floor(3 / 2) + 1 = 2: two on d0,
+    # which then holds 1 + 3 + 1, and the last on d1.
+    instance = line([1, 1, 3, 1], [7, 7], colocation=["x", None, "x", None])
+    assert devices_of(instance) == [0, 0, 0, 0]
+    plan = m_topo(Task(instance, ANY), TopoParams(group_bytes="first")).plan
+    assert plan is not None
+    assert plan.devices.tolist() == [0, 0, 0, 1]

@@ -199,3 +199,29 @@ def test_a_unit_moves_off_a_device_that_cannot_run_it() -> None:
     nets = build_nets(instance, units.block)
     state, moved, stuck = mend(instance, units, nets, np.zeros(8, np.int64), overlap=False)
     assert (state.device.tolist(), moved, stuck) == ([1, 0, 0, 0, 0, 0, 0, 0], 1, None)
+
+
+def test_metis_without_repair_leaves_what_does_not_fit_where_it_is() -> None:
+    skip_unless_installed("metis")
+    # 8 bytes per clique, 4 on the second device: two ops move, or nothing does
+    tight = two_cliques(memory=(None, 4))
+    assert solve(tight, ANY, "metis").plan is not None
+    result = solve(tight, ANY, "metis", {"mend": False})
+    assert result.plan is None
+    assert "holds 8 bytes, 4 more than its 4" in result.message
+
+
+def test_metis_cuts_the_fewest_edges_if_edges_count() -> None:
+    skip_unless_installed("metis")
+    # a0..a3 and b0..b3 have 6 edges each, one between them, which now is the dearest by its bytes
+    drawn = two_cliques()
+    edges = tuple(
+        edge.model_copy(
+            update={"bytes": 10**6 if edge.consumer == "b0" and edge.producer == "a3" else 1}
+        )
+        for edge in drawn.graph.edges
+    )
+    graph = drawn.graph.model_copy(update={"edges": edges})
+    result = solve(drawn.with_graph(graph), ANY, "metis", {"edges": "count"})
+    assert result.plan is not None
+    assert len(set(result.plan.placement[:4])) == len(set(result.plan.placement[4:])) == 1
