@@ -11,10 +11,11 @@ its ops add up. One mixed-integer model says so for the whole graph:
   it runs there, and colocated ops run one after another;
 - T >= the end of each op, and all work of each device.
 
-Every schedule satisfies these rows under every rule of channels and transfers, so that the least T
-is a bound: it is one for the LP, whose duals are checked (`back_ends.standard_form`), and for the
-MIP on the word of HiGHS. Along a chain that no two devices share the MIP is exact. Waiting for
-channels and devices in other places is what it leaves out.
+Where each edge is a transfer, those of one op to, or from, ops of an interval go one after another.
+Every schedule satisfies these rows, so that the least T is a bound: it is one for the LP, whose
+duals are checked (`back_ends.standard_form`), and for the MIP on the word of HiGHS. Along a chain
+that no two devices share the MIP is exact. Waiting for channels and devices in other places is what
+it leaves out.
 
 **Classes.** Ops that colour refinement of the graph does not tell apart (equal experts, say) are
 one class, with one start. As each op of a class has as many edges to each other class, the average
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple
@@ -63,6 +64,13 @@ MOST_COLUMNS = 60_000
 
 MOST_WAYS = 60
 """To share out the ops between two others that are told apart."""
+
+MOST_SHARED = 20_000
+"""Columns of such ways by the devices of their ends, of all intervals."""
+
+MOST_MIP, LP_SHARE = 10_000, 0.4
+"""Columns with which HiGHS finds plans in seconds; the LP of more of them has a share of the time,
+and proves 2 % more of 80 layers on three devices."""
 
 MOST_INNER = 1_000
 """Ops of an interval, at most."""
@@ -234,10 +242,37 @@ class _Rows:
         )
 
 
-def knapsack(instance: Instance) -> Knapsack | None:
+class _Crossing(NamedTuple):
+    """Transfers within an interval.
+
+    Attributes
+    ----------
+    move, ways : (K, K) float
+        Of one edge at least, and of all that lead from one device to another.
+    into, out : set of int
+        Classes of ops that the entry feeds, and that feed the exit.
+    """
+
+    move: Floats
+    ways: Floats
+    into: set[int]
+    out: set[int]
+
+
+def _sends_each(semantics: Makespan | None) -> str:
+    """Whether each edge is a transfer, which waits for others of its port or link."""
+    if semantics is None or semantics.transfers != "per_edge" or semantics.channels == "free":
+        return ""
+    return "link" if semantics.channels == "link" else "port"
+
+
+def knapsack(
+    instance: Instance, semantics: Makespan | None = None, most_shared: int = MOST_SHARED
+) -> Knapsack | None:
     """The model of an instance whose resident bytes add up; None if it is too large.
 
-    Every op can be on some device.
+    Every op can be on some device. Without semantics it holds for all rules of transfers and
+    channels.
 
     Examples
     --------
@@ -256,13 +291,21 @@ def knapsack(instance: Instance) -> Knapsack | None:
     num_devices = instance.num_devices
     if len(classes.op) * num_devices * num_devices > MOST_COLUMNS:
         return None
-    return _Builder(instance, classes, moves, move).knapsack()
+    return _Builder(instance, classes, moves, move, semantics, most_shared).knapsack()
 
 
 class _Builder:
     """Adds the rows of an instance, in model units."""
 
-    def __init__(self, instance: Instance, classes: OpClasses, moves: Ints, move: Ints) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        classes: OpClasses,
+        moves: Ints,
+        move: Ints,
+        semantics: Makespan | None,
+        most_shared: int,
+    ) -> None:
         self.instance, self.classes = instance, classes
         self.unit_ns = time_unit_ns(serial_horizon_ns(instance), 1)
         self.moves, self.move = moves / self.unit_ns, move
@@ -279,6 +322,8 @@ class _Builder:
         self.start = [self.rows.add_column(horizon) for _ in classes.op]
         self.end = self.rows.add_column(horizon)
         self.flows: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        self.ways_left = most_shared
+        self.sends_each = _sends_each(semantics)
 
     def knapsack(self) -> Knapsack:
         """All rows."""
@@ -292,6 +337,7 @@ class _Builder:
                 self._numbers_between(part)
                 covered.update(part.inner)
             self._work_between(part)
+            self._ports_between(part)
             self._colocated_between(part)
         form = self.rows.form(self.end, self.num_integers)
         return Knapsack(form, self.unit_ns, self.classes, self.column)
@@ -411,8 +457,10 @@ class _Builder:
     def _numbers_between(self, part: Interval) -> None:
         """What each way to share out a few ops takes, by whole numbers: work hides no other work.
 
-        l[j] >= 0 of way j, with n[j, c, k] ops of class c on k, sum to 1, and give N. A way takes
-        D[j], the longest of its devices' work, each between what it gets and what it sends.
+        l[j, a, b] >= 0 of way j, with n[j, c, k] ops of class c on k, the entry on a and the exit
+        on b, sum to the shares of entry and exit, and give N. A way takes D[j, a, b]: the longest
+        of its devices' work, each between what it gets and what it sends, and of its ports. Where
+        columns are too many, there is one for all a and b, which takes the least.
         """
         arrays, classes = self.instance.arrays, self.classes
         inside = Counter(classes.of_op[list(part.inner)].tolist())
@@ -421,44 +469,106 @@ class _Builder:
         if (members > 1).any():  # colocated with others, here or elsewhere
             return
         able = {c: np.flatnonzero(columns[c] >= 0).tolist() for c in inside}
+        ends = [int(self.group_of[classes.of_op[end]]) for end in (part.entry, part.exit)]
+        homes = [np.flatnonzero(self.column[G] >= 0).tolist() for G in ends]
+        pairs = tuple((a, b) for a, b in product(*homes) if a == b or ends[0] != ends[1])
         ways = math.prod(math.comb(q + len(able[c]) - 1, q) for c, q in inside.items())
         if ways > MOST_WAYS:
             return
-        num_devices = self.instance.num_devices
-        ops = {part.entry, *part.inner, part.exit}
-        edges = [
-            e
-            for i in (part.entry, *part.inner)
-            for e in arrays.index.succ_edge[
-                arrays.index.succ_ptr[i] : arrays.index.succ_ptr[i + 1]
-            ].tolist()
-            if int(arrays.index.consumer[e]) in ops
-        ]
-        move = self.moves[self.move[edges]].min(axis=0)[arrays.link_class]
-        move = np.where(np.eye(num_devices, dtype=np.bool_), np.inf, move)
-        into, out = move.min(axis=0), move.min(axis=1)
+        is_shared = ways * len(pairs) <= self.ways_left
+        self.ways_left -= ways * len(pairs) if is_shared else 0
+        crossing = self._crossing(part)
+        share: dict[tuple[int, int], dict[int, float]] = {}
         one: dict[int, float] = {}
         numbers: dict[int, dict[int, float]] = {}
         takes = self._between(part)
         for way in product(*(combinations_with_replacement(able[c], q) for c, q in inside.items())):
-            at = self.rows.add_column(1.0)
-            work = np.zeros(num_devices)
-            for c, homes_of_c in zip(inside, way, strict=True):
-                for k in homes_of_c:
-                    work[k] += self.time[c, k]
-                    of = numbers.setdefault(int(columns[c][k]), {})
-                    of[at] = of.get(at, 0.0) + 1.0
-            used = sorted({k for homes_of_c in way for k in homes_of_c})
-            takes[at] = -min(
-                max(work[k] + (k != a) * into[k] + (k != b) * out[k] for k in used)
-                for a in range(num_devices)
-                for b in range(num_devices)
-            )
-            one[at] = 1.0
+            on = list(zip(inside, way, strict=True))
+            for at_ends in [(pair,) for pair in pairs] if is_shared else [pairs]:
+                at = self.rows.add_column(1.0)
+                one[at] = 1.0
+                for c, homes_of_c in on:
+                    for k in homes_of_c:
+                        of = numbers.setdefault(int(columns[c][k]), {})
+                        of[at] = of.get(at, 0.0) + 1.0
+                takes[at] = -min(self._takes(on, a, b, crossing) for a, b in at_ends)
+                for end, k in enumerate(at_ends[0] if is_shared else ()):
+                    share.setdefault((end, k), {})[at] = 1.0
         self.rows.add(one, 1.0, 1.0)
+        for (end, k), terms in share.items():
+            here = np.arange(self.instance.num_devices) == k
+            self._share(terms, ends[end], here * -1.0)
+            self.rows.add(terms, 0.0, 0.0)
         for column, terms in numbers.items():
             self.rows.add({**terms, column: -1.0}, 0.0, 0.0)
         self.rows.add(takes, 0.0, np.inf)
+
+    def _crossing(self, part: Interval) -> _Crossing:
+        """The transfers of an interval, and the classes next to its entry and its exit."""
+        arrays, of = self.instance.arrays, self.classes.of_op
+        index = arrays.index
+        ops = {part.entry, *part.inner, part.exit}
+        edges = [
+            e
+            for i in (part.entry, *part.inner)
+            for e in index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]].tolist()
+            if int(index.consumer[e]) in ops
+        ]
+        move = self.moves[self.move[edges]].min(axis=0)[arrays.link_class]
+        np.fill_diagonal(move, 0.0)
+        ways = move.copy()
+        for via in range(len(ways)):
+            ways = np.minimum(ways, ways[:, via, None] + ways[None, via, :])
+        into = {int(of[index.consumer[e]]) for e in edges if index.producer[e] == part.entry}
+        out = {int(of[index.producer[e]]) for e in edges if index.consumer[e] == part.exit}
+        return _Crossing(move, ways, into, out)
+
+    def _takes(
+        self, on: Sequence[tuple[int, Sequence[int]]], a: int, b: int, crossing: _Crossing
+    ) -> float:
+        """From the end of an entry on a to the start of an exit on b, the least of all orders."""
+        work = np.zeros(self.instance.num_devices)
+        for c, homes in on:
+            for k in homes:
+                work[k] += self.time[c, k]
+        used = sorted({k for _, homes in on for k in homes})
+        ways = crossing.ways
+        longest = max(work[k] + ways[a, k] + ways[k, b] for k in used)
+        if self.sends_each:
+            sent = [(c, k) for c, homes in on if c in crossing.into for k in homes if k != a]
+            got = [(c, k) for c, homes in on if c in crossing.out for k in homes if k != b]
+            if sent:  # the last one that is sent still has to run
+                rest = min(self.time[c, k] + ways[k, b] for c, k in sent)
+                longest = max(longest, self._port((k, crossing.move[a, k]) for _, k in sent) + rest)
+            if got:  # the first one that is sent has run before
+                rest = min(self.time[c, k] + ways[a, k] for c, k in got)
+                longest = max(longest, self._port((k, crossing.move[k, b]) for _, k in got) + rest)
+        return float(longest)
+
+    def _port(self, moves: Iterable[tuple[int, float]]) -> float:
+        """What transfers between one device and others take, in its port or on the busiest link."""
+        on: dict[int, float] = {}
+        for k, move in moves:
+            on[k] = on.get(k, 0.0) + move
+        return sum(on.values()) if self.sends_each == "port" else max(on.values())
+
+    def _ports_between(self, part: Interval) -> None:
+        """What an entry sends to other devices goes one after another; and what an exit gets."""
+        if self.sends_each != "port":
+            return
+        index, of = self.instance.arrays.index, self.classes.of_op
+        inner = set(part.inner)
+        for end, ptr, edge, other in (
+            (part.entry, index.succ_ptr, index.succ_edge, index.consumer),
+            (part.exit, index.pred_ptr, index.pred_edge, index.producer),
+        ):
+            edges = [e for e in edge[ptr[end] : ptr[end + 1]].tolist() if int(other[e]) in inner]
+            number = Counter((int(of[other[e]]), int(self.move[e])) for e in edges)
+            terms = self._between(part)
+            for (c, m), count in number.items():
+                pair = (int(of[end]), c) if end == part.entry else (c, int(of[end]))
+                self._transfer(terms, *pair, self.moves[m] * count)
+            self.rows.add(terms, 0.0, np.inf)
 
     def _colocated_between(self, part: Interval) -> None:
         """Colocated ops run one after another, the exit included; and after what they wait for."""
@@ -564,12 +674,16 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         verdict = evaluate(instance, row, task.semantics)
         if verdict.feasible and verdict.value_ns == chain.ns:
             return Outcome(row, chain.ns, chain.ns, CHAIN, rests_on=PROOF)
-    model = knapsack(instance)
+    model = knapsack(instance, task.semantics)
     if model is None:
         return Outcome(message="its model is too large")
-    built_s = clock.spent_s
-    left_s = clock.left_s
-    floor = relaxed_ns(model, None if left_s is None else 0.5 * left_s)
+    left_s, floor = clock.left_s, 0
+    if model.form.matrix.shape[1] > MOST_MIP:  # its LP may be more than the time allows
+        floor = relaxed_ns(model, None if left_s is None else LP_SHARE * left_s)
+        model = knapsack(instance, task.semantics, 0)
+        assert model is not None
+    built_s, left_s = clock.spent_s, clock.left_s
+    floor = max(floor, relaxed_ns(model, None if left_s is None else 0.5 * left_s))
     found, values = solve_integers(model.form, task.limits.left(clock))
     by_solver = bound_ns(found.dual_bound, model.unit_ns, 1)
     is_higher = by_solver is not None and by_solver > floor

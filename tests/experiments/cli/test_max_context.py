@@ -102,6 +102,13 @@ def test_one_line_for_what_does_not_go_together(
 
 
 def test_a_model_without_caches_says_what_to_do(capsys: Capture) -> None:
-    asked = ["place", "resnet50", "--cluster", "celeritas-4xV100-pcie", "--objective", "max_context"]
+    asked = [
+        "place",
+        "resnet50",
+        "--cluster",
+        "celeritas-4xV100-pcie",
+        "--objective",
+        "max_context",
+    ]
     assert main(asked) == 2
     assert "no op has a cache; trace the model with --context" in capsys.readouterr().err
