@@ -23,14 +23,14 @@ of a solution over the classes satisfies their rows; no bound of the LP is lost 
 Mladenov, Selman, "Dimension reduction via colour refinement", ESA 2014).
 
 Where groups run one after another, `layer_chain` finds the least sum in integers, and no model is
-solved. Else the method's plan is that of the MIP's solution.
+solved. Else the method's plan is the better one of the LP's solution, rounded, and of the MIP's.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple
@@ -68,9 +68,10 @@ MOST_WAYS = 60
 MOST_SHARED = 20_000
 """Columns of such ways by the devices of their ends, of all intervals."""
 
-MOST_MIP, LP_SHARE = 10_000, 0.4
-"""Columns with which HiGHS finds plans in seconds; the LP of more of them has a share of the time,
-and proves 2 % more of 80 layers on three devices."""
+MOST_MIP, LP_SHARE = 10_000, 0.5
+"""Columns with which HiGHS finds plans in seconds; beyond, the MIP has no columns for ends, and
+their LP proves 2 % more of 80 layers on three devices. Each LP has a share of the time that is left
+at most."""
 
 MOST_INNER = 1_000
 """Ops of an interval, at most."""
@@ -318,9 +319,9 @@ class _Builder:
         for g, k in zip(*np.nonzero(possible), strict=True):
             self.column[g, k] = self.rows.add_column(float(classes.group_count[g]))
         self.num_integers = len(self.rows.upper)
-        horizon = serial_horizon_ns(instance) / self.unit_ns
-        self.start = [self.rows.add_column(horizon) for _ in classes.op]
-        self.end = self.rows.add_column(horizon)
+        self.horizon = serial_horizon_ns(instance) / self.unit_ns
+        self.start = [self.rows.add_column(self.horizon) for _ in classes.op]
+        self.end = self.rows.add_column(self.horizon)
         self.flows: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         self.ways_left = most_shared
         self.sends_each = _sends_each(semantics)
@@ -337,7 +338,6 @@ class _Builder:
                 self._numbers_between(part)
                 covered.update(part.inner)
             self._work_between(part)
-            self._ports_between(part)
             self._colocated_between(part)
         form = self.rows.form(self.end, self.num_integers)
         return Knapsack(form, self.unit_ns, self.classes, self.column)
@@ -474,6 +474,7 @@ class _Builder:
         pairs = tuple((a, b) for a, b in product(*homes) if a == b or ends[0] != ends[1])
         ways = math.prod(math.comb(q + len(able[c]) - 1, q) for c, q in inside.items())
         if ways > MOST_WAYS:
+            self._spread_between(part, inside, pairs)
             return
         is_shared = ways * len(pairs) <= self.ways_left
         self.ways_left -= ways * len(pairs) if is_shared else 0
@@ -495,13 +496,7 @@ class _Builder:
                 for end, k in enumerate(at_ends[0] if is_shared else ()):
                     share.setdefault((end, k), {})[at] = 1.0
         self.rows.add(one, 1.0, 1.0)
-        for (end, k), terms in share.items():
-            here = np.arange(self.instance.num_devices) == k
-            self._share(terms, ends[end], here * -1.0)
-            self.rows.add(terms, 0.0, 0.0)
-        for column, terms in numbers.items():
-            self.rows.add({**terms, column: -1.0}, 0.0, 0.0)
-        self.rows.add(takes, 0.0, np.inf)
+        self._sums_of_ends(part, share, numbers, takes)
 
     def _crossing(self, part: Interval) -> _Crossing:
         """The transfers of an interval, and the classes next to its entry and its exit."""
@@ -552,23 +547,62 @@ class _Builder:
             on[k] = on.get(k, 0.0) + move
         return sum(on.values()) if self.sends_each == "port" else max(on.values())
 
-    def _ports_between(self, part: Interval) -> None:
-        """What an entry sends to other devices goes one after another; and what an exit gets."""
-        if self.sends_each != "port":
-            return
-        index, of = self.instance.arrays.index, self.classes.of_op
-        inner = set(part.inner)
-        for end, ptr, edge, other in (
-            (part.entry, index.succ_ptr, index.succ_edge, index.consumer),
-            (part.exit, index.pred_ptr, index.pred_edge, index.producer),
-        ):
-            edges = [e for e in edge[ptr[end] : ptr[end + 1]].tolist() if int(other[e]) in inner]
-            number = Counter((int(of[other[e]]), int(self.move[e])) for e in edges)
-            terms = self._between(part)
-            for (c, m), count in number.items():
-                pair = (int(of[end]), c) if end == part.entry else (c, int(of[end]))
-                self._transfer(terms, *pair, self.moves[m] * count)
-            self.rows.add(terms, 0.0, np.inf)
+    def _spread_between(
+        self, part: Interval, inside: Mapping[int, int], pairs: Sequence[tuple[int, int]]
+    ) -> None:
+        """Where ways are too many: how many ops are on each device, for each pair of ends.
+
+        With y[a, b] the share of the entry on a and the exit on b, n[a, b, c, k] ops sum to y times
+        their number and to N; T[a, b] is no less than the work on k, with a part of the way there
+        and back, and the transfers of a port. All T are between the ends.
+        """
+        crossing = self._crossing(part)
+        num_devices = self.instance.num_devices
+        share: dict[tuple[int, int], dict[int, float]] = {}
+        numbers: dict[int, dict[int, float]] = {}
+        takes = self._between(part)
+        for a, b in pairs:
+            chosen, took = self.rows.add_column(1.0), self.rows.add_column(self.horizon)
+            for end, k in enumerate((a, b)):
+                share.setdefault((end, k), {})[chosen] = 1.0
+            takes[took] = -1.0
+            work: list[dict[int, float]] = [{took: 1.0} for _ in range(num_devices)]
+            sent, got = {took: 1.0}, {took: 1.0}
+            for c, count in inside.items():
+                columns = self.column[int(self.group_of[c])]
+                spread = {chosen: -float(count)}
+                for k in np.flatnonzero(columns >= 0).tolist():
+                    at = self.rows.add_column(float(count))
+                    spread[at] = 1.0
+                    numbers.setdefault(int(columns[k]), {})[at] = 1.0
+                    way = (crossing.ways[a, k] + crossing.ways[k, b]) / count
+                    alone = len(inside) == 1
+                    work[k][at] = -float(self.time[c, k] + (way if alone else 0.0))
+                    if c in crossing.into and self.sends_each == "port":
+                        sent[at] = -float(crossing.move[a, k])
+                    if c in crossing.out and self.sends_each == "port":
+                        got[at] = -float(crossing.move[k, b])
+                self.rows.add(spread, 0.0, 0.0)
+            for terms in (*work, sent, got):
+                self.rows.add(terms, 0.0, np.inf)
+        self._sums_of_ends(part, share, numbers, takes)
+
+    def _sums_of_ends(
+        self,
+        part: Interval,
+        share: Mapping[tuple[int, int], dict[int, float]],
+        numbers: Mapping[int, dict[int, float]],
+        takes: dict[int, float],
+    ) -> None:
+        """Columns by the ends of an interval sum to the shares of these, and to N."""
+        ends = [int(self.group_of[self.classes.of_op[end]]) for end in (part.entry, part.exit)]
+        for (end, k), terms in share.items():
+            here = np.arange(self.instance.num_devices) == k
+            self._share(terms, ends[end], here * -1.0)
+            self.rows.add(terms, 0.0, 0.0)
+        for column, terms in numbers.items():
+            self.rows.add({**terms, column: -1.0}, 0.0, 0.0)
+        self.rows.add(takes, 0.0, np.inf)
 
     def _colocated_between(self, part: Interval) -> None:
         """Colocated ops run one after another, the exit included; and after what they wait for."""
@@ -607,9 +641,39 @@ def relaxed_ns(model: Knapsack, time_limit_s: float | None = None) -> int:
     >>> relaxed_ns(knapsack(example()))
     33
     """
+    return _relaxed(model, time_limit_s)[0]
+
+
+def _relaxed(model: Knapsack, time_limit_s: float | None) -> tuple[int, Floats | None]:
+    """What the duals prove, 0 if nothing, and the solution, if there is one."""
     no = np.zeros_like(model.form.is_integer)
-    proven = solve_form(replace(model.form, is_integer=no), time_limit_s).proven
-    return 0 if proven is None else max(0, math.ceil(proven * model.unit_ns))
+    found = solve_form(replace(model.form, is_integer=no), time_limit_s)
+    floor = 0 if found.proven is None else max(0, math.ceil(found.proven * model.unit_ns))
+    return floor, found.values
+
+
+def rounded_plan(instance: Instance, model: Knapsack, values: Floats) -> Plan | None:
+    """The plan of a solution in fractions, the largest groups first; None where one has no room.
+
+    Of a class each device gets what it has in whole numbers, and those that are left go where the
+    largest fractions are, if there is room.
+    """
+    arrays, classes = instance.arrays, model.classes
+    size = arrays.group_bytes[classes.group]
+    left = np.zeros(model.column.shape)
+    free = np.where(arrays.memory_bytes >= NO_LIMIT, NO_LIMIT, arrays.memory_bytes).astype(float)
+    for group in np.argsort(-size, kind="stable").tolist():
+        able = model.column[group] >= 0
+        wish = np.where(able, values[model.column[group]], -1.0)
+        for _ in range(int(classes.group_count[group])):
+            fits = able & (free >= size[group])
+            if not fits.any():
+                return None
+            k = int(np.argmax(np.where(fits, wish, -np.inf)))
+            left[group, k] += 1
+            wish[k] -= 1
+            free[k] -= size[group]
+    return _plan(instance, np.full(arrays.num_groups, -1), left, classes.of_group)
 
 
 def plan_of(instance: Instance, model: Knapsack, values: Floats) -> Plan:
@@ -653,7 +717,7 @@ def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
 
 
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """The plan of the MIP's solution, and the better one of the bounds of LP and MIP.
+    """The best plan of the solutions of LP and MIP, and the better one of their bounds.
 
     O(n + m) rows beside K^2 columns for each pair of classes that exchange tensors.
 
@@ -677,18 +741,23 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     model = knapsack(instance, task.semantics)
     if model is None:
         return Outcome(message="its model is too large")
-    left_s, floor = clock.left_s, 0
+    models = [model]
     if model.form.matrix.shape[1] > MOST_MIP:  # its LP may be more than the time allows
-        floor = relaxed_ns(model, None if left_s is None else LP_SHARE * left_s)
-        model = knapsack(instance, task.semantics, 0)
-        assert model is not None
-    built_s, left_s = clock.spent_s, clock.left_s
-    floor = max(floor, relaxed_ns(model, None if left_s is None else 0.5 * left_s))
+        small = knapsack(instance, task.semantics, 0)
+        models = [model] if small is None else [small, model]
+    built_s, floor, plans = clock.spent_s, 0, list[Plan | None]()
+    for each in models:
+        left_s = clock.left_s
+        proven_ns, shares = _relaxed(each, None if left_s is None else LP_SHARE * left_s)
+        floor = max(floor, proven_ns)
+        plans += [] if shares is None else [rounded_plan(instance, each, shares)]
+    model = models[0]
     found, values = solve_integers(model.form, task.limits.left(clock))
     by_solver = bound_ns(found.dual_bound, model.unit_ns, 1)
     is_higher = by_solver is not None and by_solver > floor
     proven = by_solver if is_higher else floor
-    plan = None if values is None else plan_of(instance, model, values)
+    plans += [] if values is None else [plan_of(instance, model, values)]
+    plan = _best(task, plans)
     message = say_ending(
         found.ending, "HiGHS", task.limits, clock.spent_s, start=False, better=plan is not None
     )
@@ -702,6 +771,13 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         build_s=built_s,
         details={"rows": found.rows, "columns": found.columns, "nodes": found.nodes},
     )
+
+
+def _best(task: Task[Makespan], plans: Iterable[Plan | None]) -> Plan | None:
+    """The plan that ends first, of those that fit."""
+    judged = [(evaluate(task.instance, plan, task.semantics), plan) for plan in plans if plan]
+    ends = [(each.value_ns, n) for n, (each, _) in enumerate(judged) if each.feasible]
+    return judged[min(ends)[1]][1] if ends else None
 
 
 def why_not_tight(task: Task[Makespan], params: Params) -> str | None:
