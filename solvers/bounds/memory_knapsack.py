@@ -11,10 +11,11 @@ its ops add up. One mixed-integer model says so for the whole graph:
   it runs there, and colocated ops run one after another;
 - T >= the end of each op, and all work of each device.
 
-Every schedule satisfies these rows under every rule of channels and transfers, so that the least T
-is a bound: it is one for the LP, whose duals are checked (`back_ends.standard_form`), and for the
-MIP on the word of HiGHS. Along a chain that no two devices share the MIP is exact. Waiting for
-channels and devices in other places is what it leaves out.
+Where each edge is a transfer, those of one op to, or from, ops of an interval go one after another.
+Every schedule satisfies these rows, so that the least T is a bound: it is one for the LP, whose
+duals are checked (`back_ends.standard_form`), and for the MIP on the word of HiGHS. Along a chain
+that no two devices share the MIP is exact. Waiting for channels and devices in other places is what
+it leaves out.
 
 **Classes.** Ops that colour refinement of the graph does not tell apart (equal experts, say) are
 one class, with one start. As each op of a class has as many edges to each other class, the average
@@ -22,14 +23,14 @@ of a solution over the classes satisfies their rows; no bound of the LP is lost 
 Mladenov, Selman, "Dimension reduction via colour refinement", ESA 2014).
 
 Where groups run one after another, `layer_chain` finds the least sum in integers, and no model is
-solved. Else the method's plan is that of the MIP's solution.
+solved. Else the method's plan is the better one of the LP's solution, rounded, and of the MIP's.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement, product
 from typing import NamedTuple
@@ -63,6 +64,14 @@ MOST_COLUMNS = 60_000
 
 MOST_WAYS = 60
 """To share out the ops between two others that are told apart."""
+
+MOST_SHARED = 20_000
+"""Columns of such ways by the devices of their ends, of all intervals."""
+
+MOST_MIP, LP_SHARE = 10_000, 0.5
+"""Columns with which HiGHS finds plans in seconds; beyond, the MIP has no columns for ends, and
+their LP proves 2 % more of 80 layers on three devices. Each LP has a share of the time that is left
+at most."""
 
 MOST_INNER = 1_000
 """Ops of an interval, at most."""
@@ -234,10 +243,37 @@ class _Rows:
         )
 
 
-def knapsack(instance: Instance) -> Knapsack | None:
+class _Crossing(NamedTuple):
+    """Transfers within an interval.
+
+    Attributes
+    ----------
+    move, ways : (K, K) float
+        Of one edge at least, and of all that lead from one device to another.
+    into, out : set of int
+        Classes of ops that the entry feeds, and that feed the exit.
+    """
+
+    move: Floats
+    ways: Floats
+    into: set[int]
+    out: set[int]
+
+
+def _sends_each(semantics: Makespan | None) -> str:
+    """Whether each edge is a transfer, which waits for others of its port or link."""
+    if semantics is None or semantics.transfers != "per_edge" or semantics.channels == "free":
+        return ""
+    return "link" if semantics.channels == "link" else "port"
+
+
+def knapsack(
+    instance: Instance, semantics: Makespan | None = None, most_shared: int = MOST_SHARED
+) -> Knapsack | None:
     """The model of an instance whose resident bytes add up; None if it is too large.
 
-    Every op can be on some device.
+    Every op can be on some device. Without semantics it holds for all rules of transfers and
+    channels.
 
     Examples
     --------
@@ -256,13 +292,21 @@ def knapsack(instance: Instance) -> Knapsack | None:
     num_devices = instance.num_devices
     if len(classes.op) * num_devices * num_devices > MOST_COLUMNS:
         return None
-    return _Builder(instance, classes, moves, move).knapsack()
+    return _Builder(instance, classes, moves, move, semantics, most_shared).knapsack()
 
 
 class _Builder:
     """Adds the rows of an instance, in model units."""
 
-    def __init__(self, instance: Instance, classes: OpClasses, moves: Ints, move: Ints) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        classes: OpClasses,
+        moves: Ints,
+        move: Ints,
+        semantics: Makespan | None,
+        most_shared: int,
+    ) -> None:
         self.instance, self.classes = instance, classes
         self.unit_ns = time_unit_ns(serial_horizon_ns(instance), 1)
         self.moves, self.move = moves / self.unit_ns, move
@@ -275,10 +319,12 @@ class _Builder:
         for g, k in zip(*np.nonzero(possible), strict=True):
             self.column[g, k] = self.rows.add_column(float(classes.group_count[g]))
         self.num_integers = len(self.rows.upper)
-        horizon = serial_horizon_ns(instance) / self.unit_ns
-        self.start = [self.rows.add_column(horizon) for _ in classes.op]
-        self.end = self.rows.add_column(horizon)
+        self.horizon = serial_horizon_ns(instance) / self.unit_ns
+        self.start = [self.rows.add_column(self.horizon) for _ in classes.op]
+        self.end = self.rows.add_column(self.horizon)
         self.flows: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        self.ways_left = most_shared
+        self.sends_each = _sends_each(semantics)
 
     def knapsack(self) -> Knapsack:
         """All rows."""
@@ -411,8 +457,10 @@ class _Builder:
     def _numbers_between(self, part: Interval) -> None:
         """What each way to share out a few ops takes, by whole numbers: work hides no other work.
 
-        l[j] >= 0 of way j, with n[j, c, k] ops of class c on k, sum to 1, and give N. A way takes
-        D[j], the longest of its devices' work, each between what it gets and what it sends.
+        l[j, a, b] >= 0 of way j, with n[j, c, k] ops of class c on k, the entry on a and the exit
+        on b, sum to the shares of entry and exit, and give N. A way takes D[j, a, b]: the longest
+        of its devices' work, each between what it gets and what it sends, and of its ports. Where
+        columns are too many, there is one for all a and b, which takes the least.
         """
         arrays, classes = self.instance.arrays, self.classes
         inside = Counter(classes.of_op[list(part.inner)].tolist())
@@ -421,41 +469,137 @@ class _Builder:
         if (members > 1).any():  # colocated with others, here or elsewhere
             return
         able = {c: np.flatnonzero(columns[c] >= 0).tolist() for c in inside}
+        ends = [int(self.group_of[classes.of_op[end]]) for end in (part.entry, part.exit)]
+        homes = [np.flatnonzero(self.column[G] >= 0).tolist() for G in ends]
+        pairs = tuple((a, b) for a, b in product(*homes) if a == b or ends[0] != ends[1])
         ways = math.prod(math.comb(q + len(able[c]) - 1, q) for c, q in inside.items())
         if ways > MOST_WAYS:
+            self._spread_between(part, inside, pairs)
             return
-        num_devices = self.instance.num_devices
-        ops = {part.entry, *part.inner, part.exit}
-        edges = [
-            e
-            for i in (part.entry, *part.inner)
-            for e in arrays.index.succ_edge[
-                arrays.index.succ_ptr[i] : arrays.index.succ_ptr[i + 1]
-            ].tolist()
-            if int(arrays.index.consumer[e]) in ops
-        ]
-        move = self.moves[self.move[edges]].min(axis=0)[arrays.link_class]
-        move = np.where(np.eye(num_devices, dtype=np.bool_), np.inf, move)
-        into, out = move.min(axis=0), move.min(axis=1)
+        is_shared = ways * len(pairs) <= self.ways_left
+        self.ways_left -= ways * len(pairs) if is_shared else 0
+        crossing = self._crossing(part)
+        share: dict[tuple[int, int], dict[int, float]] = {}
         one: dict[int, float] = {}
         numbers: dict[int, dict[int, float]] = {}
         takes = self._between(part)
         for way in product(*(combinations_with_replacement(able[c], q) for c, q in inside.items())):
-            at = self.rows.add_column(1.0)
-            work = np.zeros(num_devices)
-            for c, homes_of_c in zip(inside, way, strict=True):
-                for k in homes_of_c:
-                    work[k] += self.time[c, k]
-                    of = numbers.setdefault(int(columns[c][k]), {})
-                    of[at] = of.get(at, 0.0) + 1.0
-            used = sorted({k for homes_of_c in way for k in homes_of_c})
-            takes[at] = -min(
-                max(work[k] + (k != a) * into[k] + (k != b) * out[k] for k in used)
-                for a in range(num_devices)
-                for b in range(num_devices)
-            )
-            one[at] = 1.0
+            on = list(zip(inside, way, strict=True))
+            for at_ends in [(pair,) for pair in pairs] if is_shared else [pairs]:
+                at = self.rows.add_column(1.0)
+                one[at] = 1.0
+                for c, homes_of_c in on:
+                    for k in homes_of_c:
+                        of = numbers.setdefault(int(columns[c][k]), {})
+                        of[at] = of.get(at, 0.0) + 1.0
+                takes[at] = -min(self._takes(on, a, b, crossing) for a, b in at_ends)
+                for end, k in enumerate(at_ends[0] if is_shared else ()):
+                    share.setdefault((end, k), {})[at] = 1.0
         self.rows.add(one, 1.0, 1.0)
+        self._sums_of_ends(part, share, numbers, takes)
+
+    def _crossing(self, part: Interval) -> _Crossing:
+        """The transfers of an interval, and the classes next to its entry and its exit."""
+        arrays, of = self.instance.arrays, self.classes.of_op
+        index = arrays.index
+        ops = {part.entry, *part.inner, part.exit}
+        edges = [
+            e
+            for i in (part.entry, *part.inner)
+            for e in index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]].tolist()
+            if int(index.consumer[e]) in ops
+        ]
+        move = self.moves[self.move[edges]].min(axis=0)[arrays.link_class]
+        np.fill_diagonal(move, 0.0)
+        ways = move.copy()
+        for via in range(len(ways)):
+            ways = np.minimum(ways, ways[:, via, None] + ways[None, via, :])
+        into = {int(of[index.consumer[e]]) for e in edges if index.producer[e] == part.entry}
+        out = {int(of[index.producer[e]]) for e in edges if index.consumer[e] == part.exit}
+        return _Crossing(move, ways, into, out)
+
+    def _takes(
+        self, on: Sequence[tuple[int, Sequence[int]]], a: int, b: int, crossing: _Crossing
+    ) -> float:
+        """From the end of an entry on a to the start of an exit on b, the least of all orders."""
+        work = np.zeros(self.instance.num_devices)
+        for c, homes in on:
+            for k in homes:
+                work[k] += self.time[c, k]
+        used = sorted({k for _, homes in on for k in homes})
+        ways = crossing.ways
+        longest = max(work[k] + ways[a, k] + ways[k, b] for k in used)
+        if self.sends_each:
+            sent = [(c, k) for c, homes in on if c in crossing.into for k in homes if k != a]
+            got = [(c, k) for c, homes in on if c in crossing.out for k in homes if k != b]
+            if sent:  # the last one that is sent still has to run
+                rest = min(self.time[c, k] + ways[k, b] for c, k in sent)
+                longest = max(longest, self._port((k, crossing.move[a, k]) for _, k in sent) + rest)
+            if got:  # the first one that is sent has run before
+                rest = min(self.time[c, k] + ways[a, k] for c, k in got)
+                longest = max(longest, self._port((k, crossing.move[k, b]) for _, k in got) + rest)
+        return float(longest)
+
+    def _port(self, moves: Iterable[tuple[int, float]]) -> float:
+        """What transfers between one device and others take, in its port or on the busiest link."""
+        on: dict[int, float] = {}
+        for k, move in moves:
+            on[k] = on.get(k, 0.0) + move
+        return sum(on.values()) if self.sends_each == "port" else max(on.values())
+
+    def _spread_between(
+        self, part: Interval, inside: Mapping[int, int], pairs: Sequence[tuple[int, int]]
+    ) -> None:
+        """Where ways are too many: how many ops are on each device, for each pair of ends.
+
+        With y[a, b] the share of the entry on a and the exit on b, n[a, b, c, k] ops sum to y times
+        their number and to N; T[a, b] is no less than the work on k, with a part of the way there
+        and back, and the transfers of a port. All T are between the ends.
+        """
+        crossing = self._crossing(part)
+        num_devices = self.instance.num_devices
+        share: dict[tuple[int, int], dict[int, float]] = {}
+        numbers: dict[int, dict[int, float]] = {}
+        takes = self._between(part)
+        for a, b in pairs:
+            chosen, took = self.rows.add_column(1.0), self.rows.add_column(self.horizon)
+            for end, k in enumerate((a, b)):
+                share.setdefault((end, k), {})[chosen] = 1.0
+            takes[took] = -1.0
+            work: list[dict[int, float]] = [{took: 1.0} for _ in range(num_devices)]
+            sent, got = {took: 1.0}, {took: 1.0}
+            for c, count in inside.items():
+                columns = self.column[int(self.group_of[c])]
+                spread = {chosen: -float(count)}
+                for k in np.flatnonzero(columns >= 0).tolist():
+                    at = self.rows.add_column(float(count))
+                    spread[at] = 1.0
+                    numbers.setdefault(int(columns[k]), {})[at] = 1.0
+                    way = (crossing.ways[a, k] + crossing.ways[k, b]) / count
+                    alone = len(inside) == 1
+                    work[k][at] = -float(self.time[c, k] + (way if alone else 0.0))
+                    if c in crossing.into and self.sends_each == "port":
+                        sent[at] = -float(crossing.move[a, k])
+                    if c in crossing.out and self.sends_each == "port":
+                        got[at] = -float(crossing.move[k, b])
+                self.rows.add(spread, 0.0, 0.0)
+            for terms in (*work, sent, got):
+                self.rows.add(terms, 0.0, np.inf)
+        self._sums_of_ends(part, share, numbers, takes)
+
+    def _sums_of_ends(
+        self,
+        part: Interval,
+        share: Mapping[tuple[int, int], dict[int, float]],
+        numbers: Mapping[int, dict[int, float]],
+        takes: dict[int, float],
+    ) -> None:
+        """Columns by the ends of an interval sum to the shares of these, and to N."""
+        ends = [int(self.group_of[self.classes.of_op[end]]) for end in (part.entry, part.exit)]
+        for (end, k), terms in share.items():
+            here = np.arange(self.instance.num_devices) == k
+            self._share(terms, ends[end], here * -1.0)
+            self.rows.add(terms, 0.0, 0.0)
         for column, terms in numbers.items():
             self.rows.add({**terms, column: -1.0}, 0.0, 0.0)
         self.rows.add(takes, 0.0, np.inf)
@@ -497,9 +641,39 @@ def relaxed_ns(model: Knapsack, time_limit_s: float | None = None) -> int:
     >>> relaxed_ns(knapsack(example()))
     33
     """
+    return _relaxed(model, time_limit_s)[0]
+
+
+def _relaxed(model: Knapsack, time_limit_s: float | None) -> tuple[int, Floats | None]:
+    """What the duals prove, 0 if nothing, and the solution, if there is one."""
     no = np.zeros_like(model.form.is_integer)
-    proven = solve_form(replace(model.form, is_integer=no), time_limit_s).proven
-    return 0 if proven is None else max(0, math.ceil(proven * model.unit_ns))
+    found = solve_form(replace(model.form, is_integer=no), time_limit_s)
+    floor = 0 if found.proven is None else max(0, math.ceil(found.proven * model.unit_ns))
+    return floor, found.values
+
+
+def rounded_plan(instance: Instance, model: Knapsack, values: Floats) -> Plan | None:
+    """The plan of a solution in fractions, the largest groups first; None where one has no room.
+
+    Of a class each device gets what it has in whole numbers, and those that are left go where the
+    largest fractions are, if there is room.
+    """
+    arrays, classes = instance.arrays, model.classes
+    size = arrays.group_bytes[classes.group]
+    left = np.zeros(model.column.shape)
+    free = np.where(arrays.memory_bytes >= NO_LIMIT, NO_LIMIT, arrays.memory_bytes).astype(float)
+    for group in np.argsort(-size, kind="stable").tolist():
+        able = model.column[group] >= 0
+        wish = np.where(able, values[model.column[group]], -1.0)
+        for _ in range(int(classes.group_count[group])):
+            fits = able & (free >= size[group])
+            if not fits.any():
+                return None
+            k = int(np.argmax(np.where(fits, wish, -np.inf)))
+            left[group, k] += 1
+            wish[k] -= 1
+            free[k] -= size[group]
+    return _plan(instance, np.full(arrays.num_groups, -1), left, classes.of_group)
 
 
 def plan_of(instance: Instance, model: Knapsack, values: Floats) -> Plan:
@@ -543,7 +717,7 @@ def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
 
 
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """The plan of the MIP's solution, and the better one of the bounds of LP and MIP.
+    """The best plan of the solutions of LP and MIP, and the better one of their bounds.
 
     O(n + m) rows beside K^2 columns for each pair of classes that exchange tensors.
 
@@ -564,17 +738,26 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         verdict = evaluate(instance, row, task.semantics)
         if verdict.feasible and verdict.value_ns == chain.ns:
             return Outcome(row, chain.ns, chain.ns, CHAIN, rests_on=PROOF)
-    model = knapsack(instance)
+    model = knapsack(instance, task.semantics)
     if model is None:
         return Outcome(message="its model is too large")
-    built_s = clock.spent_s
-    left_s = clock.left_s
-    floor = relaxed_ns(model, None if left_s is None else 0.5 * left_s)
+    models = [model]
+    if model.form.matrix.shape[1] > MOST_MIP:  # its LP may be more than the time allows
+        small = knapsack(instance, task.semantics, 0)
+        models = [model] if small is None else [small, model]
+    built_s, floor, plans = clock.spent_s, 0, list[Plan | None]()
+    for each in models:
+        left_s = clock.left_s
+        proven_ns, shares = _relaxed(each, None if left_s is None else LP_SHARE * left_s)
+        floor = max(floor, proven_ns)
+        plans += [] if shares is None else [rounded_plan(instance, each, shares)]
+    model = models[0]
     found, values = solve_integers(model.form, task.limits.left(clock))
     by_solver = bound_ns(found.dual_bound, model.unit_ns, 1)
     is_higher = by_solver is not None and by_solver > floor
     proven = by_solver if is_higher else floor
-    plan = None if values is None else plan_of(instance, model, values)
+    plans += [] if values is None else [plan_of(instance, model, values)]
+    plan = _best(task, plans)
     message = say_ending(
         found.ending, "HiGHS", task.limits, clock.spent_s, start=False, better=plan is not None
     )
@@ -588,6 +771,13 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         build_s=built_s,
         details={"rows": found.rows, "columns": found.columns, "nodes": found.nodes},
     )
+
+
+def _best(task: Task[Makespan], plans: Iterable[Plan | None]) -> Plan | None:
+    """The plan that ends first, of those that fit."""
+    judged = [(evaluate(task.instance, plan, task.semantics), plan) for plan in plans if plan]
+    ends = [(each.value_ns, n) for n, (each, _) in enumerate(judged) if each.feasible]
+    return judged[min(ends)[1]][1] if ends else None
 
 
 def why_not_tight(task: Task[Makespan], params: Params) -> str | None:

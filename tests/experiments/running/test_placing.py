@@ -80,8 +80,8 @@ TOO_LARGE = {
     "getf-lp",
 }
 SPLITS = {"exo", "llama-cpp", "vllm-even", "sglang-even"}
-NEEDS_MORE = {"expert", "data-parallel", "archer-exact", "memory-knapsack", *SPLITS}
-"""A plan, a batch, a cluster without hosts, tight memory, numbered layers."""
+NEEDS_MORE = {"expert", "data-parallel", "archer-exact", "memory-knapsack", "most-tokens", *SPLITS}
+"""A plan, a batch, a cluster without hosts, tight memory, caches, numbered layers."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,6 +117,7 @@ def test_every_method_runs_on_a_file_of_chains_or_says_what_it_needs() -> None:
             assert (found.result.semantics == chains.semantics) != bool(found.warnings), method
     assert "--param path=FILE" in refused.pop("expert")
     assert "memory is slack" in refused.pop("memory-knapsack")
+    assert "no op has a cache" in refused.pop("most-tokens")
     for method in SPLITS & refused.keys():
         assert "its plans are not chain" in refused.pop(method)
     for method, line in refused.items():  # not installed
