@@ -40,11 +40,18 @@ def format_value(value: int, semantics: Semantics | None = None) -> str:
 def common_unit(times_ns: Iterable[int]) -> tuple[str, int]:
     """One unit for all figures of a table: ms, unless they are all far smaller or larger.
 
+    Figures below 0 are tokens, with the size -1.
+
     Examples
     --------
+    >>> common_unit([-3078, -12]), format_in(-3078, -1)
+    (('tokens', -1), '3078')
     >>> common_unit([700_000, 90_000_000]), common_unit([34, 35])
     (('ms', 1000000), ('ns', 1))
     """
+    times_ns = [*times_ns]
+    if min(times_ns, default=0) < 0:
+        return "tokens", -1
     largest = max(times_ns, default=0)
     if largest >= 10**12:
         return UNITS_NS[0]
@@ -61,8 +68,8 @@ def format_in(time_ns: int, size: int) -> str:
     >>> format_in(450_000, 10**6), format_in(35, 1)
     ('0.4500', '35')
     """
-    if size == 1 or time_ns == 0:
-        return str(time_ns)
+    if abs(size) == 1 or time_ns == 0:
+        return str(size * time_ns)
     before_point = math.floor(math.log10(abs(time_ns) / size)) + 1
     return f"{time_ns / size:.{max(0, 4 - before_point)}f}"
 

@@ -62,8 +62,8 @@ def test_rules_of_other_objectives_do_not_exist_and_are_read_only_at_their_defau
         (
             {"objective": "makspan"},
             "net.json: semantics.objective: must be 'makespan', 'max_load', 'max_load_fwd_bwd',"
-            " 'latency_subgraphs', 'pipeline_iteration' or 'hybrid_pipeline' (got 'makspan'); did"
-            " you mean 'makespan'?",
+            " 'latency_subgraphs', 'pipeline_iteration', 'hybrid_pipeline' or 'max_context'"
+            " (got 'makspan'); did you mean 'makespan'?",
         ),
         (
             {"objective": "makespan", "channels": "wire"},
