@@ -44,6 +44,7 @@ Each case is a situation that people report, the commands that state it, what th
 the rules of serving tools give for the same model and cards. Every plan is judged by the same
 clock, with the rates of the [catalogue](clusters.md): what is compared is the split, not the tool.
 `placegap convert` traces a model once ([models.md](models.md)); other cards need no second trace.
+Where a tool cannot say a plan, the export names the nearest one that it can, and its price.
 
 `python -m placegap.experiments.research.cases` writes this page, and a test runs every case with
 fewer layers. Seconds are those of a core that other work used as well.
@@ -53,13 +54,13 @@ fewer layers. Seconds are those of a core that other work used as well.
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a case prints: the plan's table, its exit status, value and gap, exports by file name,
+    """What a case prints: the plan's table, its exit status, printed figures, exports by file name,
     and the value of each rule of a tool; None where it has no plan.
     """
 
     text: str
     status: int
-    found: Mapping[str, Any]
+    figures: Mapping[str, str]
     exports: Mapping[str, str]
     by_hand: Mapping[str, int | None]
 
@@ -126,6 +127,8 @@ def run_case(number: int, commands: list[str], folder: Path) -> Outcome:
                 raise RuntimeError(f"{command}\n{err}")
         words = shlex.split(commands[-1])[1:]
         status, out, err = _run([*words, "--quiet"])
+        if "value" not in _figures(out):
+            raise RuntimeError(f"{commands[-1]}\n{out}{err}")
         exports = dict(_exports(words, folder))
         refused = [line for line in err.splitlines() if line.startswith("placegap: export")]
         by_hand = dict(_by_hand(words, case["by_hand"]))
@@ -174,7 +177,7 @@ def value_ns(outcome: Outcome) -> float:
     >>> value_ns(Outcome("", 0, {"value": "7.5 ms"}, {}, {}))
     7500000.0
     """
-    number, unit = outcome.found["value"].split()
+    number, unit = outcome.figures["value"].split()
     return float(number.replace(",", "")) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
 
 

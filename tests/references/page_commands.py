@@ -213,7 +213,7 @@ def _studies() -> tuple[tuple[str, str], ...]:
     return tuple(
         (name, yaml.safe_dump(smallest(yaml.safe_load(text))))
         for name, text in texts.items()
-        if not name.endswith("published.yaml")
+        if not name.endswith(("published.yaml", "research/cases.yaml"))
     )
 
 
