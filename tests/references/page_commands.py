@@ -47,7 +47,6 @@ LEFT_OUT: Mapping[str, str] = {
     r"python -m placegap\.instances\.corpus\.build .*": "makes all files of the corpus",
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
     r"python -m placegap\.experiments\.research\.ablation": "takes an hour",
-    r"python -m placegap\.experiments\.research\.cases": "rewrites docs/cases.md",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
     r"python -m placegap\.experiments\.research\.tables\.(?!optima|transf)\w+": "takes minutes",
     r"placegap (convert|place) .*--time-limit 30|placegap convert .* case\d+\.json\.gz .*": (
