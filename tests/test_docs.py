@@ -40,7 +40,10 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("course/*.md")])
 README = ROOT / "README.md"
-NO_PYTHON = {"docs/dask.md": "needs dask_jobqueue and Slurm"}
+NO_PYTHON = {
+    "docs/dask.md": "needs dask_jobqueue and Slurm",
+    "docs/models.md": "needs torch; the page's commands trace it",
+}
 """Pages whose code is compiled alone, and why."""
 
 TEXTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "experiments" / "README.md", *PAGES]

@@ -8,6 +8,7 @@ nothing itself and holds numbered modules (a stage of ResNet) is divided further
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -149,20 +150,40 @@ def with_content(instance: Instance, content_hash: str) -> tuple[Instance, Granu
     return None
 
 
+TOWER = re.compile(r"(^|\.)(vision|visual|image|audio)[^.]*(\.|$)")
+"""Modules that turn images or sound into tokens, by their names in transformers."""
+
+
+def is_tower(path: str) -> bool:
+    """Whether a module is a part of what turns images or sound into tokens.
+
+    Examples
+    --------
+    >>> is_tower("model.vision_tower.encoder.layers.0"), is_tower("model.language_model.layers.0")
+    (True, False)
+    """
+    return TOWER.search(path) is not None
+
+
 def numbered_layers(layers: Sequence[str | None]) -> dict[str, list[str]]:
     """The numbered layers by the list that holds them, in the order in which they first come.
+
+    Beside a list of others those of a tower count as modules that run before it.
 
     Examples
     --------
     >>> numbered_layers(["embed", "h.0", None, "h.1", "h.0"])
     {'h': ['h.0', 'h.1']}
+    >>> numbered_layers(["visual.blocks.0", "h.0"])
+    {'h': ['h.0']}
     """
     found: dict[str, list[str]] = {}
     for layer in dict.fromkeys(layers):
         owner, _, last = (layer or "").rpartition(".")
         if layer is not None and last.isdecimal():
             found.setdefault(owner, []).append(layer)
-    return found
+    of_text = {owner: own for owner, own in found.items() if not is_tower(owner)}
+    return of_text or found
 
 
 def layer_ends(instance: Instance, wholes: Sequence[str | None]) -> dict[str, bool]:

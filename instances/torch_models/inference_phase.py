@@ -13,6 +13,8 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
+from placegap.instances.problem.modules import is_tower
+from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_nodes import (
     ATTENTION,
     GROUPED,
@@ -32,11 +34,15 @@ REPEATS = frozenset({"expand", "clone", "repeat", "repeat_interleave", "index_se
 FUSED = "placegap_fused"
 """Name of `fused_attention` among the implementations of transformers."""
 
+PACKED = "placegap_flash"
+"""Another name of it, by which transformers hands over what is packed as one row."""
+
 
 def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOptions) -> int:
     """Add the cache of `options.cached_tokens` to every attention op; how many have one.
 
-    It is a part of the op's state, and a step that decodes reads it.
+    It is a part of the op's state, and a step that decodes reads it. Attention of encoders and
+    towers has none, and cross-attention has the keys and values of the encoder's tokens.
     """
     ops = {op["name"]: op for op in program.ops}
     found = 0
@@ -44,9 +50,14 @@ def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOpti
         if node.op != "call_function" or kind_of_node(node) not in ATTENTION:
             continue
         op = ops.get(program.op_of.get(node.name, ""))
-        if op is None:
+        if op is None or _sees_all(module, op["module"] or ""):
             continue
         owner = module.get_submodule(op["module"] or "")
+        if is_cross_attention(op["module"] or ""):  # what it keeps is read, as all its inputs are
+            kept = sum(_least_bytes(each) for each in node.args[1:3])
+            op["state_bytes"] += kept
+            op["resident_bytes"] += kept
+            continue
         query, key, value = (sizes_of(tensors_in(node.args[at])[0]) for at in range(3))
         per_token = sum(_least_bytes(each) // key[-2] for each in node.args[1:3])
         latent, rotated = (
@@ -67,6 +78,70 @@ def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOpti
             op["flops"] = attention_flops(query, (*key[:-2], tokens, key[-1]), value)
         found += 1
     return found
+
+
+def _sees_all(module: Any, path: str) -> bool:
+    """Whether attention is that of an encoder or of a tower, which keeps nothing."""
+    if is_tower(path):
+        return True
+    encoder = getattr(module, "get_encoder", lambda: None)()
+    if encoder is None or not module.config.is_encoder_decoder:
+        return False
+    return any(part is module.get_submodule(path) for part in encoder.modules())
+
+
+CROSS = ("EncDecAttention", "encoder_attn", "crossattention")
+"""What models of transformers call attention to what the encoder made."""
+
+
+def is_cross_attention(path: str) -> bool:
+    """Whether a module is attention to what an encoder made."""
+    return not set(CROSS).isdisjoint(path.split("."))
+
+
+def decoder_inputs(module: Any, batch: int, tokens: int) -> dict[str, Any]:
+    """Inputs of one step of a decoder, whose encoder is done with so many tokens.
+
+    The keys and values of cross-attention are inputs, for no step computes them anew. A hook on
+    the module hands them over as transformers' cache.
+    """
+    import torch
+
+    config, dtype = module.config, module.dtype
+    tokens = getattr(config, "max_source_positions", None) or tokens
+    layers = [part for path, part in module.named_modules() if path.rpartition(".")[2] in CROSS]
+    kept = []
+    for layer in layers:
+        width = (getattr(layer, "k_proj", None) or layer.k).out_features
+        heads = getattr(layer, "num_heads", None) or layer.n_heads
+        shape = (batch, heads, tokens, width // heads)
+        kept.append((torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)))
+    if not kept:
+        raise InputError("the cross-attention of this model is not known; leave out --decode")
+    module.register_forward_pre_hook(_with_cross_cache, with_kwargs=True)
+    return {
+        "decoder_input_ids": torch.zeros((batch, 1), dtype=torch.long),
+        "encoder_outputs": (torch.zeros((batch, tokens, config.hidden_size), dtype=dtype),),
+        "cross_cache": kept,
+    }
+
+
+def _with_cross_cache(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """A hook: keys and values of cross-attention as a cache; that of self-attention is empty."""
+    from transformers import DynamicCache, EncoderDecoderCache
+    from transformers.cache_utils import DynamicLayer
+
+    class NewTokens(DynamicCache):  # type: ignore[misc]
+        def update(self, key: Any, value: Any, *rest: Any, **more: Any) -> tuple[Any, Any]:
+            return key, value
+
+    cross = DynamicCache()
+    for key, value in kwargs.pop("cross_cache"):
+        layer = DynamicLayer()
+        layer.keys, layer.values, layer.is_initialized = key, value, True
+        cross.layers.append(layer)
+    cache = EncoderDecoderCache(NewTokens(), cross)
+    return args, {**kwargs, "past_key_values": cache, "use_cache": True}
 
 
 def _window(attention: Any) -> int | None:
@@ -128,10 +203,19 @@ def use_fused_attention(model_class: Any, config: Any) -> None:
     """Let a model of transformers without a fused attention of its own trace as one op."""
     if model_class._supports_sdpa or not getattr(model_class, "_supports_attention_backend", False):
         return
+    _use(config, FUSED)
+
+
+def use_packed_attention(config: Any) -> None:
+    """Let a tower that packs images attend within each of them, by one op for all."""
+    _use(config, PACKED)
+
+
+def _use(config: Any, name: str) -> None:
     from transformers import AttentionInterface
 
-    AttentionInterface.register(FUSED, fused_attention)
-    config._attn_implementation = FUSED
+    AttentionInterface.register(name, fused_attention)
+    config._attn_implementation = name
 
 
 def fused_attention(
@@ -142,14 +226,23 @@ def fused_attention(
     attention_mask: Any,
     *,
     s_aux: Any = None,
+    cu_seq_lens_q: Any = None,
     **kwargs: Any,
 ) -> tuple[Any, None]:
     """One op for attention, as an implementation of transformers; on the meta device alone.
 
     Learned sinks stand in the place of a mask: they are read, and the result has no other shape.
+    What is packed has parts of one length, as many as their ends say.
     """
     from torch.nn.functional import scaled_dot_product_attention
 
+    if cu_seq_lens_q is not None:
+        parts = len(cu_seq_lens_q) - 1
+        rows = [
+            part.unflatten(2, (parts, -1)).squeeze(0).transpose(0, 1)
+            for part in (query, key, value)
+        ]
+        return scaled_dot_product_attention(*rows).transpose(1, 2).flatten(0, 1)[None], None
     mask = None if s_aux is None else s_aux.reshape(1, -1, 1, 1).to(query.dtype)
     found = scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
     return found.transpose(1, 2).contiguous(), None

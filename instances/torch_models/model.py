@@ -22,8 +22,16 @@ from placegap.instances.problem.instance import WITHOUT_OPS, Graph
 from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.torch_models.fx_reader import FxProgram, live_nodes, read_fx_graph
+from placegap.instances.torch_models.image_inputs import (
+    image_inputs,
+    image_size,
+    packs_images,
+    refuse_short_text,
+    takes_images,
+)
 from placegap.instances.torch_models.inference_phase import (
     add_kv_cache,
+    decoder_inputs,
     read_routed_experts,
     use_fused_attention,
 )
@@ -76,7 +84,10 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
     options = options or TraceOptions()
     model = build_model(name, options)
     try:
-        program, read = _repeated(name, model, options) or _whole(name, model, options, ())
+        found = _repeated(name, model, options)
+        if found is None:  # with a model anew: transformers hooked the layers that were there
+            found = _whole(name, build_model(name, options), options, ())
+        program, read = found
     except ValueError as error:
         raise InputError(str(error), name) from None
     idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))
@@ -109,6 +120,7 @@ def _whole(
     """The program of a model, and the names of all weights that it reads."""
     with shortened(model.module) if stacks else nullcontext():
         graph, held = traced(name, model)
+    refuse_short_text(graph)
     labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
     program = read_fx_graph(graph, held, labels=labels, tied=options.tied)
     read_routed_experts(program, graph)
@@ -286,9 +298,6 @@ USUAL_SEQ = 512
 USUAL_SAMPLES = 16_000
 """Samples of sound: one second."""
 
-USUAL_IMAGE = 224
-"""Pixels along an edge."""
-
 LARGEST_FIELD = 10**9
 """No size of a model comes near."""
 
@@ -408,9 +417,11 @@ def _class_of(config: Any, raw: Mapping[str, Any], path: Path) -> Any:
     named = getattr(transformers, name, None) if isinstance(name, str) else None
     if isinstance(named, type) and issubclass(named, transformers.PreTrainedModel):
         return named
+    both = (transformers.AutoModelForSeq2SeqLM, transformers.AutoModelForSpeechSeq2Seq)
     heads = (
+        *(both if config.is_encoder_decoder else ()),
         transformers.AutoModelForCausalLM,
-        transformers.AutoModelForSeq2SeqLM,
+        transformers.AutoModelForImageTextToText,
         transformers.AutoModelForImageClassification,
         transformers.AutoModel,
     )
@@ -431,9 +442,7 @@ def _model(
 ) -> Traceable:
     import torch
 
-    config.use_cache = False
-    if options.decode and config.is_encoder_decoder:
-        raise InputError("--decode is for models without an encoder")
+    config.use_cache = config.get_text_config().use_cache = False
     if options.cached_tokens:
         use_fused_attention(model_class, config)
     chosen = getattr(torch, options.dtype or dtype or USUAL_DTYPE)
@@ -452,7 +461,8 @@ def _in_words(inputs: Mapping[str, Any]) -> str:
     name, main = next(iter(inputs.items()))
     units = {"input_features": "frames", "input_values": "samples", "pixel_values": "pixels"}
     extent = "x".join(map(str, main.shape[2:] if name == "pixel_values" else main.shape[-1:]))
-    return f"batch {main.shape[0]}, {extent} {units.get(name, 'tokens')}"
+    images = " with an image" if name == "input_ids" and "pixel_values" in inputs else ""
+    return f"batch {main.shape[0]}, {extent} {units.get(name, 'tokens')}{images}"
 
 
 def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -> dict[str, Any]:
@@ -470,9 +480,11 @@ def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -
     config = module.config
     name = module.main_input_name
     batch, floats = options.batch, module.dtype
+    if options.decode and config.is_encoder_decoder:
+        return decoder_inputs(module, batch, options.cached_tokens)
     seq = 1 if options.decode else options.prefill or options.seq or seq
     if name == "pixel_values":
-        height, width = _image_size(config)
+        height, width = image_size(config)
         channels = _first(config, ("num_channels", "in_channels", "in_chans"), 3)
         return {name: torch.zeros((batch, channels, height, width), dtype=floats)}
     if name == "input_features":
@@ -488,17 +500,14 @@ def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -
         most = _first(text, ("max_position_embeddings", "n_positions"), USUAL_SEQ)
         tokens = seq or max(1, min(USUAL_SEQ, most))
         inputs = {name: torch.zeros((batch, tokens), dtype=torch.long)}
+        if takes_images(module) and not options.decode:
+            inputs |= image_inputs(module, batch)
+            if packs_images(type(module)):  # rows, columns and times of tokens
+                inputs["position_ids"] = torch.zeros((3, batch, tokens), dtype=torch.long)
     if config.is_encoder_decoder:
         tokens = inputs[name].shape[1] if name == "input_ids" else 1
         inputs["decoder_input_ids"] = torch.zeros((batch, tokens), dtype=torch.long)
     return inputs
-
-
-def _image_size(config: Any) -> tuple[int, int]:
-    size: Any = getattr(config, "image_size", None) or USUAL_IMAGE
-    if isinstance(size, list | tuple) and len(size) == 2:
-        return int(size[0]), int(size[1])
-    return int(size), int(size)
 
 
 def _first(config: Any, names: tuple[str, ...], default: int) -> int:

@@ -76,6 +76,8 @@ def shortened(module: Any) -> Iterator[list[Stack]]:
         owner = owners[path.rpartition(".")[0]]
         if inside or not isinstance(layers, ModuleList) or _tells_apart(owner):
             continue
+        if _reads_a_layer(module, owner):
+            continue
         stack = _longest_run(path, [_signature(layer) for layer in layers])
         if stack is None:
             continue
@@ -110,6 +112,15 @@ def _tells_apart(owner: Any) -> bool:
         isinstance(value, list | tuple | set) and value and INDEX.search(name)
         for name, value in settings.items()
     )
+
+
+def _reads_a_layer(module: Any, owner: Any) -> bool:
+    """Whether a model reads a layer of its tower by number, as LLaVA the last but one."""
+    config = getattr(module, "config", None)
+    if config is None or getattr(config, "vision_feature_layer", None) is None:
+        return False
+    own = getattr(getattr(owner, "config", None), "model_type", None)
+    return bool(own == config.vision_config.model_type)
 
 
 def _signature(layer: Any) -> tuple[Any, ...]:

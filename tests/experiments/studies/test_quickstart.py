@@ -17,7 +17,9 @@ EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
 
 
 STUDIES = sorted(
-    path for path in EXPERIMENTS.rglob("*.yaml") if path.stem not in {"published", "ablation"}
+    path
+    for path in EXPERIMENTS.rglob("*.yaml")
+    if path.stem not in {"published", "ablation", "cases"}
 )  # those name the papers' figures, and methods that only the ablation registers
 
 

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from placegap.instances import InputError
 from placegap.instances.io.costing import catalogue, device_spec, read_catalogue
+from placegap.instances.problem.instance import DeviceSpec
+
+DOCUMENT = (
+    "datasheet|specifications|white ?paper|documentation|brief|user guide|technical|architecture"
+)
+"""What vendors call the documents that figures are from."""
 
 GOOD = """\
 X:
@@ -85,6 +94,51 @@ def test_every_entry_names_its_source() -> None:
     for kind, spec in catalogue().items():
         vendors = ("NVIDIA", "Intel", "AMD", "Apple", "Google")
         assert spec.source.startswith(vendors), kind
+        assert re.search(DOCUMENT, spec.source), kind
+
+
+def test_a_rate_that_no_document_states_is_marked_as_a_choice() -> None:
+    # Apple states those of the first chips alone; all others are cores of theirs
+    chosen = [kind for kind, spec in catalogue().items() if "our choice" in spec.source]
+    apple = [kind for kind, spec in catalogue().items() if spec.source.startswith("Apple")]
+    assert sorted({*apple} - {*chosen}) == ["M1", "M2"]
+    for kind in chosen:
+        cores = int(catalogue()[kind].source.partition(", ")[2].split()[0])
+        each = catalogue()["M1" if kind.startswith("M1") else "M2"]
+        own = 8 if kind.startswith("M1") else 10
+        assert catalogue()[kind].peak(None) * own == each.peak(None) * cores
+
+
+@pytest.mark.deep
+def test_whatever_a_device_entry_holds_is_read_or_one_line(tmp_path: Path) -> None:
+    chance = random.Random(37)
+    fields = [*DeviceSpec.model_fields, "watts", "", "name"]
+    plain = [None, True, -1, 0, 1, 30, 2.5, 1e12, "1e12", "a datasheet", "", 10**30, "nan", ".inf"]
+
+    def draw(depth: int) -> object:
+        kind = chance.randrange(6)
+        if depth and kind == 0:
+            names = ["float32", "float16", "int8", "four", ""]
+            return {chance.choice(names): draw(depth - 1) for _ in range(chance.randrange(3))}
+        if depth and kind == 1:
+            return [draw(depth - 1) for _ in range(chance.randrange(3))]
+        return chance.choice(plain)
+
+    good = yaml.safe_load(GOOD)["X"]
+    path, read, refused = tmp_path / "devices.yaml", 0, list[str]()
+    for _ in range(2000):
+        entry: object = {**good, chance.choice(fields): draw(2)}
+        if chance.random() < 0.1:
+            entry = draw(2)
+        path.write_text(yaml.safe_dump({chance.choice(["X", "X", "", 3]): entry}))
+        try:
+            read_catalogue(path)
+        except InputError as error:
+            refused.append(str(error))
+        else:
+            read += 1
+    assert 50 < read < 1950
+    assert not any("\n" in line for line in refused)
 
 
 def test_an_unknown_kind_is_an_error_that_says_what_lists_the_known_ones() -> None:

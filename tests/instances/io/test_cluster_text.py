@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -124,3 +125,33 @@ def test_servers_of_cards_with_nvlink_need_no_kinds_of_links() -> None:
     assert load_cluster("1x8xH100").links == load_cluster("1x8xH100, nvlink").links
     with pytest.raises(InputError, match="what joins the devices of a server"):
         load_cluster("2x8xT4")
+
+
+@pytest.mark.deep
+def test_whatever_a_line_says_is_a_cluster_or_one_line(tmp_path: Path) -> None:
+    chance = random.Random(37)
+    words = ["2", "x", "X", "*", "+", ",", " ", ":", "(", ")", "RTX3090", "t4", "host", "H100"]
+    words += ["64GB", "0.5TiB", "pcie4", "pcie4x8", "nvlink", "ethernet-10g", "infiniband", "-", ""]
+    words += ["99999999999", "0", "gb", "M2-Ultra", "3090", "\u00d7", "\u0661", "\n", "/", "."]
+    kinds, links = ["RTX3090", "T4", "host", "host:64GB", "M1", "P4:4GB"], words[16:21]
+    read, refused = 0, list[str]()
+    for number in range(2000):
+        parts = [f"{chance.choice(['', '2x', '2x2x', '3 x '])}{chance.choice(kinds)}"]
+        parts += chance.choices(kinds, k=chance.randrange(3))
+        text = "+".join(parts) + "".join(
+            f", {each}" for each in chance.sample(links, chance.randrange(1, 3))
+        )
+        if number % 2:
+            text = "".join(chance.choices(words, k=chance.randrange(1, 9)))
+        for _ in range(chance.randrange(3)):  # a word more, or a letter less
+            at = chance.randrange(len(text) + 1)
+            text = text[:at] + chance.choice(words) + text[at + chance.randrange(2) :]
+        try:
+            cluster = load_cluster(text)
+        except InputError as error:
+            refused.append(str(error))
+        else:
+            read += 1
+            assert cluster.devices
+    assert 50 < read < 1950
+    assert not any("\n" in line for line in refused)
