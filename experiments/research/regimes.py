@@ -218,7 +218,8 @@ class Turned:
 class Score:
     """How a table agrees with the paper.
 
-    `timed` are (agree, all) of the pairs with two published times; `claims` (met, all).
+    `timed` are (agree, all) of the pairs with two published times, None where the text alone ranks;
+    `claims` (met, all).
     `misfits` are the cells without a plan that the paper ran.
     """
 
@@ -226,7 +227,7 @@ class Score:
     agree: int
     ties: int
     turned: tuple[Turned, ...]
-    timed: tuple[int, int]
+    timed: tuple[int, int] | None
     claims: tuple[int, int]
     misfits: tuple[tuple[str, str], ...]
 
@@ -239,11 +240,13 @@ class Score:
     def line(self) -> str:
         """The figures in a sentence."""
         met, claims = self.claims
+        timed = ""
+        if self.timed is not None:
+            timed = f"; with two published times {self.timed[0]} of {self.timed[1]} agree"
         told = f"; of {claims} claims, {met} within a quarter of the factor" if claims else ""
         return (
             f"of {self.num_pairs} pairs, {self.agree} agree, {self.ties} tie,"
-            f" {len(self.turned)} turn; with two published times {self.timed[0]} of"
-            f" {self.timed[1]} agree{told}"
+            f" {len(self.turned)} turn{timed}{told}"
         )
 
 
@@ -277,12 +280,6 @@ def score(
     turned = tuple(
         _turned(pair, compared, list(zip(causes, tested, strict=True))) for pair in found.inversions
     )
-    times = [(pair.paper_ratio, pair) for pair in found.inversions]
-    turned_timed = sum(math.isfinite(ratio) for ratio, _ in times)
-    agree_timed, all_timed = _timed(compared)
-    if ahead is not None:
-        agree_timed, all_timed = found.agree, found.num_pairs
-    assert all_timed - agree_timed >= turned_timed
     met = [
         claim.ours is not None and abs(claim.ours / claim.claim.ratio - 1) <= QUARTER
         for claim in compared.claims
@@ -292,7 +289,7 @@ def score(
         agree=found.agree,
         ties=found.ties,
         turned=turned,
-        timed=(agree_timed, all_timed),
+        timed=None if ahead is not None else _timed(compared),
         claims=(sum(met), len(met)),
         misfits=tuple(_misfits(ranked)),
     )
