@@ -81,7 +81,7 @@ class Runs(Entry):
     best_effort: tuple[Name, ...] = ()
 
     def of(self, table: PublishedTable) -> PublishedTable:
-        """The table with these runs in its cells, and none of the sentences on other runs."""
+        """The table with these runs in its cells, and no sentences or notes on other runs."""
         columns = tuple(
             column
             if column.figure is not None
@@ -90,6 +90,7 @@ class Runs(Entry):
                     "tables": self.of_column.get(column.name, self.run or column.tables),
                     "method": self.methods.get(column.name, column.method),
                     "best_effort": column.name in self.best_effort,
+                    "note": "",
                 }
             )
             for column in table.columns
