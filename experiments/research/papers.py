@@ -367,12 +367,13 @@ def scores(folder: Path) -> Iterator[str]:
                 beside = compared.table.name in covered
                 main += [] if beside else [found]
                 yield f"{found.title}{', beside the regime' if beside else ''}: {found.line}"
-    timed = [sum(found.timed[at] for found in main) for at in (0, 1)]
+    timed = [sum(found.timed[at] for found in main if found.timed is not None) for at in (0, 1)]
     turned = [pair for found in main for pair in found.turned]
     yield (
         f"{PAPERS[folder.name]}: {sum(found.agree for found in main)} of"
-        f" {sum(found.num_pairs for found in main)} pairs agree, with two published times"
-        f" {timed[0]} of {timed[1]}; {len(turned)} turn,"
+        f" {sum(found.num_pairs for found in main)} pairs agree"
+        f"{f', with two published times {timed[0]} of {timed[1]}' if timed[1] else ''};"
+        f" {len(turned)} turn,"
         f" {sum(pair.cause is None for pair in turned)} of them without a cause"
     )
 

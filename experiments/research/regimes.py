@@ -81,7 +81,7 @@ class Runs(Entry):
     best_effort: tuple[Name, ...] = ()
 
     def of(self, table: PublishedTable) -> PublishedTable:
-        """The table with these runs in its cells, and none of the sentences on other runs."""
+        """The table with these runs in its cells, and no sentences or notes on other runs."""
         columns = tuple(
             column
             if column.figure is not None
@@ -90,6 +90,7 @@ class Runs(Entry):
                     "tables": self.of_column.get(column.name, self.run or column.tables),
                     "method": self.methods.get(column.name, column.method),
                     "best_effort": column.name in self.best_effort,
+                    "note": "",
                 }
             )
             for column in table.columns
@@ -221,7 +222,8 @@ class Turned:
 class Score:
     """How a table agrees with the paper.
 
-    `timed` are (agree, all) of the pairs with two published times; `claims` (met, all).
+    `timed` are (agree, all) of the pairs with two published times, None where the text alone ranks;
+    `claims` (met, all).
     `misfits` are the cells without a plan that the paper ran.
     """
 
@@ -229,7 +231,7 @@ class Score:
     agree: int
     ties: int
     turned: tuple[Turned, ...]
-    timed: tuple[int, int]
+    timed: tuple[int, int] | None
     claims: tuple[int, int]
     misfits: tuple[tuple[str, str], ...]
 
@@ -242,11 +244,13 @@ class Score:
     def line(self) -> str:
         """The figures in a sentence."""
         met, claims = self.claims
+        timed = ""
+        if self.timed is not None:
+            timed = f"; with two published times {self.timed[0]} of {self.timed[1]} agree"
         told = f"; of {claims} claims, {met} within a quarter of the factor" if claims else ""
         return (
             f"of {self.num_pairs} pairs, {self.agree} agree, {self.ties} tie,"
-            f" {len(self.turned)} turn; with two published times {self.timed[0]} of"
-            f" {self.timed[1]} agree{told}"
+            f" {len(self.turned)} turn{timed}{told}"
         )
 
 
@@ -280,12 +284,6 @@ def score(
     turned = tuple(
         _turned(pair, compared, list(zip(causes, tested, strict=True))) for pair in found.inversions
     )
-    times = [(pair.paper_ratio, pair) for pair in found.inversions]
-    turned_timed = sum(math.isfinite(ratio) for ratio, _ in times)
-    agree_timed, all_timed = _timed(compared)
-    if ahead is not None:
-        agree_timed, all_timed = found.agree, found.num_pairs
-    assert all_timed - agree_timed >= turned_timed
     met = [
         claim.ours is not None and abs(claim.ours / claim.claim.ratio - 1) <= QUARTER
         for claim in compared.claims
@@ -295,7 +293,7 @@ def score(
         agree=found.agree,
         ties=found.ties,
         turned=turned,
-        timed=(agree_timed, all_timed),
+        timed=None if ahead is not None else _timed(compared),
         claims=(sum(met), len(met)),
         misfits=tuple(_misfits(ranked)),
     )
