@@ -5,7 +5,7 @@ TORCH_BIN := .venv-torch/bin
 # The file published.yaml beside a paper's studies holds the paper's numbers.
 OUR_STUDIES := $(patsubst %,experiments/ours/%.yaml,corpus memory moirai-forms)
 OUR_SWEEPS := congestion sensitivity scaling
-PAPER_STUDIES := $(filter-out %/published.yaml,$(sort $(wildcard experiments/papers/*/*.yaml)))
+PAPER_STUDIES := $(filter-out %/published.yaml %/regimes.yaml,$(sort $(wildcard experiments/papers/*/*.yaml)))
 TORCH_TESTS = $(shell grep -rl "mark.torch" tests --include="test_*.py")
 PACKAGES := instances formulations solvers experiments
 # A file that is added or removed changes its folder: the strict editable install must see it.

@@ -308,6 +308,7 @@ def _of_regime(regime: Regime, folder: Path) -> Iterator[str]:
         ("The paper states", regime.states),
         ("Its figures imply", regime.implies),
         ("Assumed", regime.assumes),
+        ("Tried besides", regime.tried),
     ):
         if sentences:
             yield f"{name}:"

@@ -160,6 +160,8 @@ class Regime(Runs):
         What it is called beside the table's title.
     states, implies, assumes : tuple of Stated
         What the paper says, what its own figures imply, and what is neither.
+    tried : tuple of Stated
+        Other readings, and what they give.
     causes : tuple of Change
         Change in this order; the first that turns a pair back is its cause.
     misfits : tuple of Misfit
@@ -174,6 +176,7 @@ class Regime(Runs):
     states: tuple[Stated, ...] = ()
     implies: tuple[Stated, ...] = ()
     assumes: tuple[Stated, ...] = ()
+    tried: tuple[Stated, ...] = ()
     causes: tuple[Change, ...] = ()
     misfits: tuple[Misfit, ...] = ()
     ahead: Name | None = None

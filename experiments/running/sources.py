@@ -65,6 +65,10 @@ class Source:
         Whether elementwise ops overwrite their inputs (`written_in_place`).
     slower_links : float or None
         How many times as long every transfer takes; None: as the cluster says.
+    slower_ops : float or None
+        How many times as long every op takes; None: as the graph says.
+    clones : int
+        How many clones of the graph share its variables (`with_clones`).
     half_precision : bool
         Whether every number takes two bytes; of a model without times.
     fused : bool
@@ -82,6 +86,8 @@ class Source:
     devices: Path | None = None
     in_place: bool = False
     slower_links: float | None = None
+    slower_ops: float | None = None
+    clones: int = 1
     half_precision: bool = False
     fused: bool = False
 
@@ -119,6 +125,15 @@ def load_source(source: Source) -> Instance:
         from placegap.instances.transforms.in_place import written_in_place
 
         instance = written_in_place(instance)
+    if source.slower_ops is not None:
+        from placegap.instances.transforms.shared_replicas import with_slower_ops
+
+        graph = with_slower_ops(instance.graph, source.slower_ops)
+        instance = instance.with_graph(graph, instance.name)
+    if source.clones > 1:
+        from placegap.instances.transforms.shared_replicas import with_clones
+
+        instance = with_clones(instance, source.clones)
     if source.slower_links is not None:
         update = {"cluster": slowed(instance.cluster, source.slower_links), "best_known": ()}
         instance = instance.model_copy(update=update)

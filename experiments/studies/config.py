@@ -41,9 +41,9 @@ class InstanceEntry(Entry):
     An `optional` file is left out, with a warning, where it is not there. Each value of
     `device_memory` makes a row of its own, where every device holds that share of all bytes.
     `dims` are sizes of a workload other than its paper's; with `in_place` elementwise ops overwrite
-    their inputs, with `slower_links` every transfer takes so many times as long, with
-    `half_precision` a number has two bytes, and `fused` ops are those of Moirai's fusion, each as
-    fast as one kernel.
+    their inputs, with `slower_links` every transfer takes so many times as long, with `slower_ops`
+    every op, with `half_precision` a number has two bytes, and `fused` ops are those of Moirai's
+    fusion, each as fast as one kernel. `clones` of a training graph share its variables.
     """
 
     model: Name | None = None
@@ -56,6 +56,8 @@ class InstanceEntry(Entry):
     dims: dict[str, int] = Field(default_factory=dict)
     in_place: Annotated[bool, Field(strict=True)] = False
     slower_links: MemoryShare | None = None
+    slower_ops: MemoryShare | None = None
+    clones: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
     half_precision: Annotated[bool, Field(strict=True)] = False
     fused: Annotated[bool, Field(strict=True)] = False
 

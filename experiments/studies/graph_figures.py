@@ -110,21 +110,24 @@ FIGURES: Mapping[str, Callable[[Instance], float]] = {
 """What a column may ask for; behind a comma follows the transform that comes first."""
 
 SPLITS = "splits "
-"""Begins the figures of a kind of ops: 1 if FD-DPS' rule splits one of that kind, else 0."""
+"""Begins the figures of a kind of ops: 1 if FD-DPS' rule splits one of that kind, else 0.
+
+Behind a comma may follow its least share, `SplitRule.min_share`."""
 
 
-def ms(instance: Instance, op: int) -> float:
+def ms(source: Source, op: str, share: str) -> float:
     """Time of an op on the first device, in ms."""
-    return float(instance.arrays.time_ns[op, 0]) / 1e6
+    instance = load_source(source)
+    return float(instance.arrays.time_ns[instance.graph.op_index[op], 0]) / 1e6
 
 
-def is_split(instance: Instance, op: int) -> float:
+def is_split(source: Source, op: str, share: str) -> float:
     """1 if FD-DPS' rule splits the op, else 0."""
-    return float(op in choose_cuts(instance, SplitRule()))
+    return float(load_source(source).graph.op_index[op] in _cuts(source, share))
 
 
-OP_FIGURES: Mapping[str, Callable[[Instance, int], float]] = {"ms": ms, "split": is_split}
-"""What a column may ask for of an op."""
+OP_FIGURES: Mapping[str, Callable[[Source, str, str], float]] = {"ms": ms, "split": is_split}
+"""What a column may ask for of an op; the last argument is the least share, or empty."""
 
 DEVIATION = "deviation of "
 """Begins the figures of estimates."""
@@ -134,7 +137,7 @@ def figure_of(source: Source, name: str) -> float:
     """A figure of a graph: ``ops``, or ``ops, celeritas-fusion`` after that transform.
 
     ``deviation of ...`` is one of `estimates.deviation_figure`, ``ms of conv1`` one of an op, and
-    ``splits Conv2D`` one of a kind of ops.
+    ``splits Conv2D, 0.003`` one of a kind of ops, with its least share.
 
     Examples
     --------
@@ -146,19 +149,21 @@ def figure_of(source: Source, name: str) -> float:
     if name.startswith(DEVIATION):
         return deviation_figure(source, name.removeprefix(DEVIATION))
     if name.startswith(SPLITS):
-        return float(name.removeprefix(SPLITS) in _kinds_split(source))
+        kind, _, share = name.removeprefix(SPLITS).partition(", ")
+        ops = load_source(source).graph.ops
+        return float(any(ops[i].kind == kind for i in _cuts(source, share)))
     figure, _, op = name.partition(" of ")
+    figure, _, share = figure.partition(", ") if op else (figure, "", "")
     if figure in OP_FIGURES:
-        instance = load_source(source)
-        return float(OP_FIGURES[figure](instance, instance.graph.op_index[op]))
+        return OP_FIGURES[figure](source, op, share)
     figure, _, transform = name.partition(", ")
     return float(FIGURES[figure](_transformed(source, transform)))
 
 
 @lru_cache(maxsize=16)
-def _kinds_split(source: Source) -> frozenset[str]:
-    instance = load_source(source)
-    return frozenset(instance.graph.ops[op].kind for op in choose_cuts(instance, SplitRule()))
+def _cuts(source: Source, share: str) -> frozenset[int]:
+    rule = SplitRule(min_share=float(share)) if share else SplitRule()
+    return frozenset(choose_cuts(load_source(source), rule))
 
 
 @lru_cache(maxsize=4)

@@ -43,7 +43,9 @@ MOST_PARTS_OF_OP = 1024
 """What the methods take at most; devices are fewer."""
 
 MIN_SHARE = 0.01
-"""Of the time of all ops together; Table 6: 2 % of VGG-16's 0.794 s is split, 0.4 % is not."""
+"""Of the time of all ops together; Table 6: 2 % of VGG-16's 0.794 s is split, 0.4 % is not. Table 7
+has convolutions split on all six networks, which takes 0.001, and that splits Conv1_1, too: no
+share meets both tables (docs/papers/fd-dps.md)."""
 
 MAX_PARAMETERS = 3_000_000
 """Bytes of parameters per ms; Table 6: 57 KB per ms is split, 137 MB per ms is not."""

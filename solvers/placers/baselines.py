@@ -12,6 +12,7 @@ from pydantic import Field
 from placegap.instances.io.dnn_partitioning import read_split
 from placegap.instances.io.document import read_json
 from placegap.instances.io.plan_file import is_plan, load_plan
+from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
@@ -25,6 +26,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import equal_devices
 from placegap.instances.transforms.op_splitting import replicate, stated_batch
+from placegap.instances.transforms.shared_replicas import clones_of
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
@@ -330,6 +332,8 @@ def _on(task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | N
     if not runs:
         raise InputError(f"{name!r} cannot run all ops")
     batch = batch if batch is not None else stated_batch(instance.graph) or 1
+    if (clone := clones_of(instance)) and max(clone) >= 0:
+        return Outcome(Plan.on(_clones_apart(instance, clone, devices)))
     copies = min(len(devices), batch)
     if copies == 1:
         return Outcome(Plan.on([k] * instance.num_ops))
@@ -343,6 +347,24 @@ def _on(task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | N
     )
 
 
+def _clones_apart(instance: Instance, clone: Sequence[int], devices: tuple[int, ...]) -> list[int]:
+    """Each clone on a device; variables in turn, and what follows a gradient with its variable."""
+    index, ops, count = instance.graph.index, instance.graph.ops, len(devices)
+    place = [-1 if j < 0 else j % count for j in clone]
+    home: dict[str, int] = {}
+    for i in reversed(index.topological_order.tolist()):
+        if clone[i] >= 0:
+            continue
+        after = index.consumer[index.succ_edge[index.succ_ptr[i] : index.succ_ptr[i + 1]]]
+        shared = [place[b] for b in after.tolist() if clone[b] < 0]
+        own = ops[i].colocation
+        if own is None and shared:
+            place[i] = shared[0]
+        else:
+            place[i] = home.setdefault(own or ops[i].name, len(home) % count)
+    return [devices[j] for j in place]
+
+
 def why_no_batch(task: Task[Makespan | MaxLoad], params: Params) -> str | None:
     """Why data parallelism does not apply to a task, or None."""
     if isinstance(task.semantics, MaxLoad):
@@ -350,6 +372,8 @@ def why_no_batch(task: Task[Makespan | MaxLoad], params: Params) -> str | None:
             None if task.semantics.replicas else "needs semantics with replicated stages (replicas)"
         )
     stated = params.batch if isinstance(params, DataParallelParams) else None
+    if max(clones_of(task.instance)) >= 0:
+        return None
     if stated is None and stated_batch(task.instance.graph) is None:
         return "needs the samples of a pass, which no op states (axis_sizes): --param batch=N"
     return None

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from placegap.instances.problem.additive_memory import with_resident
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel, set_all, sizes_of
@@ -54,6 +55,23 @@ from placegap.solvers.placers.list_problem import (
 )
 
 
+class DDpsParams(Params):
+    """What the paper leaves between its rules and its formulas.
+
+    Attributes
+    ----------
+    choose : str
+        ``path``: devices by (11) and (12); ``cost``: the device that adds the least to the cost
+        E_cost of (4) and (5), the times of all ops and transfers together.
+    memory : str
+        ``resident``: a device has room for all bytes of its ops; ``parameters``: for their
+        parameters, as (3) has it. The referee counts all bytes.
+    """
+
+    choose: Literal["path", "cost"] = "path"
+    memory: Literal["resident", "parameters"] = "resident"
+
+
 def d_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Place the ready op of least slack in a slot before its latest start, near its parents.
 
@@ -83,7 +101,12 @@ def d_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
     >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
     (((0,), (1,), (0,), (1,)), 34)
     """
-    arrays = task.instance.arrays
+    params = params if isinstance(params, DDpsParams) else DDpsParams()
+    instance = task.instance
+    if params.memory == "parameters":
+        held = np.array([op.parameter_bytes for op in instance.graph.ops], np.int64)
+        instance = with_resident(instance, held)
+    arrays = instance.arrays
     problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
     times = schedule_dynamic_path(
         problem,
@@ -92,9 +115,10 @@ def d_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
         costs.tensor,
         costs.scale,
         arrays.index.topological_position,
-        idle_devices(task.instance.num_devices, task.instance.num_ops),
+        idle_devices(instance.num_devices, instance.num_ops),
+        params.choose == "cost",
     )
-    return outcome_of(task.instance, times, admission)
+    return outcome_of(instance, times, admission)
 
 
 class Path(NamedTuple):
@@ -126,6 +150,7 @@ def schedule_dynamic_path(
     scale: int,
     position: Ints,
     gaps: Gaps,
+    by_cost: bool = False,
 ) -> KernelTimes:
     """Place the ready ops by increasing slack, critical ones first; ties by position.
 
@@ -153,6 +178,9 @@ def schedule_dynamic_path(
         Topological positions.
     gaps : Gaps
         Of idle devices; used up.
+    by_cost : bool
+        Whether the device is instead the one where the op and its inputs' transfers take the least
+        time together, then the one of earliest start.
     """
     n, num_devices = problem.time_ns.shape
     device = np.full(n, NOWHERE, np.int64)
@@ -187,7 +215,9 @@ def schedule_dynamic_path(
                     fits = True
         if not any_admits:
             return KernelTimes(device, start, end, op)
-        if fits:
+        if by_cost:
+            at = _cheapest(problem, path, begin, op)
+        elif fits:
             at = _preferred(problem, admission, gaps, path, slots, op, length)
         else:  # rule 4
             at = NOWHERE
@@ -213,6 +243,22 @@ def schedule_dynamic_path(
             if waiting[succ] == 0:
                 heapq.heappush(ready, (-(est[succ] + tail[succ]), position[succ], succ))
     return KernelTimes(device, start, end, NOWHERE)
+
+
+@kernel(allocates=False)
+def _cheapest(problem: Problem, path: Path, begin: Ints, op: int) -> int:
+    """Of the devices that admit an op the one that adds least to (4), op and inputs together."""
+    inputs, best, least = problem.inputs, NOWHERE, NEVER
+    for k in range(len(begin)):
+        if begin[k] == NEVER:
+            continue
+        cost = problem.time_ns[op, k]
+        for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
+            link = inputs.link_class[path.device[inputs.op[e]], k]
+            cost += inputs.transfer_ns[inputs.tensor[e], link]
+        if cost < least or (cost == least and begin[k] < begin[best]):
+            best, least = k, cost
+    return best
 
 
 @kernel
@@ -307,8 +353,8 @@ class SplitParams(Params):
     kinds: Annotated[tuple[str, ...], BeforeValidator(_words)] = KINDS
 
 
-class FdDpsParams(SplitParams):
-    """Parameters of FD-DPS: fields of `SplitRule`."""
+class FdDpsParams(SplitParams, DDpsParams):
+    """Parameters of FD-DPS: fields of `SplitRule`, and those of D-DPS."""
 
     min_share: Annotated[float, Field(ge=0, le=1)] = MIN_SHARE
     min_time_ns: Annotated[int, Field(ge=0)] = 0
@@ -344,13 +390,16 @@ def fd_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
     30
     """
     assert params is None or isinstance(params, FdDpsParams)
-    cuts = choose_cuts(task.instance, SplitRule(**dict(params or FdDpsParams())))
+    params = params or FdDpsParams()
+    rule = {name: getattr(params, name) for name in SplitRule.__annotations__}
+    cuts = choose_cuts(task.instance, SplitRule(**rule))
     if not cuts:
-        return d_dps(task)
+        return d_dps(task, params)
     split = split_ops(task.instance, cuts)
-    outcome = outcome_of_split(split, d_dps(Task(split.fine, task.semantics, task.limits)))
+    finer = Task(split.fine, task.semantics, task.limits)
+    outcome = outcome_of_split(split, d_dps(finer, params))
     if outcome.plan is None:
-        whole = d_dps(task)
+        whole = d_dps(task, params)
         reasons = "; ".join(filter(None, (whole.message, f"ops left whole: {outcome.message}")))
         return replace(whole, message=reasons)
     return outcome
@@ -391,7 +440,7 @@ register(
         cites=("zeng2022",),
         summary="dynamic critical path, least slack first; FD-DPS without its splits",
         run=d_dps,
-        params=Params,
+        params=DDpsParams,
     )
 )
 

@@ -26,7 +26,7 @@ def stored() -> NotebookNode:
 
 def test_it_is_committed_with_every_output(stored: NotebookNode) -> None:
     assert all(cell.outputs for cell in stored.cells if cell.cell_type == "code")
-    assert len(outputs(stored, "text/html")) == 5
+    assert len(outputs(stored, "text/html")) == 6
     assert_drawn(pictures(stored))
     assert os.sep not in RUNS.read_text()
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from draws.tiny import tiny_instance
 from references.placers import Facts, plan_of, pressed_instance, table_instance
 
 from placegap.instances import Instance, Makespan, Plan, evaluate, example
+from placegap.instances.problem.additive_memory import with_resident
 from placegap.solvers import Task
-from placegap.solvers.placers.dynamic_critical_path import d_dps
+from placegap.solvers.placers.dynamic_critical_path import DDpsParams, d_dps
 
 Draw = Callable[..., Instance]
 FREE = Makespan(channels="free")
@@ -202,3 +204,26 @@ def _beside_child(
         if both:
             return min(both)[1]
     return min(fitting, key=lambda k: (begin[k], k))
+
+
+def test_by_the_papers_cost_one_device_takes_all() -> None:
+    # (4) adds up the times of all ops and transfers: any transfer makes a plan dearer, and no plan
+    # on equal devices is cheaper than one on a single device. It is 5 + 20 + 10 + 8 ns
+    plan = d_dps(Task(example(), FREE), DDpsParams(choose="cost")).plan
+    assert plan is not None
+    assert plan.placement == ((0,),) * 4
+    assert evaluate(example(), plan, FREE).value_ns == 43
+
+
+def test_where_parameters_alone_count_a_plan_may_overfill_a_device() -> None:
+    # each op has 2 bytes of outputs and no parameters, each device 1 byte: by (3) nothing is held
+    devices = tuple(
+        device.model_copy(update={"memory_bytes": 1}) for device in example().cluster.devices
+    )
+    cluster = example().cluster.model_copy(update={"devices": devices})
+    full = with_resident(example(), np.full(4, 2))
+    task = Task(full.model_copy(update={"cluster": cluster}), FREE)
+    assert d_dps(task).plan is None
+    plan = d_dps(task, DDpsParams(memory="parameters")).plan
+    assert plan is not None
+    assert not evaluate(task.instance, plan, FREE).feasible

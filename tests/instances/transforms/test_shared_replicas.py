@@ -1,0 +1,102 @@
+"""Clones of a training graph: what there is once, what each clone has, and what that costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, Plan
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.transforms.shared_replicas import clones_of, with_clones
+from placegap.solvers.solving.solve import solve
+
+GPUS = tuple(Device(name=f"g{k}", kind="gpu", memory_bytes=10**6) for k in range(3))
+CLUSTER = Cluster(
+    name="three",
+    devices=GPUS,
+    links=tuple(
+        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)  # a byte per ns
+        for a in GPUS
+        for b in GPUS
+        if a != b
+    ),
+)
+
+
+def op(name: str, kind: str, time_ns: int = 0, **rest: object) -> Op:
+    return Op(name=name, kind=kind, time_ns={"gpu": time_ns}, **rest)  # type: ignore[arg-type]
+
+
+def step() -> Instance:
+    """A variable w of 8 bytes, its layer and gradient, a clip behind the gradient, an update."""
+    ops = (
+        op("w", "VariableV2", resident_bytes=8, parameter_bytes=8, colocation="w"),
+        op("x", "Placeholder"),
+        op("layer", "Conv2D", 100, resident_bytes=5),
+        op("log", "Summary", 3),
+        op("grad", "Conv2DBackpropFilter", 100, resident_bytes=8, backward=True),
+        op("clip", "Mul", 1, backward=True),
+        op("u", "ApplyAdam", 2, backward=True, colocation="w"),
+    )
+    sizes = {"w layer": 8, "layer grad": 5, "grad clip": 8, "clip u": 8}
+    arcs = ("w layer", "x layer", "layer log", "layer grad", "grad clip", "clip u", "w u")
+    edges = tuple(
+        Edge(producer=a, consumer=b, bytes=sizes.get(f"{a} {b}", 0))
+        for a, b in (arc.split() for arc in arcs)
+    )
+    return Instance(name="step", graph=Graph(name="step", ops=ops, edges=edges), cluster=CLUSTER)
+
+
+def test_variables_and_what_follows_a_gradient_are_there_once_and_a_summary_in_the_first() -> None:
+    names = [op.name for op in with_clones(step(), 3).graph.ops]
+    assert [name for name in names if not name.startswith("clone_")] == [
+        "w",
+        "clip",
+        "u",
+        "grad/AddN_4",
+    ]
+    for name, copies in (("x", 3), ("layer", 3), ("grad", 3), ("log", 1)):
+        assert names.count(name) == 0
+        assert sum(each.endswith(f"/{name}") for each in names) == copies
+
+
+def test_every_clone_reads_the_variable_and_its_gradient_is_added_up() -> None:
+    arcs = {(e.producer, e.consumer): e.bytes for e in with_clones(step(), 2).graph.edges}
+    for j in (0, 1):
+        assert arcs["w", f"clone_{j}/layer"] == 8
+        assert arcs[f"clone_{j}/grad", "grad/AddN_4"] == 8
+    assert arcs["grad/AddN_4", "clip"] == 8
+
+
+def test_data_parallelism_takes_longer_on_more_devices() -> None:
+    # one device takes 100 + 3 + 100 + 1 + 2 ns. With two, w crosses once before (8 ns) and the
+    # gradient once after (8 ns); with three, w leaves its device twice in turn, and gradients come
+    # in turn: the last clone starts after 16 ns and ends at 216, the one before at 208 sends until
+    # 216, then the last until 224, and clip and update take 3 more
+    values = []
+    for clones in (1, 2, 3):
+        instance = with_clones(step(), clones)
+        plan = Plan.on([max(j, 0) for j in clones_of(instance)])
+        values.append(evaluate(instance, plan, Makespan(channels="port")).value_ns)
+    assert values == [206, 219, 227]
+
+
+def test_data_parallel_puts_each_clone_on_a_device() -> None:
+    instance = with_clones(step(), 3)
+    plan = solve(instance, Makespan(), method="data-parallel").plan
+    assert plan is not None
+    for at, j in zip(plan.placement, clones_of(instance), strict=True):
+        assert j < 0 or at == (j,)
+    shared = {at for at, j in zip(plan.placement, clones_of(instance), strict=True) if j < 0}
+    assert len(shared) == 1  # one variable, with its clip, update and sum
+
+
+def test_nothing_changes_with_one_clone_but_names() -> None:
+    one = with_clones(step(), 1)
+    assert one.num_ops == step().num_ops + 1  # the sum of one gradient
+    assert sum(o.time_ns["gpu"] for o in one.graph.ops) == 206
+
+
+@pytest.mark.parametrize("clones", [2, 3])
+def test_op_times_are_those_of_so_many_whole_batches(clones: int) -> None:
+    ops = with_clones(step(), clones).graph.ops
+    assert sum(o.time_ns["gpu"] for o in ops) == clones * 200 + 6
