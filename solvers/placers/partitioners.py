@@ -127,9 +127,7 @@ def why_not_parts(task: Task, params: Params) -> str | None:
     return why_not_one_level(task, params)
 
 
-def place_parts(
-    task: Task, partition: Callable[[Parting], Ints], *, mends: bool = True
-) -> Outcome:
+def place_parts(task: Task, partition: Callable[[Parting], Ints], *, mends: bool = True) -> Outcome:
     """The plan of a partition.
 
     Parameters
