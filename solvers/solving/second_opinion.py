@@ -36,6 +36,9 @@ ASKED: Mapping[tuple[str, str], tuple[tuple[str, Mapping[str, str]], ...]] = {
     ("latency_subgraphs", "any"): (("latency", {}), ("latency-ip", {"model": "mip"})),
     ("pipeline_iteration", "chain"): (("stage-cuts", {}),),
     ("hybrid_pipeline", "chain"): (("hybrid-cuts", {}),),
+    ("max_context", "chain"): (("most-tokens", {}),),
+    ("max_context", "convex"): (("most-tokens", {}),),
+    ("max_context", "any"): (("most-tokens", {}),),
 }
 """Methods that prove bounds, by objective and class of plans, in the order of asking."""
 
