@@ -44,7 +44,7 @@ BELOW: dict[str, set[str]] = {
     "experiments/studies": {"running", "show"},
     "experiments/cli": {"running", "show", "studies"},
     "experiments/facade": {"running", "show", "cli"},
-    "experiments/research": {"running", "show", "studies"},
+    "experiments/research": {"cli", "running", "show", "studies"},
 }
 """Room, and the rooms of its layer that it may import."""
 
