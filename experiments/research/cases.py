@@ -53,7 +53,7 @@ fewer layers. Seconds are those of a core that other work used as well.
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CasePrint:
     """What a case prints: the plan's table, its exit status, printed figures, exports by file name,
     and the value of each rule of a tool; None where it has no plan.
     """
@@ -115,7 +115,7 @@ def _shortened(name: str, layers: int) -> dict[str, Any]:
     return {**config, "architectures": [preset.model_class]}
 
 
-def run_case(number: int, commands: list[str], folder: Path) -> Outcome:
+def run_case(number: int, commands: list[str], folder: Path) -> CasePrint:
     """Run the commands of a case, and the rules of tools on what they placed, in a folder."""
     case = cases()[number - 1]
     for name, text in case.get("files", {}).items():
@@ -133,7 +133,7 @@ def run_case(number: int, commands: list[str], folder: Path) -> Outcome:
         refused = [line for line in err.splitlines() if line.startswith("placegap: export")]
         by_hand = dict(_by_hand(words, case["by_hand"]))
     text = "\n".join([*(line.rstrip() for line in out.strip("\n").splitlines()), *refused])
-    return Outcome(text, status, _figures(out), exports, by_hand)
+    return CasePrint(text, status, _figures(out), exports, by_hand)
 
 
 def _run(words: list[str]) -> tuple[int, str, str]:
@@ -169,19 +169,19 @@ def _figures(out: str) -> dict[str, str]:
     return dict(re.findall(r"^(status|value|gap) +([^(\n]*[^(\s])", out, re.MULTILINE))
 
 
-def value_ns(outcome: Outcome) -> float:
+def value_ns(outcome: CasePrint) -> float:
     """The value that is printed, in ns: to four digits.
 
     Examples
     --------
-    >>> value_ns(Outcome("", 0, {"value": "7.5 ms"}, {}, {}))
+    >>> value_ns(CasePrint("", 0, {"value": "7.5 ms"}, {}, {}))
     7500000.0
     """
     number, unit = outcome.figures["value"].split()
     return float(number.replace(",", "")) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
 
 
-def section(number: int, outcome: Outcome) -> Iterator[str]:
+def section(number: int, outcome: CasePrint) -> Iterator[str]:
     """The lines of a case on the page."""
     case = cases()[number - 1]
     yield from (f"## {number}. {case['title']}", "", case["situation"], "")
