@@ -500,7 +500,7 @@ def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -
         most = _first(text, ("max_position_embeddings", "n_positions"), USUAL_SEQ)
         tokens = seq or max(1, min(USUAL_SEQ, most))
         inputs = {name: torch.zeros((batch, tokens), dtype=torch.long)}
-        if takes_images(module) and not options.decode:
+        if takes_images(module) and not (options.decode or options.train):
             inputs |= image_inputs(module, batch)
             if packs_images(type(module)):  # rows, columns and times of tokens
                 inputs["position_ids"] = torch.zeros((3, batch, tokens), dtype=torch.long)

@@ -409,7 +409,7 @@ def test_of_a_model_that_sees_the_tower_is_named_where_it_reads_text(tmp_path: P
         "vision_config": vision,
     }
     path.write_text(json.dumps(fields))
-    found = params(read_traced_model(f"hf:{path}", TraceOptions(seq=8)).graph)
+    found = params(read_traced_model(f"hf:{path}", TraceOptions(decode=True, kv_tokens=8)).graph)
     assert ", bfloat16, " in found["traced_as"]  # as its text states
     unread = "model.vision_tower, model.multi_modal_projector ("
     assert found["parameters_that_no_op_reads"].startswith(unread)
