@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make study      install into .venv and run the quickstart study"
-	@echo "make studies    the papers' tables again (45 minutes; SMOKE=1: their smallest forms, minutes)"
+	@echo "make studies    the papers' tables again (more than an hour; SMOKE=1: their smallest forms, minutes)"
 	@echo "make test       install, then ruff, mypy and the tests"
 	@echo "make test-torch tests with PyTorch, in a venv of its own (1.7 GB, under 6 minutes)"
 	@echo "make test-deep  thousands of random instances (tens of minutes)"
