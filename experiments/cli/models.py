@@ -336,7 +336,11 @@ def split_command(asked: SplitOptions) -> None:
     for path in filter(None, (asked.out, asked.map_file)):
         check_json_name(path)
     check_outputs(asked.out, asked.map_file)
-    rule = SplitRule(**dict(parse_params(find_method(SPLIT_RULE), parse_pairs(asked.param or ()))))
+    given = parse_pairs(asked.param or ())
+    params = dict(parse_params(find_method(SPLIT_RULE), given))
+    for name in sorted(given.keys() - SplitRule.__annotations__.keys()):
+        raise InputError(f"{name} says how ops are placed, not how they are split; leave it out")
+    rule = SplitRule(**{name: params[name] for name in SplitRule.__annotations__})
     instance = read_instance(source_of(asked))
     with spinner(f"splitting {instance.name}"):
         split = split_heavy_ops(instance, rule)

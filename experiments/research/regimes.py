@@ -54,7 +54,7 @@ class Stated(Entry):
     lines: Annotated[str, Field(pattern=r"^(\d+(-\d+)?(, )?)*$")] = ""
 
 
-class Runs(Entry):
+class CauseRuns(Entry):
     """Which runs stand in a table's cells.
 
     Attributes
@@ -115,7 +115,7 @@ class Change(Entry):
 
     kind: Kind
     changes: Sentence
-    runs: Runs | None = None
+    runs: CauseRuns | None = None
     clock: Literal["free_channels_ns", "no_transfers_ns"] | None = None
     rows: tuple[Name, ...] = ()
     faster: tuple[Name, ...] = ()
@@ -140,7 +140,7 @@ class Change(Entry):
         )
 
 
-class Misfit(Entry):
+class CellMisfit(Entry):
     """A cell that has no plan here although the paper ran one, and what the paper contradicts."""
 
     row: Name
@@ -149,7 +149,7 @@ class Misfit(Entry):
     lines: str = ""
 
 
-class Regime(Runs):
+class Regime(CauseRuns):
     """How a table of a paper is made where the paper stood.
 
     Attributes
@@ -164,7 +164,7 @@ class Regime(Runs):
         Other readings, and what they give.
     causes : tuple of Change
         Change in this order; the first that turns a pair back is its cause.
-    misfits : tuple of Misfit
+    misfits : tuple of CellMisfit
     ahead : str or None
         Column that the text has before all others on every row, where no numbers are published.
     is_main : bool
@@ -178,7 +178,7 @@ class Regime(Runs):
     assumes: tuple[Stated, ...] = ()
     tried: tuple[Stated, ...] = ()
     causes: tuple[Change, ...] = ()
-    misfits: tuple[Misfit, ...] = ()
+    misfits: tuple[CellMisfit, ...] = ()
     ahead: Name | None = None
     is_main: bool = True
 
@@ -389,7 +389,7 @@ def _value(table: ComparedTable, row: str, column: str, clock: str | None) -> fl
     return None if found is None else float(found)
 
 
-def told_score(score: Score, misfits: Sequence[Misfit]) -> Iterator[str]:
+def told_score(score: Score, misfits: Sequence[CellMisfit]) -> Iterator[str]:
     """The lines of a score: its figures, every turned pair and cell without a plan, and why."""
     yield f"{score.title}: {score.line}"
     for turned in score.turned:

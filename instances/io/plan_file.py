@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from placegap.instances.io.document import Version, read_json, write_json
 from placegap.instances.problem.instance import Count, Instance, InstancePart, Positive
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.plan import Plan, Times, Transfer
-from placegap.instances.problem.semantics import MOST_TOKENS, Makespan, Semantics, StatedSemantics
+from placegap.instances.problem.semantics import (
+    MOST_TOKENS,
+    Makespan,
+    MaxContext,
+    Semantics,
+    StatedSemantics,
+)
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,
@@ -139,6 +145,15 @@ class PlanFile(InstancePart):
     value_ns: Value | None = None
     bound: StoredBound | None = None
     times: TimesFile | None = None
+
+    @field_validator("value_ns")
+    @classmethod
+    def _check_value(cls, value: int | None, info: ValidationInfo) -> int | None:
+        """Tokens alone, of which more is better, are below 0."""
+        rules = info.data.get("semantics")
+        if value is not None and value < 0 and not (rules is None or isinstance(rules, MaxContext)):
+            raise ValueError(f"{value} is below 0, and this value is a time")
+        return value
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def runs_whole(admission: Admission, clusters: Clusters, c: int, device: int) ->
 
 
 @kernel(allocates=False)
-def emptiest(admission: Admission, clusters: Clusters, c: int) -> Any:
+def emptiest(admission: Admission, clusters: Clusters, c: int) -> int:
     """The device with the most bytes left of those that could run the cluster's groups; or -1."""
     best: Any = np.int64(NOWHERE)
     for k in range(len(admission.free_bytes)):
@@ -87,7 +87,7 @@ def emptiest(admission: Admission, clusters: Clusters, c: int) -> Any:
             best == NOWHERE or admission.free_bytes[k] > admission.free_bytes[best]
         ):
             best = np.int64(k)
-    return best
+    return int(best)
 
 
 @kernel(allocates=False)

@@ -203,6 +203,8 @@ def furnish(folder: Path) -> None:
     for name, study in _studies():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(study)
+    for clusters in (ROOT / "experiments").rglob("clusters"):
+        shutil.copytree(clusters, folder / clusters.relative_to(ROOT), dirs_exist_ok=True)
 
 
 @cache

@@ -153,8 +153,8 @@ def test_the_bound_of_a_start_is_kept(model: str, tmp_path: Path, capsys: Captur
         # a plan of 35 ns refutes 36
         (
             stored(36),
-            "stored in plan.json: cp-sat, the word of CP-SAT 9: says that no plan is below"
-            " 36 ns, and one has 35: the bound is wrong",
+            "stored in plan.json: cp-sat, the word of CP-SAT 9: says that no plan is better than"
+            " 36 ns, and one has 35 ns: the bound is wrong",
         ),
         (stored(content_hash="0" * 64), "its bound is about another content"),
         (stored(semantics=Makespan(channels="free")), "its bound is one under makespan free"),

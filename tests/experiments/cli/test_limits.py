@@ -206,7 +206,7 @@ def test_a_study_names_itself_and_the_file_at_fault(tmp_path: Path, capsys: Capt
     )
     assert main(["study", str(study)]) == 2
     intention, found = capsys.readouterr().err.splitlines()
-    assert intention.startswith("placegap: s: at most 1 runs")
+    assert intention.startswith("placegap: s: at most 1 run of")
     assert found.startswith(f"placegap: {study}: table 't': {tmp_path}/bad.json: is not valid JSON")
 
 
@@ -293,7 +293,7 @@ def test_a_note_on_unused_devices_is_short_however_many_there_are(
     assert main(["place", "squeezenet", "--cluster", path, "--method", "single-device"]) == 0
     out, err = capsys.readouterr()
     note = out[out.index("\nnote ") :]
-    assert "over more devices" in note
+    assert "from another device" in note
     assert max(len(note), *map(len, err.splitlines())) <= 310
 
 

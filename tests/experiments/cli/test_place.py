@@ -59,7 +59,7 @@ def test_json_is_one_object_with_the_promised_fields(
     assert content["placement"] == dict.fromkeys(("op1", "op2", "op3", "op4"), "gpu1")
     (sentence,) = content["notes"]
     assert sentence.startswith("the plan uses gpu1 alone")
-    assert sentence.endswith("ask --objective max_load")
+    assert sentence.endswith("For throughput: --objective max_load")
     assert err == ""
     plan, semantics = load_plan(example(), plan_file)
     assert plan.devices.tolist() == [1, 1, 1, 1]
@@ -207,7 +207,7 @@ def test_a_second_opinion_agrees_or_contradicts(model: Path, capsys: Capture) ->
     content = json.loads(out)
     assert content["second_opinion"]["verdict"] == "CONTRADICTS"
     assert (
-        "fake, proof of ours: says that no plan is below 40 ns"
+        "fake, proof of ours: says that no plan is better than 40 ns"
         in (content["second_opinion"]["sentence"])
     )
     assert "one of them is wrong" in err

@@ -101,7 +101,7 @@ def test_a_bound_above_a_feasible_plan_is_told(tmp_path: Path, capsys: Capture) 
     assert main(["verify", *written(tmp_path, instance)]) == 1
     out, err = capsys.readouterr()
     assert "33 ns (critical path, proof of ours)" in out  # 36 is not believed
-    assert "recorded: nobody: says that no plan is below 36 ns, and one has 35" in err
+    assert "recorded: nobody: says that no plan is better than 36 ns, and one has 35 ns" in err
     assert "the bound is wrong" in err
 
 
@@ -111,7 +111,7 @@ def test_referees_that_disagree_are_told_with_both_values(
     monkeypatch.setattr(verification, "recheck", lambda *_: Evaluation(36))
     assert main(["verify", *files]) == 1
     out, err = capsys.readouterr()
-    assert "35 and 36 ns" in out
+    assert "35 ns and 36 ns (35 and 36): the referees DISAGREE" in out
     assert "DISAGREE" in out
     assert "the two referees disagree" in err
     assert main(["verify", *files, "--json"]) == 1

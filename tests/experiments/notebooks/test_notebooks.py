@@ -25,7 +25,7 @@ from references.notebooks import (
     vivid_pixels,
 )
 
-LARGEST_BYTES = 500_000
+LARGEST_BYTES = 550_000
 PICTURES = {
     "schedule": 3,
     "placer": 1,

@@ -10,10 +10,10 @@ from doubles.gap_runs import ANY, Results, cells_of, plan
 
 from placegap.experiments.research.papers import FOLDER, PAPERS, kept_cells, regimes_of
 from placegap.experiments.research.regimes import (
+    CauseRuns,
     Cells,
     Change,
     Regime,
-    Runs,
     compared_regime,
     load_regimes,
     score,
@@ -55,8 +55,8 @@ def study(values: dict[str, tuple[int, int, int]]) -> Cells:
     return of
 
 
-def in_table(name: str) -> Runs:
-    return Runs(results="study", run=(name,))
+def in_table(name: str) -> CauseRuns:
+    return CauseRuns(results="study", run=(name,))
 
 
 def test_the_first_change_under_which_the_papers_order_comes_back_is_the_cause() -> None:
@@ -124,7 +124,7 @@ def overfilled(effort: tuple[str, ...]) -> tuple[str, list[str]]:
         ("t", "net", "b"): plan(4 * S),
     }
     cells = cells_of(results, {"t": ANY})
-    runs = Runs(results="study", run=("t",), best_effort=effort)
+    runs = CauseRuns(results="study", run=("t",), best_effort=effort)
     compared = compare(runs.of(TABLE), cells)
     found = score(compared, [], lambda name: (cells, live_figure))
     return markdown(compared), list(told_score(found, []))
