@@ -338,8 +338,9 @@ def split_command(asked: SplitOptions) -> None:
     check_outputs(asked.out, asked.map_file)
     given = parse_pairs(asked.param or ())
     params = dict(parse_params(find_method(SPLIT_RULE), given))
-    for name in sorted(given.keys() - SplitRule.__annotations__.keys()):
-        raise InputError(f"{name} says how ops are placed, not how they are split; leave it out")
+    foreign = sorted(given.keys() - SplitRule.__annotations__.keys())
+    if foreign:
+        raise InputError(f"{foreign[0]} says how ops are placed, not how split; leave it out")
     rule = SplitRule(**{name: params[name] for name in SplitRule.__annotations__})
     instance = read_instance(source_of(asked))
     with spinner(f"splitting {instance.name}"):

@@ -3,7 +3,7 @@
 One token of a transformer reads every weight once, and of experts those that it is routed to, so an
 op takes its bytes divided by its device's bandwidth. The models below are described by their sizes.
 ``python -m placegap.experiments.research.bench.offload`` prints the table, and so does the whole
-benchmark.
+benchmark; ``.. bench.offload op memory-knapsack`` prints what one method does with some cases.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, In
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.semantics import Makespan
 from placegap.solvers import solve
+from placegap.solvers.core.method import Task
+from placegap.solvers.core.registry import find_method, why_not
 
 GB, GIB = 10**9, 2**30
 
@@ -219,11 +221,12 @@ BASELINES = ("exo", "llama-cpp", "vllm-even", "sglang-even")
 LIMIT_S = 20.0
 
 
-def print_offload(only: str = "") -> None:
+def print_offload(only: str = "", method: str = "auto") -> None:
     """Print value, bound, gap and seconds of the cases whose names contain `only`, and by how much
     the splits of serving tools are slower.
     """
     models, semantics = {model.name: model for model in MODELS}, Makespan()
+    chosen = find_method(method)
     heads = ("decode step", "value, ms", "bound, ms", "gap", "seconds", *BASELINES)
     number = 0
     for (name, cards), granularity in product(CASES, ("layer", "op")):
@@ -234,12 +237,14 @@ def print_offload(only: str = "") -> None:
             print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
         instance = decode_step(models[name], cluster_of(cards, *CARDS[cards]), granularity)
         began = time.perf_counter()
-        found = solve(instance, semantics, time_limit_s=LIMIT_S)
+        if why_not(chosen, Task(instance, semantics), chosen.params()) is not None:
+            continue  # with room for all on one device there is no knapsack
+        found = solve(instance, semantics, method, time_limit_s=LIMIT_S)
         seconds = time.perf_counter() - began
         gap = "proven" if found.status == "optimal" else f"{100 * (found.gap or 0):.2f} %"
         ours, lost = found.value_ns, list[str]()
-        for method in BASELINES:
-            theirs = solve(instance, semantics, method).value_ns
+        for tool in BASELINES:
+            theirs = solve(instance, semantics, tool).value_ns
             if theirs is None or not ours:
                 lost.append("does not fit")
             else:
@@ -250,4 +255,4 @@ def print_offload(only: str = "") -> None:
 
 
 if __name__ == "__main__":
-    print_offload(*sys.argv[1:2])
+    print_offload(*sys.argv[1:3])
