@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,12 @@ SPLIT = doc_rows("splitting-placers.md", "workload")
 MOVED = doc_rows("searches.md", "graph")
 
 
+def first_now(rows: list[dict[str, str]], name: Callable[[dict[str, str]], str]) -> list[Any]:
+    """The first row of a table is made in every run of the tests, the other ones in deep runs."""
+    deep = pytest.mark.deep
+    return [pytest.param(row, id=name(row), marks=[deep] * (n > 0)) for n, row in enumerate(rows)]
+
+
 def took(instance: Instance, method: str, memory: str, **params: object) -> float:
     """The makespan of a method's plan, in ms."""
     rules = Makespan(memory=memory)  # type: ignore[arg-type]
@@ -30,7 +38,7 @@ def took(instance: Instance, method: str, memory: str, **params: object) -> floa
     return value_ns / 1e6
 
 
-@pytest.mark.parametrize("row", MEMORY, ids=lambda row: row["workload, cluster"])
+@pytest.mark.parametrize("row", first_now(MEMORY, lambda row: row["workload, cluster"]))
 def test_the_table_of_graphs_that_fit_no_device(row: dict[str, str]) -> None:
     workload, _, cluster = row.pop("workload, cluster").partition(", ")
     instance = load_source(Source(workload, cluster))
@@ -60,7 +68,7 @@ def test_the_placers_that_place_a_network_which_fits_at_its_peak_alone() -> None
     assert stated == {method: round(took(instance, method, "peak")) for method in stated}
 
 
-@pytest.mark.parametrize("row", FUSED, ids=lambda row: row["size of"])
+@pytest.mark.parametrize("row", first_now(FUSED, lambda row: row["size of"]))
 def test_the_table_of_fused_training_graphs(row: dict[str, str]) -> None:
     num_ops = int(row["ops"].replace(",", ""))
     shape = {"ops": num_ops // 3, "width": 8, "density": 0.3, "communication_ratio": 20}
@@ -91,7 +99,7 @@ def test_the_table_of_fused_training_graphs(row: dict[str, str]) -> None:
     }
 
 
-@pytest.mark.parametrize("row", SPLIT, ids=lambda row: f"{row['workload']}-{row['K']}")
+@pytest.mark.parametrize("row", first_now(SPLIT, lambda row: f"{row['workload']}-{row['K']}"))
 def test_the_table_of_placers_that_split_ops(row: dict[str, str]) -> None:
     cluster = {"4": "4xP100-pcie", "8": "fd-dps-8xP100"}[row["K"]]
     instance = load_source(Source(row["workload"], cluster))
@@ -122,8 +130,14 @@ def test_what_interleaved_cuts_finds(row: dict[str, str]) -> None:
         ("resnet-50-layers-train", "frontier-paths", "sum", "it finds {} ms"),
         ("resnet-50-layers-train", "interleaved-cuts", "sum", "where interleaved-cuts finds {}"),
         ("bert-base-train", "layer-paths", "peak", "On bert-base-train it finds {} ms"),
-        ("bert-large-train", "layer-paths", "peak", "on bert-large-train it finds {} ms"),
-        ("swin-large-train", "layer-paths", "peak", "on swin-large-train it finds {} ms"),
+        pytest.param(
+            *("bert-large-train", "layer-paths", "peak", "on bert-large-train it finds {} ms"),
+            marks=pytest.mark.deep,
+        ),
+        pytest.param(
+            *("swin-large-train", "layer-paths", "peak", "on swin-large-train it finds {} ms"),
+            marks=pytest.mark.deep,
+        ),
     ],
 )
 def test_what_a_placer_finds_on_a_training_step(

@@ -41,14 +41,14 @@ def draws(semantics: Semantics) -> Sequence[Instance]:
 
 
 def some(semantics: Semantics) -> Sequence[Instance]:
-    """Every sixth instance; the other ones for the semantics that come next."""
-    return draws(semantics)[SEMANTICS.index(semantics) % 6 :: 6]
+    """Every tenth instance; the other ones for the semantics that come next."""
+    return draws(semantics)[SEMANTICS.index(semantics) % 10 :: 10]
 
 
 @by_label
 def test_exact_methods_agree_on_instances_of_every_kind(semantics: Semantics) -> None:
     runs = compare_exact(semantics, some(semantics), dear_step=3)
-    assert max(runs.values()) >= (15 if set(runs) > {"throughput-ip"} else 5)
+    assert max(runs.values()) >= (9 if set(runs) > {"throughput-ip"} else 3)
 
 
 @pytest.mark.deep
@@ -65,7 +65,7 @@ def test_every_exact_method_is_compared_under_some_semantics() -> None:
 
 @by_label
 def test_no_bound_is_above_the_optimum_and_no_plan_below(semantics: Semantics) -> None:
-    compare_bounds(semantics, draws(semantics)[SEMANTICS.index(semantics) % 12 :: 12])
+    compare_bounds(semantics, draws(semantics)[SEMANTICS.index(semantics) % 18 :: 18])
 
 
 @pytest.mark.deep

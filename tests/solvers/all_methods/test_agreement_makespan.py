@@ -22,40 +22,40 @@ by_label = pytest.mark.parametrize(
 )
 
 
-def quarter(semantics: Semantics, *, others: bool = False) -> Sequence[Instance]:
-    """Every fourth pair of instances, tiny and scattered, or all others.
+def eighth(semantics: Semantics, *, others: bool = False) -> Sequence[Instance]:
+    """Every eighth pair of instances, tiny and scattered, or all others.
 
-    Each channels have their quarter, and transfers per tensor the next one: some methods know
+    Each channels have their eighth, and transfers per tensor the next one: some methods know
     transfers per edge alone.
     """
     channels, transfers = divmod(MAKESPAN_SEMANTICS.index(semantics), 2)
-    first = (channels + transfers) % 4
-    return [one for n, one in enumerate(makespan_draws()) if (n // 2 % 4 == first) != others]
+    first = (channels + transfers) % 8
+    return [one for n, one in enumerate(makespan_draws()) if (n // 2 % 8 == first) != others]
 
 
 @by_label
 def test_exact_methods_agree_on_instances_of_every_kind(semantics: Semantics) -> None:
-    runs = compare_exact(semantics, quarter(semantics), dear_step=3)
-    assert min(runs["cp-sat"], runs["decomposition"]) >= 26
-    assert min(runs.values()) >= 8
+    runs = compare_exact(semantics, eighth(semantics), dear_step=3)
+    assert min(runs["cp-sat"], runs["decomposition"]) >= 12
+    assert min(runs.values()) >= 3
 
 
 @pytest.mark.deep
 @by_label
 def test_exact_methods_agree_on_the_other_instances(semantics: Semantics) -> None:
-    runs = compare_exact(semantics, quarter(semantics, others=True))
+    runs = compare_exact(semantics, eighth(semantics, others=True))
     assert min(runs["cp-sat"], runs["decomposition"]) >= 80
 
 
 def test_every_exact_method_is_compared_under_some_semantics() -> None:
-    compared = {name for s in MAKESPAN_SEMANTICS for name in exact_methods_of(s, quarter(s))}
+    compared = {name for s in MAKESPAN_SEMANTICS for name in exact_methods_of(s, eighth(s))}
     assert compared == {m.name for m in methods("exact") if "makespan" in m.objectives}
 
 
 @by_label
 def test_no_bound_is_above_the_optimum_and_no_plan_below(semantics: Semantics) -> None:
-    # every eleventh: tiny and scattered ones by turns; others for the semantics that come next
-    assert compare_bounds(semantics, makespan_draws()[MAKESPAN_SEMANTICS.index(semantics) :: 11])
+    # every 17th: tiny and scattered ones by turns; others for the semantics that come next
+    assert compare_bounds(semantics, makespan_draws()[MAKESPAN_SEMANTICS.index(semantics) :: 17])
 
 
 @pytest.mark.deep

@@ -48,7 +48,7 @@ QUICK = (
 SLOW = ("inception_v1", "inception_v2", "densenet121", "squeezenet")
 """Graphs whose proofs take seconds on some cluster."""
 
-SLOW_SCHEDULES = (*SLOW, "resnet50")
+SLOW_SCHEDULES = (*SLOW, "resnet50", "shufflenet")
 """Those whose makespan does, too."""
 
 PLACERS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft", "annealing")

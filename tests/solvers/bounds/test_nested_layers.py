@@ -202,17 +202,17 @@ def is_sound(instance: Instance, seed: int) -> bool:
 
 
 def test_no_bound_is_above_an_optimum() -> None:
-    said = sum(is_sound(nested_instance(seed), seed) for seed in range(60))
-    said += sum(is_sound(mirrored_instance(seed), seed) for seed in range(30))
-    said += sum(is_sound(tight_instance(seed), seed) for seed in range(120))
-    assert said >= 80
+    said = sum(is_sound(nested_instance(seed), seed) for seed in range(30))
+    said += sum(is_sound(mirrored_instance(seed), seed) for seed in range(15))
+    said += sum(is_sound(tight_instance(seed), seed) for seed in range(60))
+    assert said >= 40
 
 
 @pytest.mark.parametrize("most", [1, 3, 9])
 def test_nor_where_few_groups_are_placed(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(options, "MOST_OPTIONS", most)
     monkeypatch.setattr(options, "MOST_TIGHT", most)
-    assert sum(is_sound(tight_instance(seed), seed) for seed in range(100)) >= 30
+    assert sum(is_sound(tight_instance(seed), seed) for seed in range(50)) >= 15
 
 
 @pytest.mark.deep

@@ -84,8 +84,8 @@ def best_by_definition(instance: Instance, semantics: Semantics) -> int | None:
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=label)
 def test_the_makespan_is_the_least_over_all_placements_and_orders(semantics: Semantics) -> None:
-    drawn = [tiny_instance(seed, num_ops=4, num_devices=2, max_edges=3) for seed in range(6)]
-    drawn += [scattered_instance(seed, num_ops=4, num_devices=3, max_edges=4) for seed in range(10)]
+    drawn = [tiny_instance(seed, num_ops=4, num_devices=2, max_edges=3) for seed in range(4)]
+    drawn += [scattered_instance(seed, num_ops=4, num_devices=3, max_edges=4) for seed in range(6)]
     found = [best_by_definition(instance, semantics) for instance in drawn]
     assert [oracle(instance, semantics) for instance in drawn] == found
 
@@ -104,7 +104,7 @@ def test_the_max_load_is_the_least_over_all_assignments(semantics: Semantics) ->
 @pytest.mark.parametrize("semantics", STAGE_SEMANTICS, ids=label)
 def test_the_stages_are_the_best_of_all_that_the_referee_allows(semantics: Semantics) -> None:
     drawn = [i for i in equal_device_draws() if i.num_ops == 4 and i.num_devices == 3]
-    for instance in drawn[STAGE_SEMANTICS.index(semantics) % 12 :: 12]:
+    for instance in drawn[STAGE_SEMANTICS.index(semantics) % 20 :: 20]:
         devices = range(instance.num_devices)
         sets = [s for r in (1, 2, 3) for s in itertools.combinations(devices, r)]
         plans = itertools.product(sets[: None if semantics.replicas else 3], repeat=4)

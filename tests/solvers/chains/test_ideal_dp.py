@@ -66,12 +66,12 @@ def test_the_diamond_splits_into_1_3_and_2_4() -> None:
 
 def test_it_equals_the_enumeration_of_all_chains() -> None:
     by_dp = 0
-    for instance, added, overlapped in draws():
+    for instance, added, overlapped in draws()[::2]:
         for semantics, optimum in ((CHAIN, added), (OVERLAP, overlapped)):
             result = dp(instance, semantics)
             judge(result, optimum)
             by_dp += result.bound_origin == "ideal-dp"
-    assert by_dp > 100
+    assert by_dp > 50
 
 
 def test_the_enumeration_of_all_chains_equals_brute_force_over_assignments() -> None:
@@ -94,7 +94,7 @@ def test_the_search_alone_finds_the_optimum(
 
 
 def test_sets_of_more_than_64_blocks_and_nets_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(8):
+    for seed in range(4):
         instance = wide_instance(seed)
         optimum = best_chain_of_ideals(instance)
         judge(dp(instance), optimum)
@@ -110,7 +110,7 @@ def test_with_too_many_ideals_the_bound_and_the_value_enclose_the_optimum(
         raise_bound, "rounds", lambda costs: iter(())
     )  # they would prove most of the optima
     stopped = 0
-    for instance, optimum, _ in draws():
+    for instance, optimum, _ in draws()[1::2]:
         result = dp(instance, params={"max_ideals": 3})
         if result.status == "optimal" or optimum is None:
             continue
@@ -119,7 +119,7 @@ def test_with_too_many_ideals_the_bound_and_the_value_enclose_the_optimum(
         assert result.bound_ns is not None
         assert result.bound_ns <= optimum
         assert result.value_ns is None or optimum <= result.value_ns
-    assert stopped > 40
+    assert stopped > 20
 
 
 def test_without_time_it_returns_a_plan_and_a_bound() -> None:

@@ -88,19 +88,19 @@ def test_its_chains_are_those_of_the_ideal_dp(load: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(milps, "STARTS", ())
     semantics = MaxLoad(plans="chain", load=load)  # type: ignore[arg-type]
     compared = 0
-    for seed in range(16):
+    for seed in range(9):
         instance = tiny_instance(seed, num_ops=8, num_devices=4, hosts=seed % 3, backward=True)
         if ideal_dp.applies(Task(instance, semantics), ideal_dp.IdealDPParams()) is None:
             exact = solve(instance, semantics, "ideal-dp")
             found = solve(instance, semantics, "throughput-ip", {"start": False})
             assert (found.value_ns, found.bound_ns) == (exact.value_ns, exact.bound_ns)
             compared += 1
-    assert compared >= 8
+    assert compared >= 4
 
 
 def test_a_replicated_plan_may_be_the_start() -> None:
     semantics = MaxLoad(plans="chain", replicas=True)
-    for instance in equal_device_draws()[::6]:
+    for instance in equal_device_draws()[::12]:
         best = solve(instance, semantics, "brute-force")
         if best.plan is not None:
             result = solve(

@@ -89,10 +89,10 @@ def draws(first: int, count: int) -> list[Instance]:
 @pytest.mark.parametrize("change", [stretched, crowded])
 def test_bounds_and_values_hold_over_the_whole_range(change: object, semantics: Semantics) -> None:
     found = 0
-    for seed, instance in enumerate(draws(30_000, 30)):
+    for seed, instance in enumerate(draws(30_000, 12)):
         result = check(change(instance, seed), semantics)  # type: ignore[operator]
         found += result.value_ns is not None
-    assert found > 7
+    assert found > 2
 
 
 @pytest.mark.deep
