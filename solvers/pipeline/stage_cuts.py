@@ -11,14 +11,18 @@ in floating point (docs/pipeline-iteration.md).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import gradient_tie, stage_blocks
+from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
+from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.iteration import check_iteration
 from placegap.instances.referee.stages import device_orders, held_beside
 from placegap.solvers.core.clock import Clock
@@ -36,6 +40,11 @@ from placegap.solvers.pipeline.event_times import event_table
 
 MOST_STEPS = 300
 """Of all searches together; what is still open then is left to moves."""
+
+LAYERS_SHARE, LAYERS_GAP = 0.1, 0.05
+"""Of the time, for a first chain that keeps layers whole, and how near to the best of those it has
+to be: 0.3 to 1.5 CPU s for 12 to 32 layers, where the first chain between single ops of llama-7b's
+training step takes 4. On gpt2's over slow links it ends 0.8 % better; none ended worse."""
 
 
 class StageCutsParams(ExactParams):
@@ -66,14 +75,15 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     counts = _counts(instance.num_devices, semantics, problem)
     parts, message = list[PartSearch](), ""
     try:
+        for plan in (*(start.plan for start in task.starts), by_layers(task, params, problem)):
+            if plan is not None:
+                judge.judge(plan)
         for count in counts:
             if parts and clock.left_s == 0.0 and (judge.best is not None or task.starts):
                 break
             parts.append(_part(task, problem, judge, count, clock))
             if clock.left_s != 0.0 or judge.best is None:
                 parts[-1].start()
-        for start in task.starts:
-            judge.judge(start.plan)
         _search(task, parts, judge, clock)
     except KeyboardInterrupt:
         message = "interrupted"
@@ -110,6 +120,34 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
         details=details,
         message=message,
     )
+
+
+def by_layers(
+    task: Task[PipelineIteration], params: StageCutsParams, problem: CutProblem
+) -> Plan | None:
+    """A chain that keeps layers whole, which is one of ops, too; None where ops name no layers.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> task = Task(example(), PipelineIteration())
+    >>> problem = build_cuts(task.instance, task.semantics, np.arange(4), 1000)
+    >>> by_layers(task, StageCutsParams(), problem) is None
+    True
+    """
+    if not any(op.module for op in task.instance.graph.ops):
+        return None
+    try:
+        whole = with_granularity(task.instance, "layer")
+    except InputError:  # no device runs all of a layer
+        return None
+    block = stage_blocks(whole)
+    if block is None or block.max() + 1 >= problem.num_blocks:
+        return None
+    left_s = task.limits.time_limit_s
+    most_s = None if left_s is None else LAYERS_SHARE * left_s
+    limits = replace(task.limits, time_limit_s=most_s, gap=max(LAYERS_GAP, task.limits.gap))
+    return run(replace(task, instance=whole, limits=limits, incumbent=None), params).plan
 
 
 def _counts(most: int, semantics: PipelineIteration, problem: CutProblem) -> list[int]:

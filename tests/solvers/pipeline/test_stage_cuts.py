@@ -32,6 +32,9 @@ from placegap.instances import (
     evaluate,
     explain_infeasible,
 )
+from placegap.instances.corpus.corpus import load_corpus
+from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import stage_blocks
 from placegap.solvers import METHODS, Task, solve
 from placegap.solvers.brute_force.stage_chains import MOST_PLANS, best_chain, count_chains
@@ -449,3 +452,25 @@ def test_the_kernels_clock_is_the_referees_where_layers_are_in_a_row() -> None:
         plan = Plan.on([*range(n)] * (3 if split else 2))
         value_ns = evaluate(instance, plan, semantics).value_ns
         assert iteration_time(table, times_of(problem, walk)) == value_ns
+
+
+def test_the_first_chain_keeps_layers_whole() -> None:
+    # Between its ops the training step of gpt2 has 500 places to cut; between its layers 13.
+    instance = load_corpus("gpt2-train").instance(load_cluster("3xL4+1xA10, ethernet-10g"))
+    whole = with_granularity(instance, "layer")
+    semantics = PipelineIteration(microbatches=16, memory="peak")
+    params = method.StageCutsParams()
+
+    def first(one: Instance) -> Plan | None:
+        block = stage_blocks(one)
+        assert block is not None
+        problem = build_cuts(one, semantics, block, params.max_cuts)
+        return method.by_layers(Task(one, semantics), params, problem)
+
+    plan = first(instance)
+    assert plan is not None
+    verdict, best = evaluate(instance, plan, semantics), solve(whole, semantics, "stage-cuts")
+    assert verdict.feasible
+    assert best.value_ns is not None
+    assert best.value_ns <= verdict.value_ns <= best.value_ns / (1 - method.LAYERS_GAP)
+    assert first(whole) is None  # nothing is coarser
