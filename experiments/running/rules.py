@@ -43,6 +43,7 @@ class Rules:
     degrees: str | None = None
     recompute: str | None = None
     sharding: str | None = None
+    bubble: bool | None = None
     at_most_ns: int | None = None
 
     @property
@@ -53,7 +54,7 @@ class Rules:
     @property
     def is_hybrid(self) -> bool:
         """Whether they are those of hybrid_pipeline, named or by a rule of its own."""
-        own = {"degrees", "recompute", "sharding"}.intersection(self.given)
+        own = {"degrees", "recompute", "sharding", "bubble"}.intersection(self.given)
         return (self.objective or ("hybrid_pipeline" if own else "")) == "hybrid_pipeline"
 
     def override(self, own: Semantics | None, default: str | None = None) -> Semantics:
