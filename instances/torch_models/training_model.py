@@ -135,7 +135,9 @@ def trace_step(name: str, options: TraceOptions) -> TracedStep:
     except ValueError as error:
         raise InputError(str(error), name) from None
     unread = unread_in_words(model.module, step.parameter_of.values())
-    return TracedStep(step, ops, parameters, tuple(holding), weights, unread, heads_of(model.module))
+    return TracedStep(
+        step, ops, parameters, tuple(holding), weights, unread, heads_of(model.module)
+    )
 
 
 def heads_of(module: Any) -> str:

@@ -1,7 +1,8 @@
 """Hybrid plans beside proven optima, as docs/hybrid.md has them.
 
-``python -m placegap.experiments.research.tables.hybrid published`` prints published configurations
-of Megatron-LM, split evenly, beside the optimum; ``trained`` current models on 8 to 16,384 H100,
+``python -m placegap.experiments.research.tables.hybrid published [GB/S]`` prints published
+configurations of Megatron-LM, split evenly, beside the optimum, with other all-reduces inside of a
+server if a rate is named; ``trained`` current models on 8 to 16,384 H100,
 ``filled`` the same where filling and draining count; ``restrictions [FILE ...]`` what one degree
 for all and few choices of recomputation cost, for a layer chain or inputs of Piper. All optima are
 proven by `hybrid-cuts`.
@@ -18,7 +19,13 @@ from typing import NamedTuple
 
 from placegap.instances.corpus.layer_chains import TRAIN, chain_with_modes
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.layer_modes import MIXED, ModelledOn, cluster_rates, tensor_choices
+from placegap.instances.io.layer_modes import (
+    MIXED,
+    ModelledOn,
+    Rates,
+    cluster_rates,
+    tensor_choices,
+)
 from placegap.instances.io.piper import read_piper
 from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.problem.plan import Plan
@@ -109,17 +116,24 @@ def even_plan(instance: Instance, degrees: Degrees, mode: str) -> Plan | None:
     )
 
 
-def published_rows(runs: Sequence[Published] = PUBLISHED) -> Iterator[tuple[str, ...]]:
+def published_rows(
+    runs: Sequence[Published] = PUBLISHED, inner_gb_per_s: float | None = None
+) -> Iterator[tuple[str, ...]]:
     """One row per run; its share of the peak is the one at which its plan takes the time it took.
 
     Filling and draining count in that: p - 1 microbatches more, or a part of that with chunks.
+    `inner_gb_per_s` stands in place of NVLink's rate in all-reduces.
     """
     for run in runs:
         count = run.degrees.tensor * run.degrees.stages * run.degrees.replicas
         servers = f"{count // 8}x8xA100-80GB:80GiB, nvlink, infiniband-180g"
         cluster = load_cluster(servers)
         free = HybridPipeline(microbatches=run.microbatches, degrees="free")
-        share, instance, value_ns = _calibrated(run, cluster, free)
+        rates = cluster_rates(cluster, share_percent=100)
+        if inner_gb_per_s is not None:
+            inner = int(inner_gb_per_s * 10**9)
+            rates = {k: rate._replace(inner_bytes_per_s=inner) for k, rate in rates.items()}
+        share, instance, value_ns = _calibrated(run, cluster, rates, free)
         begin = process_time()
         same = _proven(_only(instance, run.mode), free)
         any_mode = _proven(instance, free)
@@ -137,7 +151,7 @@ def published_rows(runs: Sequence[Published] = PUBLISHED) -> Iterator[tuple[str,
 
 
 def _calibrated(
-    run: Published, cluster: Cluster, semantics: HybridPipeline
+    run: Published, cluster: Cluster, peak: Mapping[str, Rates], semantics: HybridPipeline
 ) -> tuple[int, Instance, int]:
     """The smallest share of the peak at which the published plan is as fast as published."""
     each = run.microbatches // run.degrees.replicas
@@ -147,7 +161,7 @@ def _calibrated(
         share = (low + high) // 2
         rates = {
             kind: rate._replace(flops_per_s=rate.flops_per_s * share // PERMILLE)
-            for kind, rate in cluster_rates(cluster, share_percent=100).items()
+            for kind, rate in peak.items()
         }
         on = ModelledOn(rates, tensor_choices(cluster), MIXED)
         graph = chain_with_modes(run.shape + TRAIN, on, {"batch": run.batch})
@@ -442,12 +456,12 @@ def _restricted(
 
 
 TABLES: Mapping[str, tuple[Sequence[str], Callable[[Sequence[str]], Iterator[tuple[str, ...]]]]] = {
-    "published": (PUBLISHED_HEADS, lambda _: published_rows()),
+    "published": (PUBLISHED_HEADS, lambda rate: published_rows(PUBLISHED, *map(float, rate))),
     "trained": (TRAINED_HEADS, lambda _: trained_rows()),
     "filled": (FILLED_HEADS, lambda _: filled_rows()),
     "restrictions": (RESTRICTION_HEADS, restriction_rows),
 }
-"""Heads and rows of each table; the rows are made for files."""
+"""Heads and rows of each table; the rows are made for files, or with a rate."""
 
 
 def main(arguments: Sequence[str]) -> None:
