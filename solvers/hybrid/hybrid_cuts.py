@@ -261,6 +261,8 @@ class _FilledSearch(_Search):
             self.high = NEVER
         todo = sorted(self._fillings(), key=lambda each: each.bound)
         undecided = list[int]()
+        if any(self._is_large(each) for each in todo):
+            self._full_first()
         for at, filling in enumerate(todo):
             if filling.bound >= self.high:
                 break
@@ -290,15 +292,30 @@ class _FilledSearch(_Search):
             bound = _filled_ns(ceil_div(least, stages), least, turns)
             yield _Filling(bound, least, turns, uniform)
 
+    def _is_large(self, filling: _Filling) -> bool:
+        ideals = len(self.problem.tables.members)
+        return ideals**2 * (filling.uniform.stages + 1) > MOST_KEPT
+
+    def _full_first(self) -> None:
+        """What a full pipeline takes is a bound, and its best plan one to begin with."""
+        rules = self.task.semantics.model_copy(update={"bubble": False})
+        full = _Search(replace(self.task, semantics=rules, starts=()), self.problem, self.rule)
+        full.clock = self.clock
+        full.close()
+        self.low, self.decisions = full.low, full.decisions
+        verdict = full.plan and evaluate(self.task.instance, full.plan, self.task.semantics)
+        if verdict and verdict.value_ns is not None and verdict.value_ns < self.high:
+            self.plan, self.high = full.plan, verdict.value_ns
+
     def _explore(self, filling: _Filling) -> Iterator[int]:
         """Bounds of what stays undecided; at the end all else is no better than the plan.
 
         The first intervals grow from below, as for `_close`.
         """
         _, least, turns, uniform = filling
-        if len(self.problem.tables.members) ** 2 * (uniform.stages + 1) > MOST_KEPT:
+        if self._is_large(filling):
             self.why = "there are too many stages to keep the times of all"
-            yield filling.bound
+            yield max(self.low, filling.bound)
             return
         sums = LeastSums(self.problem, uniform, self.clock)
         low, top = ceil_div(least, uniform.stages), ceil_div(self.problem.largest, uniform.rate)

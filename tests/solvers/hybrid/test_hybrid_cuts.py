@@ -26,6 +26,7 @@ from placegap.instances.problem.links import Group, Links
 from placegap.solvers import METHODS, Result, Task, solve
 from placegap.solvers.brute_force.hybrid_plans import best_hybrid
 from placegap.solvers.core.registry import why_not
+from placegap.solvers.hybrid import hybrid_cuts
 
 INPUTS = SHARED / "instances" / "piper"
 needs_piper = needs_inputs("piper", "it holds the inputs of github.com/msr-fiddle/piper")
@@ -123,6 +124,28 @@ def test_a_bubble_without_time_for_a_proof_leaves_a_gap() -> None:
     assert result.bound_ns is not None
     assert result.bound_ns <= 127  # the optimum, as above
     assert result.status != "optimal"
+
+
+def test_where_times_of_stages_are_too_many_a_full_pipeline_is_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hybrid_cuts, "MOST_KEPT", 0)
+    method, gaps = METHODS["hybrid-cuts"], 0
+    for seed in range(60):
+        rng = random.Random(f"bubble-{seed}")
+        instance = hybrid_instance(rng, most_ops=4, most_devices=6)
+        full = HybridPipeline(microbatches=rng.randrange(1, 9))
+        rules = full.model_copy(update={"bubble": True})
+        outcome = method.run(Task(instance, rules), method.params())
+        best, steady = best_hybrid(instance, rules), best_hybrid(instance, full)
+        if best is None or steady is None:
+            assert outcome.plan is None
+            continue
+        assert outcome.bound_ns is not None
+        assert outcome.claim_ns is not None
+        assert steady[0] <= outcome.bound_ns <= best[0] <= outcome.claim_ns, seed
+        gaps += outcome.bound_ns < outcome.claim_ns
+    assert gaps > 0
 
 
 # devices, microbatches, GB, ms per microbatch: shared/reference/hybrid-plans.md, section 4, where
