@@ -40,7 +40,7 @@ class Uniform(NamedTuple):
     rate: int
 
 
-class Limits(NamedTuple):
+class SumLimits(NamedTuple):
     """Ns of a stage, ns of all stages together, and bytes of a device."""
 
     longest: int
@@ -60,7 +60,7 @@ class SumRow(NamedTuple):
 def least_sums(
     tables: Tables,
     uniform: Uniform,
-    limits: Limits,
+    limits: SumLimits,
     known: Ints,
     least: Ints,
     after: Ints,
@@ -148,7 +148,7 @@ class LeastSums:
         LimitReached
         """
         n, tables = len(self._least), self.problem.tables
-        limits = Limits(min(longest_ns, NO_WAY), min(total_ns, NO_WAY), self.problem.memory)
+        limits = SumLimits(min(longest_ns, NO_WAY), min(total_ns, NO_WAY), self.problem.memory)
         self._least[n - 1] = NEVER
         self._least[n - 1, 0] = 0
         step = max(1, PAIRS // (n * self.uniform.stages))
