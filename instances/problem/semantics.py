@@ -259,8 +259,8 @@ class HybridPipeline(_Rules):
     def _check_degrees(self) -> Self:
         if self.bubble and self.degrees != "one":
             raise ValueError(
-                f"bubble: filling and draining count for --degrees one, not for {self.degrees};"
-                " leave one of the two out"
+                f"bubble: filling and draining do not count for degrees {self.degrees}; ask for"
+                " --degrees one, or for --no-bubble"
             )
         return self
 

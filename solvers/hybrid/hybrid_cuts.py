@@ -339,9 +339,10 @@ class _FilledSearch(_Search):
                 continue
             # with this sum or more, a batch takes less only if its longest stage does
             high = min(found.longest - 1, _most_longest(self.high - 1, found.total, turns))
-            middle = (low + high) // 2
-            intervals.append((middle + 1, high, found.total))
-            intervals.append((low, middle, found.total))
+            if low <= high:
+                middle = (low + high) // 2
+                intervals.append((middle + 1, high, found.total))
+                intervals.append((low, middle, found.total))
 
 
 def _filled_ns(longest: int, total: int, turns: int) -> int:

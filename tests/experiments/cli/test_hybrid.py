@@ -44,7 +44,7 @@ def test_filling_and_draining_are_asked_for_and_told(tmp_path: Path, capsys: Cap
     assert "A batch is" in capsys.readouterr().out
     assert main(["place", *model, "--bubble", "--degrees", "free"]) == 2
     line = capsys.readouterr().err.strip()
-    assert line.endswith("count for --degrees one, not for free; leave one of the two out")
+    assert line.endswith("for degrees free; ask for --degrees one, or for --no-bubble")
     certificate = ["--certificate", str(tmp_path / "c.json")]
     assert main(["place", *model, *HYBRID, "--bubble", "--quiet", *certificate]) == 0
     assert "with --bubble" in capsys.readouterr().err

@@ -113,7 +113,7 @@ def test_the_bubble_is_rounded_up() -> None:
 
 @pytest.mark.parametrize("degrees", ["one_t", "free"])
 def test_the_bubble_counts_for_one_d_alone(degrees: str) -> None:
-    with pytest.raises(ValueError, match=f"degrees one, not for {degrees}; leave one of the two"):
+    with pytest.raises(ValueError, match=f"not count for degrees {degrees}; ask for --degrees one"):
         HybridPipeline.model_validate({"degrees": degrees, "bubble": True})
 
 
