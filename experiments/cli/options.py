@@ -170,6 +170,13 @@ RULES: Mapping[str, object] = {
         Sharding | None,
         typer.Option(help="hybrid_pipeline: what replicas divide among them."),
     ],
+    "bubble": Annotated[
+        bool | None,
+        typer.Option(
+            "--bubble/--no-bubble",
+            help="hybrid_pipeline: filling and draining count; for one d and t for all stages.",
+        ),
+    ],
     "at_most_ns": Annotated[
         int | None,
         typer.Option("--at-most-ns", min=0, help="max_context: the load no device may exceed."),

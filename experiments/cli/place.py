@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 NO_PLAN = 1
 NO_CERTIFICATE = (
     "no bound of latency_subgraphs or pipeline_iteration has one, nor of ops that fit no device,"
-    " nor of hybrid plans with more ideals than the checker goes through"
+    " nor of hybrid plans with --bubble, or with more ideals than the checker goes through"
 )
 LONGEST_S = 10**7
 

@@ -143,6 +143,7 @@ class RulesAndOptions(SolveOptions, total=False):
     degrees: str | None
     recompute: str | None
     sharding: str | None
+    bubble: bool | None
     at_most_ns: int | None
 
 
@@ -181,7 +182,7 @@ def solve(
         Under max_context: no device has more to do than so many times the least max_load.
     plans, channels, transfers, load, replicas, levels, subgraphs, memory : optional
     schedule, stages_per_device, microbatches, sending, degrees, recompute, sharding : optional
-    at_most_ns : optional
+    bubble, at_most_ns : optional
         Single rules, as the options of ``placegap place``.
     time_limit_s, gap, seed : float, float, int, optional
         When the method stops (60 s), and the seed of one that draws numbers.

@@ -43,6 +43,7 @@ class Rules:
     degrees: str | None = None
     recompute: str | None = None
     sharding: str | None = None
+    bubble: bool | None = None
     at_most_ns: int | None = None
 
     @property
@@ -53,15 +54,15 @@ class Rules:
     @property
     def is_hybrid(self) -> bool:
         """Whether they are those of hybrid_pipeline, named or by a rule of its own."""
-        own = {"degrees", "recompute", "sharding"}.intersection(self.given)
+        own = {"degrees", "recompute", "sharding", "bubble"}.intersection(self.given)
         return (self.objective or ("hybrid_pipeline" if own else "")) == "hybrid_pipeline"
 
     def override(self, own: Semantics | None, default: str | None = None) -> Semantics:
         """The semantics to use: the file's own, with single fields replaced.
 
         Where no option names the objective, the options must belong to that of `default`, else the
-        file's, else makespan, or they choose the first that they belong to. Another objective than
-        the file's resets all other fields but the memory rule, which is the model's.
+        file's, else makespan, or they choose the first that all of them belong to. Another
+        objective than the file's resets all other fields but the memory rule, which is the model's.
 
         Raises
         ------
@@ -78,6 +79,10 @@ class Rules:
         'max_load any add'
         >>> Rules(channels="link").override(MaxLoad(memory="peak")).label
         'makespan link per_edge peak'
+        >>> Rules(microbatches=4).override(None, "pipeline_iteration").label
+        'pipeline_iteration 1f1b m=4 overlap'
+        >>> Rules(microbatches=4, bubble=True).override(None, "pipeline_iteration").label
+        'hybrid_pipeline m=4 one per_layer bubble'
         """
         given = self.given
         usual = default or ("makespan" if own is None else own.objective)
@@ -98,7 +103,9 @@ class Rules:
     def _objective(self, default: str) -> str:
         given = {*self.given}
         usual_first = sorted(OBJECTIVES, key=lambda name: name != default)
-        return next((name for name in usual_first if given.intersection(FIELDS[name])), default)
+        suits = [name for name in usual_first if given <= {*FIELDS[name]}]
+        suits += [name for name in usual_first if given.intersection(FIELDS[name])]
+        return suits[0] if suits else default
 
     def fill(self, semantics: Semantics, usual: Mapping[str, str]) -> Semantics:
         """The semantics, with the `usual` rules where no option says one.

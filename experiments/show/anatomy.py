@@ -223,7 +223,8 @@ def _hybrid(
         tuple(stage_bars(instance, semantics, verdict, stages, crossed)),
         (),
         verdict.value_ns or 0,
-        "what each device of a stage does for one batch of a full pipeline; the longest row counts",
+        "what each device of a stage does for one batch of a full pipeline; the longest row counts"
+        + (", and what fills and drains the pipeline" if semantics.bubble else ""),
     )
     tried = Tried((), 0, 0)
     if num_moves:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from placegap.experiments.show.figures import format_ns
+from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.single_moves import SingleMove, Tried
 from placegap.experiments.show.timeline import NO_OP, Bar, Crossing, labels_of
 from placegap.instances.problem.instance import Instance, Mode
@@ -95,6 +95,17 @@ def stage_rows(
         flight = str(each.stage.in_flight)
         rows.append((*row, *(format_ns(time) for time in times), flight, memory))
     return rows
+
+
+def bubble_words(verdict: Evaluation) -> str:
+    """The longest stage's part of a batch, and what fills and drains the pipeline.
+
+    Both together, as the modes of a stage hold forward and backward pass in one time.
+    """
+    steady = max(use.load_ns for use in verdict.uses)
+    more = (verdict.value_ns or steady) - steady
+    share = more / max(1, verdict.value_ns or 0)
+    return f"{format_ns(steady)} steady, {format_ns(more)} ({format_gap(share)}) to fill and drain"
 
 
 def memory_parts(each: StageApart) -> str:

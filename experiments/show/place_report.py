@@ -12,7 +12,12 @@ from rich.console import Console
 from rich.table import Table
 
 from placegap.experiments.show.figures import format_gap, format_ns, format_s, format_value
-from placegap.experiments.show.hybrid_stages import STAGE_HEAD, stage_rows, stages_apart
+from placegap.experiments.show.hybrid_stages import (
+    STAGE_HEAD,
+    bubble_words,
+    stage_rows,
+    stages_apart,
+)
 from placegap.experiments.show.rendering import plain_table
 from placegap.instances.io.plan_file import describe_plan
 from placegap.instances.problem.instance import Instance
@@ -374,6 +379,8 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
     value = "none" if result.value_ns is None else format_value(result.value_ns, rules)
     if result.value_ns is not None and isinstance(result.semantics, HybridPipeline):
         value += f" a batch, {format_ns(result.value_ns // result.semantics.microbatches)} each"
+        if result.semantics.bubble and result.evaluation is not None:
+            value += f"; {bubble_words(result.evaluation)}"
     found_by = result.details.get("plan_by")
     if result.value_ns is not None and found_by:
         value += f" (by {found_by})"

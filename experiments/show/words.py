@@ -14,7 +14,12 @@ from scipy.optimize import linear_sum_assignment
 from placegap.experiments.show.anatomy import MOST_CROSSINGS, Anatomy
 from placegap.experiments.show.critical_path import PathPart
 from placegap.experiments.show.figures import format_gap, format_ns, format_value
-from placegap.experiments.show.hybrid_stages import STAGE_HEAD, memory_parts, stage_rows
+from placegap.experiments.show.hybrid_stages import (
+    STAGE_HEAD,
+    bubble_words,
+    memory_parts,
+    stage_rows,
+)
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.experiments.show.timeline import labels_of
 from placegap.instances.problem.instance import Instance
@@ -276,6 +281,8 @@ def _longest_stage(found: Anatomy) -> list[str]:
             f"Next is stage {ranked[1]} with {format_ns(next_ns)}, {less} less; stage {last} has"
             f" the least, {format_ns(uses[last].load_ns)}."
         )
+    if found.semantics.bubble:
+        lines.append(f"A batch is {bubble_words(found.verdict)}.")
     spare = sum(not use.num_ops for use in found.verdict.uses)
     if spare:
         lines.append(f"{spare} of {found.instance.num_devices} devices are left over.")

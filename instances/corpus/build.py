@@ -29,7 +29,6 @@ from placegap.instances.corpus.workloads import build_workload
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.dnn_partitioning import read_dnn_partitioning
 from placegap.instances.io.document import Document, load_document, save_document
-from placegap.instances.io.layer_modes import HEADS
 from placegap.instances.io.onnx_model import read_onnx
 from placegap.instances.problem.instance import InstancePart, Name, Positive, Provenance
 from placegap.instances.problem.semantics import LatencySubgraphs, MaxLoad, MemoryRule
@@ -106,9 +105,7 @@ def build_network(name: str) -> Document:
     made = _made(recipe)
     provenance = made.graph.provenance
     changes = provenance.changes or ("none: the sizes are in the parameters",)
-    # the files that ship do not state heads: hybrid plans of these graphs may split any number
-    left_out = {ASSUMED, HEADS}
-    kept = {key: value for key, value in provenance.parameters.items() if key not in left_out}
+    kept = {key: value for key, value in provenance.parameters.items() if key != ASSUMED}
     update = {"licence": _licence(recipe.model), "changes": changes, "parameters": kept}
     graph = made.graph.model_copy(
         update={"name": name, "provenance": provenance.model_copy(update=update)}

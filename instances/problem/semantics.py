@@ -225,7 +225,7 @@ class PipelineIteration(_Rules):
 class HybridPipeline(_Rules):
     """Time of a batch in a full pipeline whose stages have replicas, tensor parallelism and modes.
 
-    That of the slowest stage; filling and draining do not count (`referee.hybrid`).
+    That of the slowest stage; filling and draining count if asked for (`referee.hybrid`).
 
     Examples
     --------
@@ -233,6 +233,8 @@ class HybridPipeline(_Rules):
     'hybrid_pipeline m=64 one per_layer'
     >>> HybridPipeline(microbatches=64, degrees="free", sharding="optimizer").label
     'hybrid_pipeline m=64 free per_layer shard=optimizer'
+    >>> HybridPipeline(microbatches=64, bubble=True).label
+    'hybrid_pipeline m=64 one per_layer bubble'
     """
 
     objective: Literal["hybrid_pipeline"] = "hybrid_pipeline"
@@ -250,10 +252,23 @@ class HybridPipeline(_Rules):
     """What the replicas of a stage divide among them: nothing, the optimizer's state, or that and
     the gradients."""
 
+    bubble: bool = False
+    """Whether filling and draining the pipeline count, which one d for all stages makes equal."""
+
+    @model_validator(mode="after")
+    def _check_degrees(self) -> Self:
+        if self.bubble and self.degrees != "one":
+            raise ValueError(
+                f"bubble: filling and draining do not count for degrees {self.degrees}; ask for"
+                " --degrees one, or for --no-bubble"
+            )
+        return self
+
     @property
     def label(self) -> str:
         """Short text that names every rule that is in force."""
         shard = "" if self.sharding == "none" else f" shard={self.sharding}"
+        shard += " bubble" if self.bubble else ""
         return f"hybrid_pipeline m={self.microbatches} {self.degrees} {self.recompute}{shard}"
 
 

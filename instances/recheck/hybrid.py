@@ -30,14 +30,22 @@ def recheck_hybrid(facts: Facts, plan: Plan, semantics: HybridPipeline) -> Evalu
         return Evaluation(None, tuple(wrong))
     found = list(_row_rules(facts, plan, on, tensor))
     found += _mode_rules(facts, rows, semantics)
-    width, value = narrowest(facts), 0
+    width, times = narrowest(facts), list[int]()
     for s, row in enumerate(rows):
         in_flight = math.ceil(Fraction(sum(degree[s:]), degree[s]))
         limit = facts.devices[0].memory_bytes
         if limit is not None and stage_memory_bytes(row, semantics, degree[s], in_flight) > limit:
             found.append(Violation("memory", f"stage {s} does not fit {limit} bytes"))
-        value = max(value, stage_time_ns(facts, row, semantics, (degree[s], width)))
-    return Evaluation(value, tuple(found))
+        times.append(stage_time_ns(facts, row, semantics, (degree[s], width)))
+    return Evaluation(batch_ns(times, semantics, degree[0]), tuple(found))
+
+
+def batch_ns(times_ns: list[int], semantics: HybridPipeline, d: int) -> int:
+    """A batch, of the times of its stages; the bubble has one microbatch pass all of them."""
+    turns = semantics.microbatches // d
+    each = [Fraction(time, turns) for time in times_ns]
+    passes = sum(each) if semantics.bubble else max(each)
+    return math.ceil(passes + (turns - 1) * max(each))
 
 
 def _rows(facts: Facts, plan: Plan) -> list[Row] | str:

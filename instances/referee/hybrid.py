@@ -9,7 +9,11 @@ microbatches per batch and B bytes/s between devices, a stage takes per batch
 where `border` is the bytes of all edges that enter or leave the stage, each with what its op's mode
 adds (`enter_bytes`, `leave_bytes`): forward and backward, at both ends, every edge on its own. The
 last term is the sum of the gradients over replicas, once per batch. The value is the longest stage:
-a full pipeline; filling and draining do not count, and nothing overlaps.
+a full pipeline; nothing overlaps.
+
+With `bubble`, which is for one d, filling and draining count: a microbatch also passes the other
+stages, each of which takes its N / d-th part of a batch. That is the sum over all stages of what
+they take for a microbatch, and N / d - 1 times the longest (Alpa's cost of a pipeline), rounded up.
 
 Stage i holds y = ceil((d_i + .. + d_l) / d_i) microbatches in flight (the l - i + 1 of 1F1B where
 all d are equal). On each device
@@ -22,8 +26,9 @@ d divides N, and the sum of all d is at most N. Devices are equal; B is the leas
 any two of them, and latencies do not count. Where devices name servers, t divides the devices of
 each, and every group of t lies in one.
 
-Source: Tarnawski, Narayanan, Phanishayee, Piper, NeurIPS 2021; workspace, sharding and the rules
-for degrees and modes are placegap's own.
+Source: Tarnawski, Narayanan, Phanishayee, Piper, NeurIPS 2021; Zheng et al., Alpa, OSDI 2022,
+equation (2), for the bubble; workspace, sharding and the rules for degrees and modes are placegap's
+own.
 """
 
 from __future__ import annotations
@@ -286,7 +291,23 @@ def evaluate_hybrid(instance: Instance, plan: Plan, semantics: HybridPipeline) -
         row = (len(stage.ops), cost.compute_ns, into, out, cost.memory_bytes, cost.time_ns)
         for k in stage.devices:
             uses[k] = DeviceUse(instance.cluster.devices[k].name, *row)
-    return Evaluation(max(cost.time_ns for cost in costs), tuple(found), tuple(uses))
+    value = max(cost.time_ns for cost in costs)
+    if semantics.bubble:
+        value += bubble_ns(semantics, stages[0].replicas, [cost.time_ns for cost in costs])
+    return Evaluation(value, tuple(found), tuple(uses))
+
+
+def bubble_ns(semantics: HybridPipeline, replicas: int, times_ns: list[int]) -> int:
+    """What filling and draining add to the longest of the stages, which have one d.
+
+    Examples
+    --------
+    Two replicas have two microbatches each: one passes stages of 7 and 4 / 2 ns.
+
+    >>> bubble_ns(HybridPipeline(microbatches=4), 2, [20, 14, 4])
+    9
+    """
+    return ceil_div(sum(times_ns) - max(times_ns), semantics.microbatches // replicas)
 
 
 def _degrees(semantics: HybridPipeline, stages: tuple[HybridStage, ...]) -> Iterator[Violation]:

@@ -135,10 +135,20 @@ def trace_step(name: str, options: TraceOptions) -> TracedStep:
     except ValueError as error:
         raise InputError(str(error), name) from None
     unread = unread_in_words(model.module, step.parameter_of.values())
-    config = getattr(model.module, "config", None)
-    counts = (getattr(config, name, None) for name in NUMBERS_OF_HEADS)
-    heads = " ".join(str(count) for count in counts if isinstance(count, int))
-    return TracedStep(step, ops, parameters, tuple(holding), weights, unread, heads)
+    return TracedStep(
+        step, ops, parameters, tuple(holding), weights, unread, heads_of(model.module)
+    )
+
+
+def heads_of(module: Any) -> str:
+    """How many heads attention has, and of keys; one for each part of a model where they differ."""
+    config = getattr(module, "config", None)
+    found = list[int]()
+    for name in NUMBERS_OF_HEADS:
+        count = getattr(config, name, None)
+        listed = count if isinstance(count, list | tuple) else [count]
+        found += [each for each in listed if isinstance(each, int)]
+    return " ".join(map(str, found))
 
 
 def labels_of(model: Traceable) -> Mapping[str, Any]:

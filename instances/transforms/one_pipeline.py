@@ -1,8 +1,8 @@
 """One of d equal pipelines as an instance of pipeline_iteration: filling and draining count.
 
-Where all stages have d replicas of t devices and layers one mode, a batch of N microbatches goes
-through d pipelines of N / d. One of them is an instance of its own: a device stands for t devices,
-and each layer has a forward and a backward op. All that knows pipelines applies to it.
+Where all stages have d replicas of t devices and layers their modes, a batch of N microbatches
+goes through d pipelines of N / d. One of them is an instance of its own: a device stands for t
+devices, and each layer has a forward and a backward op. All that knows pipelines applies to it.
 
 - A forward op takes a third of the layer's fastest mode for t, as its matrix products do; the
   backward op the rest of the mode's time, with what is recomputed.
@@ -37,7 +37,7 @@ FORWARD = 3
 
 
 def one_pipeline(
-    instance: Instance, semantics: HybridPipeline, degrees: tuple[int, int], mode: str
+    instance: Instance, semantics: HybridPipeline, degrees: tuple[int, int], mode: str | Plan
 ) -> tuple[Instance, PipelineIteration]:
     """One pipeline of d replicas of t devices, and its rules.
 
@@ -48,8 +48,8 @@ def one_pipeline(
     semantics : HybridPipeline
     degrees : (int, int)
         d and t.
-    mode : str
-        A layer with a single mode for t follows.
+    mode : str or Plan
+        A layer with a single mode for t follows the name of all; or the modes of a plan's layers.
 
     Raises
     ------
@@ -75,13 +75,15 @@ def one_pipeline(
         )
     rate, found = least_bandwidth(instance), list[Mode]()
     ops, edges = list[Op](), list[Edge]()
-    for op in instance.graph.ops:
+    own_names = mode.mode if isinstance(mode, Plan) else (mode,) * instance.num_ops
+    what = "of a plan" if isinstance(mode, Plan) else mode
+    for op, name in zip(instance.graph.ops, own_names or (), strict=True):
         ways = [way for way in op.ways if way.tensor == t]
-        named = ways if len(ways) == 1 else [way for way in ways if way.name == mode]
+        named = ways if len(ways) == 1 else [way for way in ways if way.name == name]
         if not named:
             there = ", ".join(sorted({f"{way.name} for {way.tensor}" for way in op.ways}))
             raise InputError(
-                f"op {op.name!r} has no mode {mode!r} for {t} devices (it has: {there})",
+                f"op {op.name!r} has no mode {name!r} for {t} devices (it has: {there})",
                 instance.name,
             )
         found.append(own := named[0])
@@ -138,11 +140,11 @@ def one_pipeline(
         links=Links((Group(names, rate),) if count > 1 else ()),
     )
     graph = Graph(
-        name=f"{instance.graph.name}, one of {d} pipelines, {mode}",
+        name=f"{instance.graph.name}, one of {d} pipelines, {what}",
         ops=tuple(ops),
         edges=tuple(edges),
         provenance=instance.graph.provenance.noting(
-            f"one of {d} pipelines of stages of {t} devices, layers in mode {mode!r}"
+            f"one of {d} pipelines of stages of {t} devices, layers in mode {what!r}"
         ),
     )
     rules = PipelineIteration(microbatches=n // d, sending="blocking")

@@ -103,6 +103,8 @@ def certify(
         return None
     clock = Clock(time_limit_s)
     if isinstance(semantics, HybridPipeline):
+        if semantics.bubble:
+            return None
         return _certify_stages(instance, semantics, clock, target_ns)
     cheapest = _cheapest(instance, semantics)
     if not fits(instance, clock):

@@ -13,7 +13,12 @@ from placegap.instances.problem.instance import Instance, Mode
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.recheck.facts import Facts
-from placegap.instances.recheck.hybrid import narrowest, stage_memory_bytes, stage_time_ns
+from placegap.instances.recheck.hybrid import (
+    batch_ns,
+    narrowest,
+    stage_memory_bytes,
+    stage_time_ns,
+)
 from placegap.instances.recheck.recheck import recheck
 
 Stages = tuple[tuple[int, ...], ...]
@@ -162,7 +167,7 @@ def best_hybrid(instance: Instance, semantics: HybridPipeline) -> tuple[int, Pla
 def _best_of_row(
     groups: _Groups, row: Stages, degrees: Degrees, names: list[str | None]
 ) -> tuple[int, dict[int, Mode]] | None:
-    time_ns, modes = 0, dict[int, Mode]()
+    times, modes = list[int](), dict[int, Mode]()
     for s, own in enumerate(row):
         d = degrees[s][0]
         in_flight = -(-sum(degree for degree, _ in degrees[s:]) // d)
@@ -171,9 +176,9 @@ def _best_of_row(
         if not able:
             return None
         chosen = min(able, key=lambda each: each[0])
-        time_ns = max(time_ns, chosen[0])
+        times.append(chosen[0])
         modes.update(chosen[1])
-    return time_ns, modes
+    return batch_ns(times, groups.semantics, degrees[0][0]), modes
 
 
 def _as_plan(groups: _Groups, row: Stages, degrees: Degrees, modes: dict[int, Mode]) -> Plan:

@@ -4,18 +4,25 @@ placegap's own. Whether some plan takes at most T ns per batch is decided by a d
 ideals (`decide`), in which the modes of a stage are a knapsack (`modes`). T is closed in from both
 sides; each plan that is found has an exact value, which is the next upper end, and the last
 question is that value less 1 ns. What the lists of the knapsack cannot decide leaves a gap.
+
+Where filling and draining count, all stages have one d and one t, and a batch takes f(M, S) =
+M + ceil((S - M) / m): M is the longest stage, S the sum of all, and m the microbatches of a
+replica. f grows with both. For an interval of M the least S under its upper end (`least_sums`) is a
+plan, and with the lower end a bound; intervals are halved until no bound is below a plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.integers import NEVER, ceil_div
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.referee.evaluate import evaluate
@@ -26,6 +33,7 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.hybrid.decide import Choice, Decider, Decision, RowStage, best_rows
+from placegap.solvers.hybrid.least_sums import MOST_KEPT, LeastSums, Uniform
 from placegap.solvers.hybrid.modes import NO, YES
 from placegap.solvers.hybrid.problem import (
     EVERY_MODE,
@@ -61,7 +69,7 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
     problem = build_problem(instance, semantics, params.max_ideals)
     if isinstance(problem, str):
         return Outcome(message=problem)
-    search = _Search(task, problem)
+    search = (_FilledSearch if semantics.bubble else _Search)(task, problem)
     search.close()
     details: dict[str, int | float | str] = {
         "ideals": len(problem.tables.members),
@@ -89,8 +97,13 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
 
 
 def best_plan(task: Task[HybridPipeline], params: HybridCutsParams, names: Ints) -> Plan | str:
-    """The best plan that the search finds with modes by a rule in place of names; or why none."""
-    problem = build_problem(task.instance, task.semantics, params.max_ideals)
+    """The best plan that the search finds with modes by a rule in place of names; or why none.
+
+    The pipeline is full.
+    """
+    full = task.semantics.model_copy(update={"bubble": False})
+    task = replace(task, semantics=full)
+    problem = build_problem(task.instance, full, params.max_ideals)
     if isinstance(problem, str):
         return problem
     search = _Search(task, problem, names)
@@ -185,7 +198,7 @@ class _Search:
         while low <= most:
             self.reached = low
             decision = self._decide(choice, ask)
-            found = decision.answer == YES and self._adopt(choice, decision.stages, ask)
+            found = decision.answer == YES and self._adopt(choice.names, decision.stages, ask, ask)
             if found:
                 most, step = self.high - 1, 0
             elif decision.answer == NO:
@@ -203,15 +216,20 @@ class _Search:
         self.decisions += 1
         return self.decider.decide(choice, limit_ns)
 
-    def _adopt(self, choice: Choice, stages: tuple[RowStage, ...], limit_ns: int) -> bool:
-        """Take the plan of a row of stages, with modes of least time; False if none was found."""
+    def _adopt(
+        self, names: Ints, stages: tuple[RowStage, ...], limit_ns: int, claim_ns: int
+    ) -> bool:
+        """Take the plan of a row of stages, with modes of least time; False if none was found.
+
+        No stage takes more than the limit, and the plan no more than is claimed.
+        """
         problem = self.problem
         rows, total = list[Ints](), 0
         for found in reversed(stages):
             total += found.replicas
             budget = min(problem.largest, problem.budget(limit_ns) * found.replicas)
             in_flight = ceil_div(total, found.replicas)
-            own = best_rows(problem, found, choice.names, in_flight, budget)
+            own = best_rows(problem, found, names, in_flight, budget)
             if own is None:
                 return False
             rows.append(own)
@@ -219,10 +237,138 @@ class _Search:
         verdict = evaluate(self.task.instance, plan, self.task.semantics)
         assert verdict.feasible, verdict.violations
         assert verdict.value_ns is not None
-        assert verdict.value_ns <= limit_ns, (verdict.value_ns, limit_ns)
+        assert verdict.value_ns <= claim_ns, (verdict.value_ns, claim_ns)
         self.plan, self.high, self.adopted = plan, verdict.value_ns, True
         tell(self.task.instance, self.task.semantics, "hybrid-cuts", value_ns=self.high, plan=plan)
         return True
+
+
+class _Filling(NamedTuple):
+    """One d, t and set of names: what no batch is below, least sum, microbatches of a replica."""
+
+    bound: int
+    least: int
+    turns: int
+    uniform: Uniform
+
+
+class _FilledSearch(_Search):
+    """The same bracket where filling and draining count."""
+
+    def close(self) -> None:
+        """Bring every choice's bound up to the value, the most promising first."""
+        if self.plan is None:
+            self.high = NEVER
+        todo = sorted(self._fillings(), key=lambda each: each.bound)
+        undecided = list[int]()
+        if any(self._is_large(each) for each in todo):
+            self._full_first()
+        for at, filling in enumerate(todo):
+            if filling.bound >= self.high:
+                break
+            try:
+                for bound in self._explore(filling):
+                    undecided.append(bound)
+            except (LimitReached, KeyboardInterrupt) as stop:
+                self.why = str(stop) or "interrupted"
+                undecided += [self.reached, *(each.bound for each in todo[at + 1 :])]
+                break
+        self.proven_infeasible = self.plan is None and not undecided
+        self.low = max(self.low, min([self.high, *undecided]))
+        if undecided and not self.why:
+            self.why = "the modes of some stages were too many to decide"
+
+    def _fillings(self) -> Iterator[_Filling]:
+        problem, tables = self.problem, self.problem.tables
+        for choice in choices(problem, self.task.semantics, self.rule):
+            q, d = int(choice.tensors[0]), int(choice.degrees[0])
+            groups = problem.devices // (d * int(tables.tensor[q]))
+            stages = min(groups, problem.most_replicas // d, tables.inside.shape[1])
+            if stages == 0 or tables.unable[q, -1]:
+                continue
+            cost = int(tables.least_cost[q, -1] + (d - 1) * tables.least_sync[q, -1])
+            uniform = Uniform(q, d, choice.names, stages, problem.scale * d)
+            turns, least = self.task.semantics.microbatches // d, ceil_div(cost, uniform.rate)
+            bound = _filled_ns(ceil_div(least, stages), least, turns)
+            yield _Filling(bound, least, turns, uniform)
+
+    def _is_large(self, filling: _Filling) -> bool:
+        ideals = len(self.problem.tables.members)
+        return ideals**2 * (filling.uniform.stages + 1) > MOST_KEPT
+
+    def _full_first(self) -> None:
+        """What a full pipeline takes is a bound, and its best plan one to begin with."""
+        rules = self.task.semantics.model_copy(update={"bubble": False})
+        full = _Search(replace(self.task, semantics=rules, starts=()), self.problem, self.rule)
+        full.clock = self.clock
+        full.close()
+        self.low, self.decisions = full.low, full.decisions
+        verdict = full.plan and evaluate(self.task.instance, full.plan, self.task.semantics)
+        if verdict and verdict.value_ns is not None and verdict.value_ns < self.high:
+            self.plan, self.high = full.plan, verdict.value_ns
+
+    def _explore(self, filling: _Filling) -> Iterator[int]:
+        """Bounds of what stays undecided; at the end all else is no better than the plan.
+
+        The first intervals grow from below, as for `_close`.
+        """
+        _, least, turns, uniform = filling
+        if self._is_large(filling):
+            self.why = "there are too many stages to keep the times of all"
+            yield max(self.low, filling.bound)
+            return
+        sums = LeastSums(self.problem, uniform, self.clock)
+        low, top = ceil_div(least, uniform.stages), ceil_div(self.problem.largest, uniform.rate)
+        intervals, step = list[tuple[int, int, int]](), max(1, low // FIRST_STEP)
+        while low <= top:
+            intervals.insert(0, (low, low + step, least))
+            low, step = low + step + 1, 2 * step
+        while intervals:
+            self.reached = min(_filled_ns(low, total, turns) for low, _, total in intervals)
+            low, high, total = intervals.pop()
+            high = min(high, _most_longest(self.high - 1, total, turns))
+            if low > high:
+                continue
+            self.decisions += 1
+            found = sums.within(high, turns * (self.high - 1) - (turns - 1) * low)
+            if found is None:
+                continue
+            claim = _filled_ns(found.longest, found.total, turns)
+            if claim < self.high and not self._adopt(uniform.names, found.stages, high, claim):
+                yield _filled_ns(low, found.total, turns)
+                continue
+            # with this sum or more, a batch takes less only if its longest stage does
+            high = min(found.longest - 1, _most_longest(self.high - 1, found.total, turns))
+            if low <= high:
+                middle = (low + high) // 2
+                intervals.append((middle + 1, high, found.total))
+                intervals.append((low, middle, found.total))
+
+
+def _filled_ns(longest: int, total: int, turns: int) -> int:
+    """A batch whose stages take so long at most, and so long together or more.
+
+    Examples
+    --------
+    >>> _filled_ns(20, 38, 2), _filled_ns(20, 10, 2)
+    (29, 20)
+    """
+    return longest + ceil_div(max(0, total - longest), turns)
+
+
+def _most_longest(value: int, total: int, turns: int) -> int:
+    """The longest that a stage may be for `_filled_ns` to be at most the value; -1: none may.
+
+    Examples
+    --------
+    >>> _most_longest(29, 38, 2), _filled_ns(20, 38, 2), _filled_ns(21, 38, 2)
+    (20, 29, 30)
+    >>> _most_longest(9, 10, 1)
+    -1
+    """
+    if turns == 1:
+        return value if total <= value else -1
+    return min(value, (turns * value - total) // (turns - 1))
 
 
 def as_plan(

@@ -15,6 +15,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.referee.hybrid import (
     HybridStage,
+    bubble_ns,
     check_hybrid,
     least_bandwidth,
     stage_cost,
@@ -107,15 +108,17 @@ class _Split:
                         yield own
 
     def value_ns(self, equal: _Equal, below: int | None) -> int | None:
-        """The longest stage; None if one does not fit, has no such mode, or is not `below`."""
-        value, stages = 0, len(equal.begins)
+        """Time of a batch; None if a stage does not fit, has no such mode, or is not `below`."""
+        times, stages = list[int](), len(equal.begins)
         ends = (*equal.begins[1:], len(self.order))
         for s, (begin, end) in enumerate(zip(equal.begins, ends, strict=True)):
             cost = self._cost(equal, begin, end, stages - s)
             if cost is None or (below is not None and cost >= below):
                 return None
-            value = max(value, cost)
-        return value
+            times.append(cost)
+        bubble = self.semantics.bubble
+        filled = bubble_ns(self.semantics, equal.replicas, times) if bubble else 0
+        return max(times) + filled
 
     def _cost(self, equal: _Equal, begin: int, end: int, in_flight: int) -> int | None:
         key = begin, end, in_flight, equal[1:]

@@ -1,9 +1,11 @@
 """Hybrid plans beside proven optima, as docs/hybrid.md has them.
 
-``python -m placegap.experiments.research.tables.hybrid published`` prints published configurations
-of Megatron-LM, split evenly, beside the optimum; ``trained`` current models on 8 to 16,384 H100;
-``restrictions [FILE ...]`` what one degree for all and few choices of recomputation cost, for
-a layer chain or inputs of Piper. All optima are proven by `hybrid-cuts`.
+``python -m placegap.experiments.research.tables.hybrid published [GB/S]`` prints published
+configurations of Megatron-LM, split evenly, beside the optimum, with other all-reduces inside of a
+server if a rate is named; ``trained`` current models on 8 to 16,384 H100,
+``filled`` the same where filling and draining count; ``restrictions [FILE ...]`` what one degree
+for all and few choices of recomputation cost, for a layer chain or inputs of Piper. All optima are
+proven by `hybrid-cuts`.
 """
 
 from __future__ import annotations
@@ -17,13 +19,20 @@ from typing import NamedTuple
 
 from placegap.instances.corpus.layer_chains import TRAIN, chain_with_modes
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.layer_modes import MIXED, ModelledOn, cluster_rates, tensor_choices
+from placegap.instances.io.layer_modes import (
+    MIXED,
+    ModelledOn,
+    Rates,
+    cluster_rates,
+    tensor_choices,
+)
 from placegap.instances.io.piper import read_piper
 from placegap.instances.problem.instance import Cluster, Graph, Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import HybridPipeline, Sharding
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
 from placegap.solvers import Result, solve
 
 TIME_LIMIT_S = 120.0
@@ -107,17 +116,24 @@ def even_plan(instance: Instance, degrees: Degrees, mode: str) -> Plan | None:
     )
 
 
-def published_rows(runs: Sequence[Published] = PUBLISHED) -> Iterator[tuple[str, ...]]:
+def published_rows(
+    runs: Sequence[Published] = PUBLISHED, inner_gb_per_s: float | None = None
+) -> Iterator[tuple[str, ...]]:
     """One row per run; its share of the peak is the one at which its plan takes the time it took.
 
     Filling and draining count in that: p - 1 microbatches more, or a part of that with chunks.
+    `inner_gb_per_s` stands in place of NVLink's rate in all-reduces.
     """
     for run in runs:
         count = run.degrees.tensor * run.degrees.stages * run.degrees.replicas
         servers = f"{count // 8}x8xA100-80GB:80GiB, nvlink, infiniband-180g"
         cluster = load_cluster(servers)
         free = HybridPipeline(microbatches=run.microbatches, degrees="free")
-        share, instance, value_ns = _calibrated(run, cluster, free)
+        rates = cluster_rates(cluster, share_percent=100)
+        if inner_gb_per_s is not None:
+            inner = int(inner_gb_per_s * 10**9)
+            rates = {k: rate._replace(inner_bytes_per_s=inner) for k, rate in rates.items()}
+        share, instance, value_ns = _calibrated(run, cluster, rates, free)
         begin = process_time()
         same = _proven(_only(instance, run.mode), free)
         any_mode = _proven(instance, free)
@@ -135,7 +151,7 @@ def published_rows(runs: Sequence[Published] = PUBLISHED) -> Iterator[tuple[str,
 
 
 def _calibrated(
-    run: Published, cluster: Cluster, semantics: HybridPipeline
+    run: Published, cluster: Cluster, peak: Mapping[str, Rates], semantics: HybridPipeline
 ) -> tuple[int, Instance, int]:
     """The smallest share of the peak at which the published plan is as fast as published."""
     each = run.microbatches // run.degrees.replicas
@@ -145,7 +161,7 @@ def _calibrated(
         share = (low + high) // 2
         rates = {
             kind: rate._replace(flops_per_s=rate.flops_per_s * share // PERMILLE)
-            for kind, rate in cluster_rates(cluster, share_percent=100).items()
+            for kind, rate in peak.items()
         }
         on = ModelledOn(rates, tensor_choices(cluster), MIXED)
         graph = chain_with_modes(run.shape + TRAIN, on, {"batch": run.batch})
@@ -188,6 +204,17 @@ def _solved(instance: Instance, semantics: HybridPipeline) -> Result:
 
 def _above(value_ns: int, best_ns: int) -> str:
     return f"{100 * (value_ns / best_ns - 1):.1f} %"
+
+
+def change(value_ns: int, best_ns: int) -> str:
+    """How much more or less it is, with its sign, and none for what rounds to 0.
+
+    Examples
+    --------
+    >>> change(1100, 1000), change(9999, 10000)
+    ('+10.0 %', '+0.0 %')
+    """
+    return f"{round(100 * (value_ns / best_ns - 1), 1) + 0.0:+.1f} %"
 
 
 @dataclass(frozen=True)
@@ -235,10 +262,7 @@ def trained_rows(runs: Sequence[Trained] = TRAINED) -> Iterator[tuple[str, ...]]
     The published degrees are split evenly, in the least mode that fits.
     """
     for run in runs:
-        cluster = load_cluster(f"{run.servers}x8xH100")
-        graph = chain_with_modes(run.shape + TRAIN, ModelledOn.cluster(cluster))
-        instance = Instance(name=run.shape, graph=graph, cluster=cluster)
-        rules = HybridPipeline(microbatches=run.microbatches, sharding=run.sharding)
+        instance, rules = _to_train(run)
         begin = process_time()
         best = _solved(instance, rules)
         spent = process_time() - begin
@@ -250,7 +274,7 @@ def trained_rows(runs: Sequence[Trained] = TRAINED) -> Iterator[tuple[str, ...]]
         yield (
             *row,
             f"{best.value_ns / 1e9:.2f}",
-            _degrees_of(best.plan),
+            str(_degrees_of(best.plan)),
             _modes_of(instance, best.plan),
             f"{100 * (1 - free / best.value_ns):.1f} %",
             _published(instance, rules, run.published, best.value_ns),
@@ -258,9 +282,82 @@ def trained_rows(runs: Sequence[Trained] = TRAINED) -> Iterator[tuple[str, ...]]
         )
 
 
-def _degrees_of(plan: Plan) -> str:
+def _to_train(run: Trained) -> tuple[Instance, HybridPipeline]:
+    cluster = load_cluster(f"{run.servers}x8xH100")
+    graph = chain_with_modes(run.shape + TRAIN, ModelledOn.cluster(cluster))
+    instance = Instance(name=run.shape, graph=graph, cluster=cluster)
+    return instance, HybridPipeline(microbatches=run.microbatches, sharding=run.sharding)
+
+
+FILLED = (
+    Trained("llama-8b", 1, 32),
+    Trained("llama-8b", 16, 128),
+    Trained("mixtral-8x7b", 16, 256),
+    Trained("llama-70b", 4, 32),
+    Trained("llama-70b", 4, 128),
+    Trained("llama-70b", 16, 128),
+    Trained("llama-70b", 16, 512),
+    Trained("llama-70b", 256, 2048),
+    *TRAINED[-2:],
+)
+
+FILLED_HEADS = (
+    "model",
+    "H100",
+    "microbatches",
+    "s a batch, filled and drained",
+    "t, p, d",
+    "modes",
+    "to fill and drain",
+    "best full pipeline: t, p, d",
+    "1F1B simulated",
+    "published t, p, d: above",
+    "CPU s",
+)
+
+
+def filled_rows(runs: Sequence[Trained] = FILLED) -> Iterator[tuple[str, ...]]:
+    """One row per model and cluster: the optimum with filling and draining, one t and d.
+
+    Beside it how far the optimum of a full pipeline is above, filled and drained; and what 1F1B
+    takes less, simulated event by event.
+    """
+    for run in runs:
+        instance, full = _to_train(run)
+        rules = full.model_copy(update={"bubble": True})
+        begin = process_time()
+        best = _solved(instance, rules)
+        spent = process_time() - begin
+        steady = _solved(instance, full)
+        assert best.plan is not None
+        assert best.value_ns is not None
+        assert steady.plan is not None
+        other = evaluate(instance, steady.plan, rules).value_ns
+        least_ns = evaluate(instance, best.plan, full).value_ns
+        assert other is not None
+        assert least_ns is not None
+        t, _, d = _degrees_of(best.plan)
+        folded, schedule = one_pipeline(instance, full, (d, t), best.plan)
+        simulated = evaluate(folded, pipeline_plan(best.plan), schedule).value_ns
+        assert simulated is not None
+        yield (
+            run.shape,
+            f"{8 * run.servers:,}",
+            str(run.microbatches),
+            f"{best.value_ns / 1e9:.2f}",
+            f"{_degrees_of(best.plan)}",
+            _modes_of(instance, best.plan),
+            f"{100 * (1 - least_ns / best.value_ns):.1f} %",
+            f"{_degrees_of(steady.plan)}: {_above(other, best.value_ns)}",
+            change(simulated, best.value_ns),
+            _published(instance, rules, run.published, best.value_ns),
+            f"{spent:.1f}",
+        )
+
+
+def _degrees_of(plan: Plan) -> Degrees:
     assert plan.tensor is not None
-    return f"{plan.tensor[0]}, {len(plan.tensor)}, {len(plan.placement[0]) // plan.tensor[0]}"
+    return Degrees(plan.tensor[0], len(plan.tensor), len(plan.placement[0]) // plan.tensor[0])
 
 
 def _modes_of(instance: Instance, plan: Plan) -> str:
@@ -317,7 +414,7 @@ def restriction_rows(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
         assert document.semantics is not None
         assert isinstance(document.semantics, HybridPipeline)
         for count, memory in SETTINGS:
-            cluster = _equal_devices(count, memory)
+            cluster = equal_devices(count, memory)
             instance = document.instance(cluster)
             yield _restricted(document.name, instance, memory, document.semantics)
     for shape, servers, microbatches in CHAINS if not files else ():
@@ -328,7 +425,8 @@ def restriction_rows(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield _restricted(shape, instance, 80, rules)
 
 
-def _equal_devices(count: int, memory_gb: int) -> Cluster:
+def equal_devices(count: int, memory_gb: int) -> Cluster:
+    """So many accelerators at the 25 GB/s of Piper's authors."""
     from placegap.instances.problem.instance import Device
     from placegap.instances.problem.links import Group, Links
 
@@ -358,11 +456,12 @@ def _restricted(
 
 
 TABLES: Mapping[str, tuple[Sequence[str], Callable[[Sequence[str]], Iterator[tuple[str, ...]]]]] = {
-    "published": (PUBLISHED_HEADS, lambda _: published_rows()),
+    "published": (PUBLISHED_HEADS, lambda rate: published_rows(PUBLISHED, *map(float, rate))),
     "trained": (TRAINED_HEADS, lambda _: trained_rows()),
+    "filled": (FILLED_HEADS, lambda _: filled_rows()),
     "restrictions": (RESTRICTION_HEADS, restriction_rows),
 }
-"""Heads and rows of each table; the rows are made for files."""
+"""Heads and rows of each table; the rows are made for files, or with a rate."""
 
 
 def main(arguments: Sequence[str]) -> None:

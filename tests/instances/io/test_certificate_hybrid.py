@@ -66,6 +66,7 @@ def check_draws(seeds: range) -> int:
     for seed in seeds:
         rng = random.Random(f"hybrid-{seed}")
         instance, semantics = hybrid_instance(rng, most_ops=4), hybrid_semantics(rng)
+        semantics = semantics.model_copy(update={"bubble": False})
         best = best_hybrid(instance, semantics)
         if best is None:  # then any bound holds, unless layers need each other
             continue
@@ -82,6 +83,11 @@ def check_draws(seeds: range) -> int:
 
 def test_it_proves_optima_and_nothing_above() -> None:
     assert check_draws(range(150)) > 75
+
+
+def test_filling_and_draining_have_no_certificate() -> None:
+    assert certify(layer_row(), RULES) is not None
+    assert certify(layer_row(), RULES.model_copy(update={"bubble": True})) is None
 
 
 @pytest.mark.deep

@@ -87,6 +87,36 @@ def test_bytes_are_divided_by_the_bandwidth_and_rounded_up_once() -> None:
     assert judged(two_layers(), alone, microbatches=3) == (36, set())
 
 
+def test_filling_and_draining_take_a_microbatch_through_the_other_stages() -> None:
+    # each stage 4 * 10, border 2 * 4 * 3: 64, and a quarter of it for the other one
+    row = replace(PLAN, placement=((0,), (1,)), tensor=(1, 1))
+    assert judged(two_layers(), row, degrees="one", bubble=True) == (64 + 16, set())
+    # stage 0 with 4 * 14 + 24 is longest; stage 1 adds a quarter of 64
+    slow = replace(row, mode=("again", "keep"))
+    assert judged(two_layers(), slow, degrees="one", bubble=True) == (80 + 16, set())
+    # d = 2: 2 * 10 + 2 * 2 * 3 + 2 * 1 / 2 * 6 = 38, and half of it
+    twice = replace(PLAN, tensor=(1, 1))
+    assert judged(two_layers(), twice, degrees="one", bubble=True) == (38 + 19, set())
+    # one stage has nothing to fill: 4 * 20
+    alone = replace(row, stage=(0, 0), placement=((0,), (0,)), tensor=(1,))
+    assert judged(two_layers(), alone, degrees="one", bubble=True) == (80, set())
+
+
+def test_the_bubble_is_rounded_up() -> None:
+    ops = tuple(Op(name=n, time_ns={"gpu": 1}, modes=(KEEP,)) for n in "ab")
+    instance = two_layers().with_graph(Graph(name="ab", ops=ops))
+    twice = replace(PLAN, tensor=(1, 1))
+    # d = 2: 4 * 10 and 2 * 1 / 2 * 6 for gradients; a quarter of 46 is 11.5
+    rules = {"degrees": "one", "bubble": True, "microbatches": 8}
+    assert judged(instance, twice, **rules) == (46 + 12, set())
+
+
+@pytest.mark.parametrize("degrees", ["one_t", "free"])
+def test_the_bubble_counts_for_one_d_alone(degrees: str) -> None:
+    with pytest.raises(ValueError, match=f"not count for degrees {degrees}; ask for --degrees one"):
+        HybridPipeline.model_validate({"degrees": degrees, "bubble": True})
+
+
 def test_earlier_stages_hold_more_microbatches() -> None:
     # a with d = 2 holds ceil((2 + 1) / 2) = 2 of 5 bytes and 8: 18; b with t = 2 one of 3 and 4: 7
     assert judged(two_layers(memory=18), PLAN) == (68, set())

@@ -141,3 +141,26 @@ def test_modes_of_one_layer_alone_follow() -> None:
     instance = instance.with_graph(instance.graph.model_copy(update={"ops": ops}))
     folded, _ = one_pipeline(instance, HybridPipeline(), (1, 1), "keep")
     assert [op.time_ns["gpu"] for op in folded.graph.ops[:2]] == [3, 6]
+
+
+@pytest.mark.parametrize(("microbatches", "mode"), [(8, "keep"), (16, "selective"), (32, "full")])
+def test_a_bubble_is_that_of_a_simulated_pipeline(microbatches: int, mode: str) -> None:
+    instance = layer_row(memory=40, modes={mode: (3000, 9)})
+    rules = HybridPipeline(microbatches=microbatches, bubble=True)
+    result = solve(instance, rules, "hybrid-cuts")
+    assert result.plan is not None
+    assert result.plan.tensor is not None
+    assert result.value_ns is not None
+    t, stages = result.plan.tensor[0], len(result.plan.tensor)
+    d = len(result.plan.placement[0]) // t
+    assert stages > 1
+    folded, semantics = one_pipeline(instance, rules, (d, t), mode)
+    plan = pipeline_plan(result.plan)
+    filled = semantics.model_copy(update={"schedule": "gpipe"})
+    # all forward, then all backward; each event of a layer or an edge is rounded up by itself
+    simulated = evaluate(folded, plan, filled).value_ns
+    assert simulated is not None
+    events = (stages + semantics.microbatches) * 3 * (LAYERS + 2)
+    assert 0 <= simulated - result.value_ns <= events
+    # one forward, one backward takes no longer
+    assert (evaluate(folded, plan, semantics).value_ns or 0) <= simulated

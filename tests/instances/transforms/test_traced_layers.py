@@ -154,6 +154,17 @@ def test_heads_that_t_does_not_divide_leave_out_t() -> None:
     assert {mode.tensor for mode in graph.ops[0].modes} == {1, 2}
 
 
+@pytest.mark.parametrize(
+    ("name", "most"),
+    # 12 heads; 25; 32, 8 of keys; 4, 8, 16 and 32 in the four parts of Swin
+    [("gpt2-train", 4), ("gpt2-xl-train", 1), ("mixtral-8x7b-train", 8), ("swin-base-train", 4)],
+)
+def test_networks_of_the_corpus_are_split_by_whole_heads(name: str, most: int) -> None:
+    layers = traced_layers(load_corpus(name).graph, load_cluster("1x16xA100-80GB")).ops[1:-1]
+    split = {mode.tensor for op in layers if op.kind == "Layer" for mode in op.modes}
+    assert max(split) == most
+
+
 def test_a_step_without_numbered_modules_is_refused_with_the_mend() -> None:
     ops = (Op(name="a", module="net"), Op(name="b", backward=True, colocation="a"))
     with pytest.raises(InputError, match="hf:NAME --train"):

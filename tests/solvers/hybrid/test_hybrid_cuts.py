@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
-from draws.hybrid import hybrid_instance, hybrid_plan, hybrid_semantics
+from draws.hybrid import hybrid_instance, hybrid_plan, hybrid_semantics, layer_row
 from draws.tiny import SHARED, needs_inputs
 
 from placegap.instances import (
     Cluster,
     Device,
+    Edge,
+    Graph,
     HybridPipeline,
     Instance,
+    Mode,
+    Op,
     evaluate,
     read_model,
     recheck,
@@ -21,6 +26,7 @@ from placegap.instances.problem.links import Group, Links
 from placegap.solvers import METHODS, Result, Task, solve
 from placegap.solvers.brute_force.hybrid_plans import best_hybrid
 from placegap.solvers.core.registry import why_not
+from placegap.solvers.hybrid import hybrid_cuts
 
 INPUTS = SHARED / "instances" / "piper"
 needs_piper = needs_inputs("piper", "it holds the inputs of github.com/msr-fiddle/piper")
@@ -78,6 +84,68 @@ def test_both_referees_and_brute_force_agree_on_random_layers() -> None:
 @pytest.mark.deep
 def test_both_referees_and_brute_force_agree_on_many_random_layers() -> None:
     assert check_draws(range(1000, 20_000)) > 2000
+
+
+def test_each_layer_may_be_a_stage_of_its_own() -> None:
+    # 70 layers of 10 ns, a byte of state each, on devices of one byte: 71 microbatches, so
+    # 710 ns in each stage; one of them also passes the other 69
+    layer = Mode(name="keep", time_ns={"gpu": 10}, state_bytes=1)
+    names = tuple(f"v{i}" for i in range(70))
+    ops = tuple(Op(name=name, time_ns={"gpu": 1}, modes=(layer,)) for name in names)
+    edges = tuple(Edge(producer=a, consumer=b) for a, b in pairwise(names))
+    devices = tuple(Device(name=name, kind="gpu", memory_bytes=1) for name in names)
+    cluster = Cluster(name="70", devices=devices, links=Links((Group(names, 10**9),)))
+    graph = Graph(name="row", ops=ops, edges=edges)
+    instance = Instance(name="row@70", graph=graph, cluster=cluster)
+    rules = HybridPipeline(microbatches=71, bubble=True)
+    assert proven(instance, rules.model_copy(update={"bubble": False})).value_ns == 710
+    result = proven(instance, rules)
+    assert (result.status, result.value_ns) == ("optimal", 710 + 69 * 10)
+
+
+def test_the_bubble_makes_one_stage_that_recomputes_of_two_that_keep_all() -> None:
+    rules = HybridPipeline(microbatches=4)
+    full = proven(layer_row(memory=50), rules)
+    assert full.plan is not None
+    assert (len(full.plan.tensor or ()), set(full.plan.mode or ())) == (2, {"keep"})
+    result = proven(layer_row(memory=50), rules.model_copy(update={"bubble": True}))
+    assert result.plan is not None
+    # 4 x 2: one microbatch each. State is 8 * 4 bytes, both ends hold one each, so 16 of 50 are
+    # left: five layers are selective (3 bytes, 15 ns), one full (1, 20). Ends take 4 + 4, and
+    # gradients 2 * 3 / 4 * 16 = 24
+    assert result.plan.tensor == (2,)
+    assert (result.status, result.value_ns) == ("optimal", 5 * 15 + 20 + 8 + 24)
+
+
+def test_a_bubble_without_time_for_a_proof_leaves_a_gap() -> None:
+    instance = layer_row(memory=50)
+    rules = HybridPipeline(microbatches=4, bubble=True)
+    result = solve(instance, rules, "hybrid-cuts", time_limit_s=0)
+    assert result.bound_ns is not None
+    assert result.bound_ns <= 127  # the optimum, as above
+    assert result.status != "optimal"
+
+
+def test_where_times_of_stages_are_too_many_a_full_pipeline_is_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hybrid_cuts, "MOST_KEPT", 0)
+    method, gaps = METHODS["hybrid-cuts"], 0
+    for seed in range(60):
+        rng = random.Random(f"bubble-{seed}")
+        instance = hybrid_instance(rng, most_ops=4, most_devices=6)
+        full = HybridPipeline(microbatches=rng.randrange(1, 9))
+        rules = full.model_copy(update={"bubble": True})
+        outcome = method.run(Task(instance, rules), method.params())
+        best, steady = best_hybrid(instance, rules), best_hybrid(instance, full)
+        if best is None or steady is None:
+            assert outcome.plan is None
+            continue
+        assert outcome.bound_ns is not None
+        assert outcome.claim_ns is not None
+        assert steady[0] <= outcome.bound_ns <= best[0] <= outcome.claim_ns, seed
+        gaps += outcome.bound_ns < outcome.claim_ns
+    assert gaps > 0
 
 
 # devices, microbatches, GB, ms per microbatch: shared/reference/hybrid-plans.md, section 4, where

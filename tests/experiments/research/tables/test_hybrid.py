@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from draws.tiny import SHARED, needs_inputs
 
 from placegap.experiments.research.pages import doc_rows
+from placegap.experiments.research.tables.bubble import HEADS, row
 from placegap.experiments.research.tables.hybrid import (
+    FILLED,
+    FILLED_HEADS,
     PUBLISHED,
     PUBLISHED_HEADS,
     RESTRICTION_HEADS,
@@ -13,6 +17,7 @@ from placegap.experiments.research.tables.hybrid import (
     TRAINED_HEADS,
     Degrees,
     even_plan,
+    filled_rows,
     main,
     published_rows,
     trained_rows,
@@ -21,6 +26,9 @@ from placegap.instances import HybridPipeline, InputError, Instance, evaluate
 from placegap.instances.corpus.layer_chains import chain_with_modes
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.layer_modes import ModelledOn
+
+PIPER = SHARED / "instances" / "piper"
+needs_piper = needs_inputs("piper", "it holds the inputs of github.com/msr-fiddle/piper")
 
 
 def of(cell: str) -> float:
@@ -48,6 +56,16 @@ def test_a_published_run_is_beside_the_optimum() -> None:
     assert 0 <= of(found["any mode gains"]) < 2
 
 
+def test_dearer_all_reduces_explain_what_a_prototype_had() -> None:
+    (row,) = published_rows(PUBLISHED[1:2], inner_gb_per_s=180)
+    found = dict(zip(PUBLISHED_HEADS, row, strict=True))
+    page = doc_rows("hybrid.md", "model, mode")[1]
+    assert page["180 GB/s"] == f"{found['share of peak']}, {found['above optimum']}"
+    # shared/reference/hybrid-plans.md, section 5: 0.63 and 4.0 %
+    assert page["prototype"] == "0.63, 4.0 %"
+    assert abs(of(found["above optimum"]) - 4.0) < 0.4
+
+
 def test_trained_models_are_proven_or_do_not_fit() -> None:
     first, mixtral = trained_rows([TRAINED[0], TRAINED[3]])
     found = dict(zip(TRAINED_HEADS, first, strict=True))
@@ -56,6 +74,26 @@ def test_trained_models_are_proven_or_do_not_fit() -> None:
     assert of(found["free degrees gain"]) >= 0
     # 47e9 weights of 18 bytes are 845 GB, and eight devices hold 640
     assert mixtral[3] == "none fits, proven"
+
+
+def test_what_fills_and_drains_is_proven_and_dearer_than_a_full_pipeline() -> None:
+    (row,) = filled_rows(FILLED[:1])
+    found = dict(zip(FILLED_HEADS, row, strict=True))
+    assert without_time(found) == on_page("model", len(PUBLISHED) + len(TRAINED))
+    assert (found["model"], found["H100"]) == ("llama-8b", "8")
+    # one stage of eight devices has nothing to fill, two of four have
+    assert found["t, p, d"].split(", ")[1] == "1"
+    assert found["to fill and drain"] == "0.0 %"
+    assert of(found["best full pipeline: t, p, d"].split(": ")[1]) > 0
+
+
+@needs_piper
+def test_a_mode_for_each_layer_is_worth_it_where_filling_counts() -> None:
+    found = dict(zip(HEADS, row(PIPER, 8, 32, 16), strict=True))
+    assert found == doc_rows("pipeline-iteration.md", "devices")[0]
+    assert found["gap"] == "0"
+    assert of(found["full"]) < 0 < of(found["one mode"]) <= of(found["alpa"])
+    assert abs(of(found["1f1b"])) < 0.1
 
 
 def test_an_even_plan_counts_the_ends_where_that_makes_it_even() -> None:
