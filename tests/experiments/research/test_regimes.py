@@ -98,6 +98,31 @@ def test_pairs_with_two_published_times_count_apart_and_claims_within_a_quarter(
     assert score(compare(in_table("regime").of(TABLE), *far("study")), [], far).claims == (0, 1)
 
 
+@pytest.mark.parametrize(("least_s", "shown"), [(2.1, True), (1.9, False)])
+def test_a_bound_that_leaves_no_room_for_the_papers_ratio_is_a_cause(
+    least_s: float, shown: bool
+) -> None:
+    # the paper has B take twice as long as A, here A takes 5 s and B 4: only below 2 s were there
+    # room for a plan that is twice as fast as B's
+    cells = study({"regime": (5, 4, 9)})
+    proof = Change(kind="costs", changes="B has more to do there", least="bounds")
+
+    def of(name: str) -> tuple[Sequence[GapCell], Figures]:
+        return ((), lambda run, figure: least_s) if name == "bounds" else cells(name)
+
+    (turned,) = score(compare(in_table("regime").of(TABLE), *cells("study")), [proof], of).turned
+    assert turned.cause == (proof if shown else None)
+    assert shown == ("no plan takes less than 2.1 s and B takes 4 s, 1.9 times" in turned.told)
+
+
+def test_a_cause_may_be_limited_to_pairs_that_are_near_in_the_paper() -> None:
+    cells = study({"regime": (5, 4, 9)})  # of a pair that are 2 times apart there
+    for up_to, told in ((1.9, "not tested"), (2.0, "its own spread")):
+        spread = Change(kind="the paper's own contradiction", changes="its own spread", up_to=up_to)
+        found = score(compare(in_table("regime").of(TABLE), *cells("study")), [spread], cells)
+        assert [turned.told for turned in found.turned] == [told]
+
+
 def test_a_contradiction_is_a_cause_of_the_pairs_that_it_names_alone() -> None:
     cells = study({"regime": (5, 4, 3)})  # all three pairs turn
     own = Change(
