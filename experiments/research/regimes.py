@@ -195,10 +195,14 @@ class Regime(CauseRuns):
 
 
 class Regimes(Entry):
-    """All regimes of a paper; tables that are `beside` are others' variants, and do not count."""
+    """All regimes of a paper; tables that are `beside` are others' variants, and do not count.
+
+    What is `left_out` are tables and figures of the paper that are not made, and why.
+    """
 
     regimes: tuple[Regime, ...]
     beside: tuple[Name, ...] = ()
+    left_out: tuple[Stated, ...] = ()
 
 
 def load_regimes(folder: Path) -> Regimes:

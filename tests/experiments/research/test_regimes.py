@@ -22,7 +22,7 @@ from placegap.experiments.research.regimes import (
 from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell
 from placegap.experiments.studies.paper_comparison import Figures, compare, live_figure
 from placegap.experiments.studies.paper_table import markdown
-from placegap.experiments.studies.published import PublishedTable
+from placegap.experiments.studies.published import PublishedTable, load_published
 from placegap.instances import InputError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -231,3 +231,13 @@ def test_what_fd_dps_page_says_of_other_readings_is_in_its_results() -> None:
     assert f"{two:.2f} s on two GPUs and {four:.2f} s on four" in told
     assert f"FastT takes {slow['fastt', 2]:.1f} and {slow['fastt', 4]:.1f} s" in told
     assert f"D-DPS {slow['d-dps', 2]:.1f} and {slow['d-dps', 4]:.1f} s" in told
+
+
+def test_in_celeritas_table_3_the_steps_of_figure_6_take_half_of_its_time() -> None:
+    folder = ROOT / FOLDER / "celeritas"
+    steps, measured = load_published(folder / "published.yaml", ["table-3", "figure-6"])
+    at = [column.name for column in steps.columns].index("m-TOPO")
+    (step_s,) = (float(r.cells[at] or 0) for r in steps.rows if r.name == "Inception_V3")
+    minutes = measured.steps * step_s / 60
+    told = " ".join(cause.changes for regime in regimes_of(folder) for cause in regime.causes)
+    assert f"takes {step_s:.3f} s, so that 55 steps take {minutes:.2f} minutes" in told
