@@ -278,6 +278,8 @@ def page(folder: Path) -> str:
             lines += _of_study(study, read_recorded(file))
     for regime in regimes_of(folder):
         lines += _of_regime(regime, folder)
+    lines += ["## All together", "", f"{list(scores(folder))[-1]}.", ""]
+    lines += _told_list("Left out", load_regimes(folder).left_out)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -310,11 +312,7 @@ def _of_regime(regime: Regime, folder: Path) -> Iterator[str]:
         ("Assumed", regime.assumes),
         ("Tried besides", regime.tried),
     ):
-        if sentences:
-            yield f"{name}:"
-            yield ""
-            yield from (f"- {_told(sentence)}" for sentence in sentences)
-            yield ""
+        yield from _told_list(name, sentences)
     first, *rest = told_score(score_of(regime, folder), regime.misfits)
     yield f"{first}."
     yield ""
@@ -322,8 +320,12 @@ def _of_regime(regime: Regime, folder: Path) -> Iterator[str]:
     yield ""
 
 
-def _told(sentence: Stated) -> str:
-    return f"{sentence.what} (line {sentence.lines})" if sentence.lines else sentence.what
+def _told_list(name: str, sentences: Sequence[Stated]) -> Iterator[str]:
+    if sentences:
+        told = (
+            f"{said.what} (line {said.lines})" if said.lines else said.what for said in sentences
+        )
+        yield from (f"{name}:", "", *(f"- {sentence}" for sentence in told), "")
 
 
 def kept_cells(folder: Path) -> Callable[[str], tuple[Sequence[GapCell], Figures]]:
@@ -373,7 +375,7 @@ def scores(folder: Path) -> Iterator[str]:
         f"{PAPERS[folder.name]}: {sum(found.agree for found in main)} of"
         f" {sum(found.num_pairs for found in main)} pairs agree"
         f"{f', with two published times {timed[0]} of {timed[1]}' if timed[1] else ''};"
-        f" {len(turned)} turn,"
+        f" {sum(found.ties for found in main)} tie, {len(turned)} turn,"
         f" {sum(pair.cause is None for pair in turned)} of them without a cause"
     )
 

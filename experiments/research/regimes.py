@@ -43,6 +43,9 @@ Kind = Literal[
 Cells = Callable[[str], "tuple[Sequence[GapCell], Figures]"]
 """The kept cells of a study by its name, and the figures of its graphs."""
 
+LEAST = "least s"
+"""The figure of graphs (`graph_figures`) that `Change.least` asks for."""
+
 QUARTER = 0.25
 """A claim is met whose factor is within this share of the published one."""
 
@@ -110,7 +113,11 @@ class Change(Entry):
 
     `runs` are the same but for the change; or a `clock` times the same plans. Without either the
     cause was shown elsewhere, and `changes` says what is known. `rows`, `faster` and `slower` limit
-    it; all, if empty. Columns that are `unchanged` keep the runs of the regime.
+    it; all, if empty; `up_to` to pairs whose published ratio is at most that. Columns that are
+    `unchanged` keep the runs of the regime.
+
+    With `least`, a study that kept the seconds that no plan of the row's graph is below, nothing
+    has to turn back: it is shown that no plan is ahead of ours by the paper's ratio.
     """
 
     kind: Kind
@@ -121,6 +128,8 @@ class Change(Entry):
     faster: tuple[Name, ...] = ()
     slower: tuple[Name, ...] = ()
     unchanged: tuple[Name, ...] = ()
+    up_to: Annotated[float, Field(gt=1)] | None = None
+    least: Name | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -130,6 +139,8 @@ class Change(Entry):
 
     def is_about(self, pair: Inversion) -> bool:
         """Whether it may be the cause of a pair."""
+        if self.up_to is not None and pair.paper_ratio > self.up_to:
+            return False
         return all(
             not names or name in names
             for names, name in (
@@ -184,10 +195,14 @@ class Regime(CauseRuns):
 
 
 class Regimes(Entry):
-    """All regimes of a paper; tables that are `beside` are others' variants, and do not count."""
+    """All regimes of a paper; tables that are `beside` are others' variants, and do not count.
+
+    What is `left_out` are tables and figures of the paper that are not made, and why.
+    """
 
     regimes: tuple[Regime, ...]
     beside: tuple[Name, ...] = ()
+    left_out: tuple[Stated, ...] = ()
 
 
 def load_regimes(folder: Path) -> Regimes:
@@ -282,7 +297,8 @@ def score(
         for c in causes
     ]
     turned = tuple(
-        _turned(pair, compared, list(zip(causes, tested, strict=True))) for pair in found.inversions
+        _turned(pair, compared, list(zip(causes, tested, strict=True)), cells)
+        for pair in found.inversions
     )
     met = [
         claim.ours is not None and abs(claim.ours / claim.claim.ratio - 1) <= QUARTER
@@ -344,15 +360,18 @@ def _misfits(compared: ComparedTable) -> Iterator[tuple[str, str]]:
 
 
 def _turned(
-    pair: Inversion, compared: ComparedTable, tests: Sequence[tuple[Change, ComparedTable | None]]
+    pair: Inversion,
+    compared: ComparedTable,
+    tests: Sequence[tuple[Change, ComparedTable | None]],
+    cells: Cells,
 ) -> Turned:
     in_vain: list[str] = []
     for cause, table in tests:
         if not cause.is_about(pair):
             continue
-        if cause.runs is None and cause.clock is None:
+        if cause.runs is None and cause.clock is None and cause.least is None:
             return Turned(pair, cause, cause.changes, tuple(in_vain))
-        times = [
+        faster, slower = (
             _value(
                 compared if table is None or name in cause.unchanged else table,
                 pair.row,
@@ -360,16 +379,30 @@ def _turned(
                 cause.clock,
             )
             for name in (pair.faster, pair.slower)
-        ]
-        faster, slower = times
+        )
         if faster is None or slower is None:
             continue
-        if faster < slower:
+        if cause.least is not None:
+            least = _least_ns(compared, pair.row, cells(cause.least)[1])
+            if slower < pair.paper_ratio * least:
+                told = (
+                    f"{cause.changes}: no plan takes less than {_seconds(least)} and"
+                    f" {pair.slower} takes {_seconds(slower)}, {slower / least:.3g} times that; the"
+                    f" paper has {pair.paper_ratio:.3g} times between the two"
+                )
+                return Turned(pair, cause, told, tuple(in_vain))
+        elif faster < slower:
             told = f"{cause.changes} turns it back, {_seconds(faster)} before {_seconds(slower)}"
             return Turned(pair, cause, told, tuple(in_vain))
         in_vain.append(cause.changes)
     told = f"tested without it turning back: {', '.join(in_vain)}" if in_vain else "not tested"
     return Turned(pair, None, told, tuple(in_vain))
+
+
+def _least_ns(compared: ComparedTable, row: str, figure: Figures) -> float:
+    """What no plan of a row's graph is below."""
+    (cells,) = (found.cells for found in compared.rows if found.row.name == row)
+    return 1e9 * next(figure(cell.run, LEAST) for cell in cells if cell.run is not None)
 
 
 def _seconds(time_ns: float) -> str:

@@ -19,10 +19,11 @@ from placegap.experiments.research.regimes import (
     score,
     told_score,
 )
+from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell
 from placegap.experiments.studies.paper_comparison import Figures, compare, live_figure
 from placegap.experiments.studies.paper_table import markdown
-from placegap.experiments.studies.published import PublishedTable
+from placegap.experiments.studies.published import PublishedTable, load_published
 from placegap.instances import InputError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -96,6 +97,31 @@ def test_pairs_with_two_published_times_count_apart_and_claims_within_a_quarter(
     assert found.claims == (1, 1)
     far = study({"regime": (4, 5, 9)})
     assert score(compare(in_table("regime").of(TABLE), *far("study")), [], far).claims == (0, 1)
+
+
+@pytest.mark.parametrize(("least_s", "shown"), [(2.1, True), (1.9, False)])
+def test_a_bound_that_leaves_no_room_for_the_papers_ratio_is_a_cause(
+    least_s: float, shown: bool
+) -> None:
+    # the paper has B take twice as long as A, here A takes 5 s and B 4: only below 2 s were there
+    # room for a plan that is twice as fast as B's
+    cells = study({"regime": (5, 4, 9)})
+    proof = Change(kind="costs", changes="B has more to do there", least="bounds")
+
+    def of(name: str) -> tuple[Sequence[GapCell], Figures]:
+        return ((), lambda run, figure: least_s) if name == "bounds" else cells(name)
+
+    (turned,) = score(compare(in_table("regime").of(TABLE), *cells("study")), [proof], of).turned
+    assert turned.cause == (proof if shown else None)
+    assert shown == ("no plan takes less than 2.1 s and B takes 4 s, 1.9 times" in turned.told)
+
+
+def test_a_cause_may_be_limited_to_pairs_that_are_near_in_the_paper() -> None:
+    cells = study({"regime": (5, 4, 9)})  # of a pair that are 2 times apart there
+    for up_to, told in ((1.9, "not tested"), (2.0, "its own spread")):
+        spread = Change(kind="the paper's own contradiction", changes="its own spread", up_to=up_to)
+        found = score(compare(in_table("regime").of(TABLE), *cells("study")), [spread], cells)
+        assert [turned.told for turned in found.turned] == [told]
 
 
 def test_a_contradiction_is_a_cause_of_the_pairs_that_it_names_alone() -> None:
@@ -206,3 +232,54 @@ def test_what_fd_dps_page_says_of_other_readings_is_in_its_results() -> None:
     assert f"{two:.2f} s on two GPUs and {four:.2f} s on four" in told
     assert f"FastT takes {slow['fastt', 2]:.1f} and {slow['fastt', 4]:.1f} s" in told
     assert f"D-DPS {slow['d-dps', 2]:.1f} and {slow['d-dps', 4]:.1f} s" in told
+
+
+def test_the_hosts_work_that_fd_dps_data_parallelism_implies_is_in_its_own_tables() -> None:
+    # T = T_1 + clones (a GB + b ops); a and b from the two networks on four GPUs that it names
+    folder = ROOT / FOLDER / "fd-dps"
+    ops, times = load_published(folder / "published.yaml", ["table-3", "table-5"])
+    num_ops = {row.name: float(row.cells[0] or 0) for row in ops.rows}
+    took = {row.name: (float(row.cells[0]), float(row.cells[1])) for row in times.rows[:10]}
+    told = " ".join(stated.what for stated in regimes_of(folder)[0].implies)
+    gb = {"Vgg_16": 0.553, "InceptionV3": 0.109, "ResNet_50": 0.102, "PnasNet_mobile": 0.030}
+    beyond = {name: (took[f"{name} on 4"][1] - took[f"{name} on 4"][0]) / 4 for name in gb}
+    first, second = "Vgg_16", "PnasNet_mobile"
+    area = gb[first] * num_ops[second] - gb[second] * num_ops[first]
+    per_gb = (beyond[first] * num_ops[second] - beyond[second] * num_ops[first]) / area
+    per_op = (gb[first] * beyond[second] - gb[second] * beyond[first]) / area
+    assert f"{per_gb:.2f} s for each GB" in told
+    assert f"{1e6 * per_op:.1f} us for each op" in told
+
+    def law(row: str) -> float:
+        name, _, clones = row.partition(" on ")
+        return took[row][0] + int(clones) * (per_gb * gb[name] + per_op * num_ops[name])
+
+    named = ["Vgg_16 on 2", "InceptionV3 on 2", "InceptionV3 on 4", "PnasNet_mobile on 8"]
+    assert all(abs(law(row) / took[row][1] - 1) < 0.05 for row in named)
+    assert ", ".join(f"{law(row):.2f}" for row in named[:3]) + f" and {law(named[3]):.2f}" in told
+    assert f"{law('ResNet_50 on 4'):.2f} and {law('ResNet_50 on 8'):.2f} s" in told
+    for name in (first, second):  # variables come and gradients go
+        assert f"{2 * gb[name] / beyond[name]:.2g} GB/s on {name.replace('Vgg_', 'VGG-')}" in told
+    vgg = load_source(Source("fd-dps:vgg-16", "2xP100-pcie")).graph
+    assert sum(op.parameter_bytes for op in vgg.ops) / 1e9 == pytest.approx(gb[first], abs=0.001)
+
+
+def test_the_papers_own_spread_is_that_of_the_cell_that_fd_dps_prints_twice() -> None:
+    folder = ROOT / FOLDER / "fd-dps"
+    five, seven = load_published(folder / "published.yaml", ["table-5", "table-7"])
+    (twice,) = (float(r.cells[4] or 0) for r in five.rows if r.name == "PnasNet_mobile on 4")
+    (again,) = (float(r.cells[2] or 0) for r in seven.rows if r.name == "PnasNet_mobile")
+    for regime in regimes_of(folder):
+        (spread,) = (cause for cause in regime.causes if cause.up_to is not None)
+        assert spread.up_to == pytest.approx(twice / again, abs=1e-4)
+        assert f"{twice} and {again} s" in spread.changes
+
+
+def test_in_celeritas_table_3_the_steps_of_figure_6_take_half_of_its_time() -> None:
+    folder = ROOT / FOLDER / "celeritas"
+    steps, measured = load_published(folder / "published.yaml", ["table-3", "figure-6"])
+    at = [column.name for column in steps.columns].index("m-TOPO")
+    (step_s,) = (float(r.cells[at] or 0) for r in steps.rows if r.name == "Inception_V3")
+    minutes = measured.steps * step_s / 60
+    told = " ".join(cause.changes for regime in regimes_of(folder) for cause in regime.causes)
+    assert f"takes {step_s:.3f} s, so that 55 steps take {minutes:.2f} minutes" in told

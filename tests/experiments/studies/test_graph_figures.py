@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.running.sources import Source
-from placegap.experiments.studies.graph_figures import deviation_figure
+from placegap.experiments.running.sources import Source, load_source
+from placegap.experiments.studies.graph_figures import deviation_figure, figure_of
 
 NET = Source("celeritas:holography", "celeritas-4xV100-pcie")
 
@@ -28,3 +28,9 @@ def test_noise_in_the_measurements_is_what_deviates_then() -> None:
 def test_a_share_that_nobody_asks_for_is_an_error() -> None:
     with pytest.raises(KeyError):
         deviation_figure(NET, "time, within 7 %")
+
+
+def test_two_clones_take_at_least_half_of_all_their_work_on_two_gpus() -> None:
+    clones = Source("fd-dps:vgg-16", "2xP100-pcie", clones=2)
+    work_s = int(load_source(clones).arrays.time_ns[:, 0].sum()) / 1e9
+    assert figure_of(clones, "least s") == pytest.approx(work_s / 2)
