@@ -6,6 +6,11 @@ all chains. The best mixture and the best one of walks are the two sides of a ma
 solved over the walks and paths met so far; each new walk brings its longest path, and the mixture
 of walks brings the longest path of its mean times. The LP only chooses the mixture: what it proves
 is added up in integers.
+
+A mixture of walks may cut layers in two. Where a device has several stages, a part is split by the
+whole number of its layers, a sum over stages like a path: each part has such limits, and prices of
+what is beyond them in its mixture. For any prices y >= 0 no walk within the limits costs less than
+the cheapest of all walks with y (n - k) added, as n <= k.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from copy import copy
 from itertools import islice, product
+from typing import NamedTuple
 
 import highspy
 import numpy as np
@@ -27,7 +33,6 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.pipeline.cuts import CutProblem, devices_alike, links_alike
 from placegap.solvers.pipeline.event_times import (
-    CutWalk,
     EventTable,
     PairLayers,
     cheap_pairs,
@@ -183,91 +188,173 @@ MOST_BITS = 16
 """Of an integer weight of a path."""
 
 
+class WalkLimits(NamedTuple):
+    """What the walks of a part keep: ``rows @ times <= most``, for times as of `times_of`."""
+
+    rows: Ints
+    most: Ints
+
+    def tightened(self, row: Ints, most: int) -> WalkLimits:
+        """With one more, in place of the one of the same row."""
+        other = (self.rows != row).any(axis=1)
+        return WalkLimits(np.vstack([self.rows[other], row]), np.append(self.most[other], most))
+
+
+class Part(NamedTuple):
+    """A part of a search: the pairs and the limits of its walks; and walks, paths and weights that
+    were of use in the part that it comes from.
+    """
+
+    layers: PairLayers
+    limits: WalkLimits
+    walks: tuple[Ints, ...] = ()
+    paths: tuple[Ints, ...] = ()
+    center: Weighted | None = None
+
+
+class Weighted(NamedTuple):
+    """Integer weights of a walk: `scale` times a mixture of paths, with prices of its limits.
+
+    Within the limits their prices add no more than `free`.
+
+    So no iteration of a walk that keeps the limits is shorter than (weight @ times - free) / scale.
+    """
+
+    weight: Ints
+    scale: int
+    free: int
+
+    def toward(self, other: Weighted) -> Weighted:
+        """A fourth of the way to others, rounded to what holds as well, as no time is negative."""
+        if other.scale != self.scale:
+            return other
+        weight = (self.weight * 3 + other.weight) // 4
+        return Weighted(weight, self.scale, -((-3 * self.free - other.free) // 4))
+
+
 class Game:
-    """Paths and walks of one number of devices, shared by all parts of a search.
+    """What bounds of all parts of a search have in common.
 
     Parameters
     ----------
     problem : CutProblem
     table : EventTable
+    num_stages, num_devices : int
+
+    Attributes
+    ----------
+    paths : (N, 2 E + S) int64
+        Paths on which one stage or one device does nearly all work.
+    met : dict
+        Others that were a longest path, in the order in which they were met.
     """
 
-    def __init__(self, problem: CutProblem, table: EventTable) -> None:
+    def __init__(
+        self, problem: CutProblem, table: EventTable, num_stages: int, num_devices: int
+    ) -> None:
         self.problem, self.table = problem, table
-        self.paths: list[Ints] = []
-        self._known: set[bytes] = set()
+        self.paths = np.unique(
+            list(_stage_paths(table, num_stages, num_devices, problem.passes)), axis=0
+        )
+        self.met = dict[bytes, Ints]()
         most = sum(
             int(times.max(initial=0))
             for times in (problem.forward_ns, problem.backward_ns, problem.weight_ns)
         )
         most += int(problem.forth_ns.max(initial=0) + problem.back_ns.max(initial=0))
         self._most = max(1, most) * len(table.step) * 2  # no path is longer
+        self._size = 1 + num_stages * int(problem.size.max(initial=0))  # no limit is larger
 
-    def add(self, path: Ints) -> bool:
-        """Note a path; whether it was new."""
-        key = path.tobytes()
-        if key in self._known:
-            return False
-        self._known.add(key)
-        self.paths.append(path)
-        return True
+    def weighted(self, limits: WalkLimits, solved: Solved) -> Weighted:
+        """Integer weights of a mixture of paths with prices of limits.
 
-    @property
-    def bits(self) -> int:
-        """How fine a mixture may be, so that costs stay below 2**61."""
-        return max(0, min(MOST_BITS, 61 - self._most.bit_length()))
-
-    def proven(self, layers: PairLayers, mixture: Floats) -> tuple[int, Ints, int, CutWalk]:
-        """Bound of a mixture of the first paths, its weights, their scale, the walk that has it."""
-        scale = 1 << self.bits
-        whole = np.floor(mixture / mixture.sum() * scale).astype(np.int64)
+        They are as fine as keeps the costs of paths below 2**60, and those of prices, which are cut
+        where they are larger.
+        """
+        scale = 1 << max(0, min(MOST_BITS, 60 - self._most.bit_length()))
+        of_paths, prices = solved.of_paths / solved.of_paths.sum() * scale, solved.prices * scale
+        whole = np.floor(of_paths).astype(np.int64)
         whole[int(np.argmax(whole))] += scale - int(whole.sum())
-        weight = np.asarray(whole @ np.stack(self.paths[: len(whole)]), np.int64)
-        walk = cheapest_walk(self.problem, layers, weight)
-        bound = NEVER if walk.cost >= NEVER else -(-walk.cost // scale)
-        return bound, weight, scale, walk
+        cut = min(1.0, 2.0**60 / max(1.0, 2.0 * float(prices.sum()) * self._size))
+        price = np.floor(prices * cut).astype(np.int64)
+        weight = np.asarray(whole @ solved.paths, np.int64) + price @ limits.rows
+        return Weighted(weight, scale, int(price @ limits.most))
+
+    def proven(self, layers: PairLayers, weighted: Weighted) -> tuple[int, Ints]:
+        """What weights prove, and the walk that has it."""
+        walk = cheapest_walk(self.problem, layers, weighted.weight)
+        if walk.cost >= NEVER:
+            return NEVER, walk.pairs
+        return -((weighted.free - walk.cost) // weighted.scale), walk.pairs
 
     def cut_off(self, layers: PairLayers, value_ns: int) -> PairLayers:
-        """Without the pairs that some path alone proves to be in no chain below a value."""
-        return cheap_pairs(self.problem, layers, np.stack(self.paths), value_ns - 1)
+        """Without the pairs that one of `paths`, or of those met last, proves to be in no chain
+        below a value.
+        """
+        paths = np.vstack([self.paths, *list(self.met.values())[-LAST_PATHS:]])
+        return cheap_pairs(self.problem, layers, paths, value_ns - 1)
 
     def time(self, walk: Ints) -> int:
         """Iteration time of a walk."""
         return iteration_time(self.table, times_of(self.problem, walk))
 
 
-class Mixture:
-    """The LP of one part of a search: max t, t <= what each walk costs under a mixture of paths."""
+class Solved(NamedTuple):
+    """A mixture of paths and prices of limits; a mixture of walks; what they are worth."""
 
-    def __init__(self, game: Game, threads: int = 1) -> None:
-        self.game = game
-        self.walks: list[Ints] = []
-        self._unit = 1.0
+    paths: Ints
+    of_paths: Floats
+    prices: Floats
+    of_walks: Floats
+    value_ns: float
+
+
+class Mixture:
+    """The LP of one part of a search: max t, t <= what each walk costs under a mixture of paths.
+
+    A walk that breaks a limit also costs the limit's price for each unit.
+    """
+
+    def __init__(self, game: Game, part: Part, threads: int = 1) -> None:
+        self.game, self.limits = game, part.limits
+        self.walks, self.times = list[Ints](), list[Ints]()
+        self.paths = dict[bytes, Ints]()
+        for path in (*game.paths, *part.paths):
+            self.paths[path.tobytes()] = path
         self._threads = threads
 
     def add(self, walk: Ints) -> None:
-        """Note a walk's times."""
-        self.walks.append(times_of(self.game.problem, walk))
+        """Note a walk, and its longest path."""
+        self.walks.append(walk)
+        self.times.append(times_of(self.game.problem, walk))
+        self.add_path(self.times[-1])
 
-    def solve(self) -> tuple[Floats, Floats]:
-        """The best mixture of paths against the walks, and of walks against the paths."""
-        paths = np.stack(self.game.paths).astype(float)
-        walks = np.stack(self.walks).astype(float)
-        table = walks @ paths.T
-        table /= table.max() or 1.0
+    def add_path(self, times: Floats | Ints) -> None:
+        """Note the longest path of some times."""
+        path = longest_path(self.game.table, times)
+        self.paths.setdefault(path.tobytes(), path)
+        self.game.met.setdefault(path.tobytes(), path)
+
+    def solve(self) -> Solved:
+        """The best mixture of paths and prices of limits against the walks, and the other way."""
+        paths = np.stack(list(self.paths.values()))
+        times = np.stack(self.times)
+        table = times.astype(float) @ paths.T
+        unit = float(table.max()) or 1.0
+        beyond = (times @ self.limits.rows.T - self.limits.most).astype(float)
+        table = np.hstack([table / unit, beyond])
         rows, columns = table.shape
+        priced = np.arange(columns) >= len(paths)
         model = highspy.HighsModel()
         lp = model.lp_
         inf = highspy.kHighsInf
         lp.num_col_, lp.num_row_ = columns + 1, rows + 1
         lp.col_cost_ = np.append(np.zeros(columns), -1.0)
         lp.col_lower_ = np.append(np.zeros(columns), -inf)
-        lp.col_upper_ = np.full(columns + 1, inf)
+        lp.col_upper_ = np.append(np.where(priced, MOST_PRICE, inf), inf)
         lp.row_lower_ = np.append(np.zeros(rows), 1.0)
         lp.row_upper_ = np.append(np.full(rows, inf), 1.0)
-        dense = np.vstack(
-            [np.column_stack([table, -np.ones(rows)]), np.append(np.ones(columns), 0.0)]
-        )
+        dense = np.vstack([np.column_stack([table, -np.ones(rows)]), np.append(~priced, 0.0)])
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_ = np.arange(0, (rows + 1) * (columns + 1) + 1, columns + 1)
         lp.a_matrix_.index_ = np.tile(np.arange(columns + 1), rows + 1)
@@ -282,26 +369,39 @@ class Mixture:
         highs.passModel(model)
         highs.run()
         found = highs.getSolution()
-        mixture = np.maximum(np.array(found.col_value[:columns]), 0.0)
+        chosen = np.maximum(np.array(found.col_value[:columns]), 0.0)
+        mixture, prices = chosen[~priced], chosen[priced] * unit
         of_walks = np.maximum(np.abs(np.array(found.row_dual[:rows])), 0.0)
         if mixture.sum() <= 0:
-            mixture = np.full(columns, 1.0)
+            mixture = np.full(len(paths), 1.0)
         if of_walks.sum() <= 0:
             of_walks = np.full(rows, 1.0)
-        return mixture, of_walks / of_walks.sum()
-
-    def mean_path(self, of_walks: Floats) -> Ints:
-        """The longest path of a mixture's mean times."""
-        return longest_path(
-            self.game.table, of_walks @ np.stack(self.walks[: len(of_walks)]).astype(float)
-        )
+        value_ns = float(found.col_value[-1]) * unit
+        return Solved(paths, mixture, prices, of_walks / of_walks.sum(), value_ns)
 
 
-ROUNDS = 40
+MOST_PRICE = 4.0
+"""Of a unit beyond a limit, in the longest paths: what breaks a limit costs more than any plan."""
+
+LAST_PATHS = 300
+"""Single paths that pairs fall by. With none 128 layers on 16 devices take 30 times the parts, with
+all of them most of the time of long searches goes there.
+"""
+
+ROUNDS = 100
 """Most rounds of the game in one part of the search."""
 
-STALLED = 8
+STALLED = 12
 """Rounds without progress after which a part is split."""
+
+
+CONVERGED = 16
+"""A part is split when no mixture can close more than such a part of what is open: else most of the
+time goes into the last thousandth of bounds that are per cents too low.
+"""
+
+LEAST_SPLIT = 0.01
+"""Of the fraction of a number of layers, times what is missing to a whole one."""
 
 
 class PartSearch:
@@ -332,16 +432,20 @@ class PartSearch:
         clock: Clock,
     ) -> None:
         self.problem, self.judge, self.table, self.clock = problem, judge, table, clock
-        self.game = Game(problem, table)
         self.stages, self.beside = len(beside), beside
         self.num_devices = len(beside) // judge.semantics.stages_per_device
+        self.game = Game(problem, table, self.stages, self.num_devices)
         every = np.arange(len(problem.tail))
         self.layers = layers_of([every[self._may(s)] for s in range(self.stages)])
-        for path in _stage_paths(table, self.stages, problem.passes):
-            self.game.add(path)
         self.parts = 0
         self.open_ns = NEVER
-        self._heap: list[tuple[int, int, PairLayers]] = [(0, 0, self.layers)]
+        self._heap = [(0, 0, self._whole(self.layers))]
+
+    def _whole(self, layers: PairLayers) -> Part:
+        """A search's first part."""
+        width = 2 * self.table.num_steps + self.stages
+        none = WalkLimits(np.zeros((0, width), np.int64), np.zeros(0, np.int64))
+        return Part(layers, none)
 
     def _may(self, s: int) -> Flags:
         """Pairs that may be stage s: they fit, and leave a block for each other stage."""
@@ -357,17 +461,21 @@ class PartSearch:
 
     def start(self) -> None:
         """Look for a good chain: the heaviest stage is light, then moves."""
-        rest = self._cut_off(self.layers)
-        if rest is None:
+        whole = self._cut_off(self._whole(self.layers))
+        if whole is None:
             self._heap = []
             return
-        self.layers, self._heap = rest, [(0, 0, rest)]
+        self.layers, self._heap = whole.layers, [(0, 0, whole)]
         walk = self._light_walk()
         if walk is not None:
-            table = self._pair_table(self.layers)
-            better = improve(self.problem, self.table, table, walk)[1]
-            inside = all(better[s] in self.layers.of(s) for s in range(self.stages))
-            self._consider(better if inside else walk)
+            self._improve(walk)
+
+    def _improve(self, walk: Ints) -> None:
+        """Judge what moves make of a chain."""
+        table = self._pair_table(self.layers)
+        better = improve(self.problem, self.table, table, walk)[1]
+        inside = all(better[s] in self.layers.of(s) for s in range(self.stages))
+        self._consider(better if inside else walk)
 
     def restricted(self, allowed: Flags, judge: Judge) -> PartSearch:
         """A search of its own among the chains whose stage s is a pair of ``allowed[s]``.
@@ -378,7 +486,7 @@ class PartSearch:
         every = np.arange(len(self.problem.tail))
         layers = layers_of([every[self._may(s) & allowed[s]] for s in range(self.stages)])
         other.judge, other.layers, other.parts, other.open_ns = judge, layers, 0, NEVER
-        other._heap = [(0, 0, layers)]
+        other._heap = [(0, 0, self._whole(layers))]
         return other
 
     def _light_walk(self) -> Ints | None:
@@ -386,7 +494,7 @@ class PartSearch:
         problem = self.problem
         load = problem.work_ns
         low, high, best = 0, int(load.max(initial=0)), None
-        nothing = np.zeros(2 * self.table.num_steps, np.int64)
+        nothing = np.zeros_like(self.game.paths[0])
         while low <= high:
             limit = (low + high) // 2
             light = layers_of([part[load[part] <= limit] for part in self._parts_of(self.layers)])
@@ -430,8 +538,8 @@ class PartSearch:
 
     def step(self) -> None:
         """Bound the part of the search that is lowest, and split it."""
-        bound, _, layers = heapq.heappop(self._heap)
-        rest = self._cut_off(layers)
+        bound, _, part = heapq.heappop(self._heap)
+        rest = self._cut_off(part)
         if rest is None:
             return
         self.parts += 1
@@ -441,57 +549,101 @@ class PartSearch:
     def _value(self) -> int:
         return NEVER if self.judge.limit_ns is None else self.judge.limit_ns
 
-    def _cut_off(self, layers: PairLayers) -> PairLayers | None:
+    def _cut_off(self, part: Part) -> Part | None:
         """Without pairs that are in no better chain; None if no chain is left."""
+        layers = part.layers
         if self.judge.limit_ns is not None:
             layers = self.game.cut_off(layers, self.judge.limit_ns)
+        for row, most in zip(*part.limits, strict=True):
+            layers = cheap_pairs(self.problem, layers, row, int(most))
         if cheapest_walk(self.problem, layers, self.game.paths[0]).cost >= NEVER:
             return None
-        return layers
+        return part._replace(layers=layers)
 
-    def _process(self, layers: PairLayers, bound: int) -> Iterator[tuple[int, PairLayers]]:
+    def _process(self, part: Part, bound: int) -> Iterator[tuple[int, Part]]:
         """Bound one part, and split it if that does not close it."""
-        game, problem = self.game, self.problem
-        mixture, idle = Mixture(game), 0
-        mixture.add(cheapest_walk(problem, layers, game.paths[0]).pairs)
-        of_walks = np.ones(1)
-        walks = [cheapest_walk(problem, layers, game.paths[0]).pairs]
-        for _ in range(ROUNDS):
-            of_paths, of_walks = mixture.solve()
-            proven, weight, scale, walk = game.proven(layers, of_paths)
+        game, problem, layers = self.game, self.problem, part.layers
+        mixture, idle, center = Mixture(game, part), 0, part.center
+        for walk in part.walks or [cheapest_walk(problem, layers, game.paths[0]).pairs]:
+            mixture.add(walk)
+        known, smooth = {walk.tobytes() for walk in mixture.walks}, True
+        for rounds in range(ROUNDS):
+            solved = mixture.solve()
+            near = CONVERGED * (solved.value_ns - bound) <= self._value() - bound
+            if near and bound and rounds and self.judge.limit_ns is not None:
+                break
+            weighted = game.weighted(part.limits, solved)
+            if center is not None and smooth:
+                weighted = center.toward(weighted)
+            proven, walk = game.proven(layers, weighted)
             if proven >= self._value():
                 return
-            self._consider(walk.pairs)
+            self._consider(walk)
             if proven >= self._value():
                 return
             idle = 0 if proven > bound + bound // 20_000 else idle + 1
+            if proven > bound or center is None:
+                center = weighted
             bound = max(bound, proven)
-            game.add(longest_path(self.table, times_of(problem, walk.pairs)))
-            game.add(mixture.mean_path(of_walks))
-            walks.append(walk.pairs)
-            mixture.add(walk.pairs)
+            smooth = walk.tobytes() not in known
+            known.add(walk.tobytes())
+            mixture.add_path(solved.of_walks @ np.stack(mixture.times))
+            mixture.add(walk)
             if self.judge.limit_ns is not None:
                 # messages that skip stages are in the value alone, which may be far above all costs
-                most = min(self.judge.limit_ns * scale, NEVER) - 1
-                layers = cheap_pairs(problem, layers, weight, most)
-                if cheapest_walk(problem, layers, weight).cost >= NEVER:
+                most = min(self.judge.limit_ns * weighted.scale + weighted.free, NEVER) - 1
+                layers = cheap_pairs(problem, layers, weighted.weight, most)
+                if cheapest_walk(problem, layers, weighted.weight).cost >= NEVER:
                     return
             if idle >= STALLED or self.clock.left_s == 0.0:
                 break
-        rest = self._cut_off(layers)
-        if rest is None:
-            return
-        for child in self._split(rest, walks[: len(of_walks)], of_walks):
-            smaller = self._cut_off(child)
-            if smaller is not None:
-                yield bound, smaller
+        power = self.parts & (self.parts - 1) == 0  # the 1st, 2nd, 4th, .. part
+        if power and self.stages > self.num_devices and self.clock.left_s != 0.0:
+            middle = self._walk_near(layers, mixture.walks, solved.of_walks)
+            if middle is not None:
+                self._improve(middle)
+        used = tuple(solved.paths[solved.of_paths > 0])
+        rest = Part(layers, part.limits, tuple(mixture.walks), used, center)
+        for child in self._split(rest, solved.of_walks):
+            yield bound, child._replace(walks=self._within(child))
 
-    def _split(self, layers: PairLayers, walks: list[Ints], share: Floats) -> Iterator[PairLayers]:
-        """Halves of the chains, by one of their cuts; if all have the same, they are judged.
+    def _walk_near(self, layers: PairLayers, walks: Sequence[Ints], share: Floats) -> Ints | None:
+        """The chain whose cuts are nearest to the means of those of the first walks."""
+        tail, head = self.problem.tail, self.problem.head
+        mean = share @ head[np.stack(walks[: len(share)])]
+        far = np.full(self.problem.num_cuts, np.inf)
+        far[0] = 0.0
+        came = np.zeros((self.stages, len(far)), np.int64)
+        for s in range(self.stages):
+            own = layers.of(s)
+            now = far[tail[own]] + np.abs(head[own] - mean[s])
+            order = np.argsort(-now, kind="stable")  # of equal heads the nearest is put last
+            far = np.full(len(far), np.inf)
+            far[head[own[order]]], came[s, head[own[order]]] = now[order], own[order]
+        if not np.isfinite(far[-1]):
+            return None
+        walk = np.zeros(self.stages, np.int64)
+        cut = len(far) - 1
+        for s in reversed(range(self.stages)):
+            walk[s] = came[s, cut]
+            cut = int(tail[walk[s]])
+        return walk
+
+    def _within(self, part: Part) -> tuple[Ints, ...]:
+        """Those of a part's walks that are of its pairs; prices see to its limits."""
+        inside = np.zeros((self.stages, len(self.problem.tail)), np.bool_)
+        for s in range(self.stages):
+            inside[s, part.layers.of(s)] = True
+        rows = np.arange(self.stages)
+        return tuple(walk for walk in part.walks if inside[rows, walk].all())
+
+    def _split(self, part: Part, share: Floats) -> Iterator[Part]:
+        """Halves of the chains, by the layers of a device with several stages, or by one of their
+        cuts; if all have the same, they are judged.
 
         They then differ in the kind of the last device, which the full cut does not tell.
         """
-        problem = self.problem
+        problem, layers = self.problem, part.layers
         choices = [np.unique(problem.head[layers.of(s)]) for s in range(layers.number - 1)]
         sizes = [len(choice) for choice in choices]
         if max(sizes, default=1) == 1:
@@ -500,7 +652,13 @@ class PartSearch:
                 if not self._consider(walk):
                     self.open_ns = min(self.open_ns, self.game.time(walk))
             return
-        places = np.stack([problem.head[walk] for walk in walks]).astype(float)
+        limit = self._device_limit(part, share)
+        if limit is not None:
+            row, most = limit
+            yield part._replace(limits=self._for_the_rest(part.limits.tightened(row, most), part))
+            yield part._replace(limits=part.limits.tightened(-row, -most - 1))
+            return
+        places = np.stack([problem.head[walk] for walk in part.walks[: len(share)]]).astype(float)
         mean = share @ places
         spread = share @ (places - mean) ** 2
         spread = np.where(np.array([*sizes, 1]) > 1, spread, -1.0)
@@ -512,15 +670,65 @@ class PartSearch:
             parts = self._parts_of(layers)
             for t, ends in ((s, problem.head), (s + 1, problem.tail)):
                 parts[t] = parts[t][(ends[parts[t]] <= limit) == lower]
-            yield layers_of(parts)
+            yield part._replace(layers=layers_of(parts))
+
+    def _for_the_rest(self, limits: WalkLimits, part: Part) -> WalkLimits:
+        """With what is left for a device when each other one has a limit: prices find it late."""
+        rows = [self._layers_row(q) for q in range(self.num_devices)]
+        most = [limits.most[(limits.rows == row).all(axis=1)] for row in rows]
+        free = [q for q, each in enumerate(most) if not len(each)]
+        if len(free) != 1:
+            return limits
+        rest = sum(int(each[0]) for each in most if len(each))
+        rest -= int(self.problem.size[part.walks[0]].sum())
+        old = limits.most[(limits.rows == -rows[free[0]]).all(axis=1)]
+        return limits.tightened(-rows[free[0]], min([rest, *old.tolist()]))
+
+    def _layers_row(self, q: int) -> Ints:
+        """What counts the layers of a device among the times of a walk."""
+        row = np.zeros(2 * self.table.num_steps + self.stages, np.int64)
+        row[2 * self.table.num_steps + q :: self.num_devices] = 1
+        return row
+
+    def _device_limit(self, part: Part, share: Floats) -> tuple[Ints, int] | None:
+        """A device with several stages whose mean number of layers is not whole, and would make it
+        the heaviest if rounded up: a row of its layers, and the number rounded down.
+
+        Not where that is a limit of the part, which the walks met do not keep yet.
+        """
+        if not self.stages > self.num_devices > 1:
+            return None
+        of_device = (len(share), -1, self.num_devices)
+        pairs = np.stack(part.walks[: len(share)])
+        size, work = (
+            share @ each[pairs].reshape(of_device).sum(axis=1)
+            for each in (self.problem.size, self.problem.work_ns)
+        )
+        up, down = np.ceil(size) - size, size - np.floor(size)
+        heavy = work + up * work.sum() / max(size.sum(), 1.0) > work.max()
+        score = np.where(heavy, up * down, 0.0)
+        for q in np.argsort(-score, kind="stable"):
+            if score[q] < LEAST_SPLIT:
+                break
+            row = self._layers_row(int(q))
+            most = int(np.floor(size[q]))
+            above = part.limits.most[(part.limits.rows == row).all(axis=1)]
+            below = part.limits.most[(part.limits.rows == -row).all(axis=1)]
+            if (most < above).all() and (-most <= below).all():
+                return row, most
+        return None
 
 
-def _stage_paths(table: EventTable, stages: int, passes: int) -> Iterator[Ints]:
-    """For each stage, the longest paths where it takes nearly all time: all passes, or one."""
+def _stage_paths(table: EventTable, stages: int, count: int, passes: int) -> Iterator[Ints]:
+    """For each stage, and each device with several, the longest paths where it takes nearly all
+    time: all passes, or one.
+    """
     steps = table.num_steps
+    own = [np.arange(s, s + 1) for s in range(stages)]
+    own += [np.arange(q, stages, count) for q in range(count if count < stages else 0)]
     for share in ((1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))[: passes + 1]:
-        for s in range(stages):
-            times = np.full(2 * steps, 1e-3)
+        for s in own:
+            times = np.full(2 * steps + stages, 1e-3)
             times[steps:] = 0
             times[s] += share[0]
             if passes > 1:

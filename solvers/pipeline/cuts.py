@@ -51,6 +51,8 @@ class CutProblem:
     stash_bytes, kept_bytes, resident_bytes : (P,) int64
         What a microbatch leaves from its forward to its backward event, and from that to its weight
         event; and the bytes of the stage's ops.
+    size : (P,) int64
+        Work of the stage's blocks in layers, each block rounded (`_sizes`).
     forth_ns, back_ns : (N,) int64
         Least time of the messages over each cut.
     room : (P,) int64
@@ -79,6 +81,7 @@ class CutProblem:
     stash_bytes: Ints
     kept_bytes: Ints
     resident_bytes: Ints
+    size: Ints
     forth_ns: Ints
     back_ns: Ints
     room: Ints
@@ -192,6 +195,7 @@ def build_cuts(
         stash_bytes=stash,
         kept_bytes=kept,
         resident_bytes=resident[head] - resident[tail],
+        size=_sizes(instance, block, members, tail, head),
         forth_ns=forth,
         back_ns=back,
         room=np.full(len(tail), arrays.memory_bytes[chosen].max()),
@@ -252,6 +256,21 @@ def _pairs(members: Flags) -> tuple[Ints, Ints]:
         tails.append(np.full(len(inside), i))
         heads.append(inside)
     return np.concatenate(tails).astype(np.int64), np.concatenate(heads).astype(np.int64)
+
+
+def _sizes(instance: Instance, block: Ints, members: Flags, tail: Ints, head: Ints) -> Ints:
+    """Work of each pair in layers, where a layer is a block of middling work: half of all work is
+    in blocks that take longer.
+
+    Each block is rounded by itself, so that equal layers count as whole ones.
+    """
+    work = np.zeros(members.shape[1], np.int64)
+    np.add.at(work, block, np.maximum(instance.arrays.time_ns, 0).max(axis=1))
+    order = np.argsort(work, kind="stable")
+    done = np.cumsum(work[order])
+    layer = max(1, int(work[order[int(np.searchsorted(done, done[-1] - done[-1] // 2))]]))
+    total = members.astype(np.int64) @ (work // layer + (work % layer > layer // 2))
+    return np.asarray(total[head] - total[tail], np.int64)
 
 
 def _sums(of_op: Ints, block: Ints, members: Flags) -> Ints:
@@ -448,11 +467,12 @@ def with_kinds(
                     own.stash_bytes,
                     own.kept_bytes,
                     own.resident_bytes,
+                    own.size,
                     own.room,
                     np.full(len(own.tail), d),
                 )
             )
-    tail, head, forward, backward, weight, stash, kept, resident, room, kind = (
+    tail, head, forward, backward, weight, stash, kept, resident, size, room, kind = (
         np.concatenate(columns) for columns in zip(*parts, strict=True)
     )
     used = np.array([sum(vector) for vector in vectors], np.int64)
@@ -467,6 +487,7 @@ def with_kinds(
         stash_bytes=stash,
         kept_bytes=kept,
         resident_bytes=resident,
+        size=size,
         forth_ns=np.append(np.repeat(base.forth_ns[:-1], count), base.forth_ns[-1:]),
         back_ns=np.append(np.repeat(base.back_ns[:-1], count), base.back_ns[-1:]),
         room=room,

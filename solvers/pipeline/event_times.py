@@ -133,12 +133,12 @@ def iteration_time(table: EventTable, times: Ints) -> int:
 
 @kernel(bounded=True)
 def longest_path(table: EventTable, times: Times) -> Ints:
-    """How often a longest path goes through each step and each message, (2 E,).
+    """How often a longest path goes through each step and each message, as long as the times.
 
     The sum of its counts times any times is a bound on the iteration with those times.
     """
     end, arrival = _clock(table, times)
-    count = np.zeros(2 * table.num_steps, np.int64)
+    count = np.zeros(len(times), np.int64)
     e, in_message = int(np.argmax(end)), False
     while e >= 0:
         if not in_message:
@@ -168,6 +168,7 @@ class CutPairs(NamedTuple):
     forward: Ints
     backward: Ints
     weight: Ints
+    size: Ints
     forth: Ints
     back: Ints
     num_cuts: int
@@ -181,6 +182,7 @@ def _pairs(problem: CutProblem) -> CutPairs:
         problem.forward_ns,
         problem.backward_ns,
         problem.weight_ns,
+        problem.size,
         problem.forth_ns,
         problem.back_ns,
         problem.num_cuts,
@@ -218,7 +220,7 @@ class CutWalk(NamedTuple):
 
 
 def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutWalk:
-    """The cheapest walk under weights (2 E,) of E steps and of the messages into them.
+    """The cheapest walk under weights (2 E + S,) of `times_of`.
 
     Examples
     --------
@@ -226,7 +228,7 @@ def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutW
     >>> from placegap.solvers.pipeline.cuts import build_cuts
     >>> problem = build_cuts(example(), PipelineIteration(sending="blocking"), np.arange(4), 100)
     >>> every = np.arange(len(problem.tail))
-    >>> cheapest_walk(problem, layers_of([every]), np.array([2, 0])).cost
+    >>> cheapest_walk(problem, layers_of([every]), np.array([2, 0, 0])).cost
     86
     """
     cost, pairs = _cheapest(_pairs(problem), layers, weight)
@@ -234,24 +236,28 @@ def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutW
 
 
 def cheap_pairs(problem: CutProblem, layers: PairLayers, weights: Ints, most: int) -> PairLayers:
-    """The pairs over which a walk leads that costs no more than so much, under each row (2 E,) of
-    weights, one row after another.
+    """The pairs over which a walk leads that costs no more than so much, under each row
+    (2 E + S,) of weights, one row after another.
     """
     return PairLayers(*_cheap(_pairs(problem), layers, np.atleast_2d(weights), most))
 
 
 def times_of(problem: CutProblem, pairs: Ints) -> Ints:
-    """Times of the steps of a walk and of the messages into them, (2 E,)."""
+    """Times of the steps of a walk, of the messages into them, and sizes of its stages,
+    (2 E + S,).
+    """
     return np.asarray(_times(_pairs(problem), pairs))
 
 
 @kernel(inline="always", allocates=False)
 def _put_stage(p: CutPairs, times: Ints, count: int, s: int, at: int) -> None:
-    """Write the times of a pair as stage s of `count`, and of the messages over its larger cut.
+    """Write the times and the size of a pair as stage s of `count`, and the times of the messages
+    over its larger cut.
 
     Where they stand is what `_cost` reads the weights of.
     """
     steps = p.passes * count
+    times[2 * steps + s] = p.size[at]
     times[s] = p.forward[at]
     if p.passes > 1:
         times[2 * count - 1 - s] = p.backward[at]
@@ -265,7 +271,7 @@ def _put_stage(p: CutPairs, times: Ints, count: int, s: int, at: int) -> None:
 
 @kernel(bounded=True)
 def _times(p: CutPairs, pairs: Ints) -> Ints:
-    times = np.zeros(2 * len(pairs) * p.passes, np.int64)
+    times = np.zeros((2 * p.passes + 1) * len(pairs), np.int64)
     for s in range(len(pairs)):
         _put_stage(p, times, len(pairs), s, pairs[s])
     return times
@@ -274,8 +280,8 @@ def _times(p: CutPairs, pairs: Ints) -> Ints:
 @kernel(bounded=True, inline="always", allocates=False)
 def _cost(p: CutPairs, weight: Ints, count: int, s: int, at: int) -> int:
     """Of a pair as stage s of `count`, with the messages over its larger cut."""
-    cost = weight[s] * p.forward[at]
     steps = p.passes * count
+    cost = weight[s] * p.forward[at] + weight[2 * steps + s] * p.size[at]
     if p.passes > 1:
         cost += weight[2 * count - 1 - s] * p.backward[at]
     if p.passes > 2:
@@ -368,7 +374,7 @@ def _improve(
     p: CutPairs, table: EventTable, allowed: Ints, cuts: Ints, reach: int
 ) -> tuple[int, Ints]:
     count, last = len(cuts) - 1, len(allowed) - 1
-    times = np.zeros(2 * table.num_steps, np.int64)
+    times = np.zeros(2 * table.num_steps + count, np.int64)
     for s in range(count):
         _put_stage(p, times, count, s, allowed[min(s, last), cuts[s], cuts[s + 1]])
     best = iteration_time(table, times)
