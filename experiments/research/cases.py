@@ -59,8 +59,8 @@ fewer layers. Seconds are those of a core that other work used as well.
 @dataclass(frozen=True)
 class CasePrint:
     """What a case prints: the plan's table, its exit status, printed figures, exports by file name,
-    the value of each rule of a tool, None where it has no plan, and that of the experts of so many
-    first layers on the host.
+    the value of each rule of a tool, None where it has no plan, that of the experts of so many
+    first layers on the host, and the figures of `--granularity experts`.
     """
 
     text: str
@@ -69,6 +69,7 @@ class CasePrint:
     exports: Mapping[str, str]
     by_hand: Mapping[str, int | None]
     experts: Mapping[int, int]
+    apart: Mapping[str, str]
 
 
 @cache
@@ -138,9 +139,14 @@ def run_case(number: int, commands: list[str], folder: Path) -> CasePrint:
         exports = dict(_exports(words, folder))
         refused = [line for line in err.splitlines() if line.startswith("placegap: export")]
         by_hand = dict(_by_hand(words, case["by_hand"]))
-        experts = experts_on_host(*_asked(words)) if "experts" in case else {}
+        experts, apart = dict[int, int](), dict[str, str]()
+        if "experts" in case:
+            experts = experts_on_host(*_asked(words))
+            at = words.index("--granularity")
+            others = ["--granularity", "experts", "--time-limit", "30", "--quiet"]
+            apart = _figures(_run([*words[:at], *others])[1])
     text = "\n".join([*(line.rstrip() for line in out.strip("\n").splitlines()), *refused])
-    return CasePrint(text, status, _figures(out), exports, by_hand, experts)
+    return CasePrint(text, status, _figures(out), exports, by_hand, experts, apart)
 
 
 def _run(words: list[str]) -> tuple[int, str, str]:
@@ -229,18 +235,20 @@ def section(number: int, outcome: CasePrint) -> Iterator[str]:
     yield from markdown_grid(("by hand", "takes"), rows)
     yield ""
     if outcome.experts:
-        yield from _said_of_experts(outcome.experts, best)
+        yield from _said_of_experts(outcome, best)
 
 
-def _said_of_experts(experts: Mapping[int, int], best: float) -> Iterator[str]:
+def _said_of_experts(outcome: CasePrint, best: float) -> Iterator[str]:
+    experts, apart = outcome.experts, outcome.apart
     (few, some_ns), (_, all_ns) = min(experts.items()), max(experts.items())
     share = f"{100 * (some_ns / best - 1):+.1f} %"
     yield (
         "Layers need not stay whole: a tool that can leave experts alone on the host"
         f" (`--n-cpu-moe {few}`) has them of {few} layers there, which takes"
         f" {some_ns / 1e6:.2f} ms, {share}. With those of all layers there (`-ot exps=CPU`) it is"
-        f" {all_ns / 1e6:.2f} ms. Both are plans op by op, so that the bound of the line `layer`"
-        " holds for them, and not the optimum above."
+        f" {all_ns / 1e6:.2f} ms. `--granularity experts`, which `--export llamacpp` has where no"
+        f" other is asked for, lets experts alone be elsewhere: {apart['value']} with a gap of"
+        f" {apart['gap']}, HiGHS' word. The optimum above is that of whole layers."
     )
     yield ""
 

@@ -9,13 +9,13 @@
   GPUs by ollama itself, so that only plans with one of them can be said.
 
 What cannot be said is refused, with the nearest plan that can: the same number of layers on each
-device, in the order that the tool has, or more of them on the host where those do not fit; and what
-it takes beside the plan.
+device, in the order that the tool has, or as few others as need be where those do not fit; and
+what it takes beside the plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -201,24 +201,56 @@ def _refuse(
     found: LayerHomes,
     say: Callable[[LayerHomes], str],
 ) -> None:
-    """Say what the nearest plan is that fits, with more layers on the host if need be, and what it
-    costs.
+    """Say what the nearest plan is that fits, and what it costs: where the same numbers of layers
+    do not fit, one after another goes to where least is missing.
     """
-    value, is_whole = evaluate(instance, plan, semantics).value_ns, found.is_whole
-    theirs = evaluate(instance, _in_order(instance, found), semantics)
-    while not theirs.feasible and len(found.gpus) < instance.num_devices and any(found.counts):
-        home = found.in_order
-        home[found.on_host] = -1
-        away = tuple(at for at in found.away if home[at] != -1)
-        found = found._replace(home=home, away=away)
-        theirs = evaluate(instance, _in_order(instance, found), semantics)
-    if not theirs.feasible or theirs.value_ns is None or not value:
+    value, is_whole, limits = (
+        evaluate(instance, plan, semantics).value_ns,
+        found.is_whole,
+        _limits(instance),
+    )
+
+    def judged(each: LayerHomes) -> tuple[int, int, LayerHomes]:
+        """What does not fit, in bytes, and the value."""
+        verdict = evaluate(instance, _in_order(instance, each), semantics)
+        held = [use.memory_bytes for use in verdict.uses]
+        over = sum(max(0, size - limit) for size, limit in zip(held, limits, strict=True))
+        return (0 if verdict.feasible else max(1, over)), verdict.value_ns or 0, each
+
+    over, theirs, found = judged(found)
+    for _ in found.home:
+        if not over:
+            break
+        nearest = min(
+            map(judged, _one_moved(instance, found)), key=lambda one: one[:2], default=None
+        )
+        if nearest is None or nearest[0] >= over:
+            break
+        over, theirs, found = nearest
+    if over or not value:
         cost = "which does not fit" + ("" if is_whole else "; add --granularity layer")
     else:
-        cost = f"which takes {100 * (theirs.value_ns / value - 1):+.1f} %"
+        cost = f"which takes {100 * (theirs / value - 1):+.1f} %"
     raise InputError(
         f"layers are divided, or in another order; the nearest is {say(found)}, {cost}"
     )
+
+
+def _limits(instance: Instance) -> list[int]:
+    return [2**62 if d.memory_bytes is None else d.memory_bytes for d in instance.cluster.devices]
+
+
+def _one_moved(instance: Instance, found: LayerHomes) -> Iterator[LayerHomes]:
+    """One layer on another device, the order kept."""
+    places = list(found.gpus) if len(found.gpus) == instance.num_devices else [-1, *found.gpus]
+    for one in places:
+        for other in places:
+            if one != other and found.home.count(one):
+                home = sorted(found.home, key=places.index)
+                home[home.index(one)] = other
+                home.sort(key=places.index)
+                away = tuple(at for at in found.away if home[at] != -1)
+                yield found._replace(home=home, away=away)
 
 
 def _in_order(instance: Instance, found: LayerHomes) -> Plan:

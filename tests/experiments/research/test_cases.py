@@ -52,6 +52,8 @@ def test_a_case_is_proven_and_no_rule_of_a_tool_is_better(number: int, tmp_path:
         floor = re.search(r"no plan is below ([\d.]+) ms", found.text)
         assert floor is not None
         assert some_ns / 1e6 >= float(floor[1])
+        apart = float(found.apart["value"].split()[0])
+        assert apart <= 1.001 * min(some_ns, value_ns(found)) / 1e6
 
 
 def test_the_page_has_every_case_with_its_commands_and_is_proven() -> None:
