@@ -186,8 +186,9 @@ def experts_on_host(instance: Instance, semantics: Semantics) -> dict[int, int]:
     for count in (*range(1, len(layers)), len(layers)):
         home = [host if at and int(at[1]) < count else 0 for at in layer_of]
         verdict = evaluate(instance, Plan.on(home), semantics)
-        if verdict.feasible and (not found or count == len(layers)):
-            found[count] = verdict.value_ns
+        fits = verdict.feasible and verdict.value_ns is not None
+        if fits and (not found or count == len(layers)):
+            found[count] = verdict.value_ns or 0
     return found
 
 

@@ -177,7 +177,7 @@ def _is_knapsack(task: Task) -> bool:
     if sum(arrays.group_bytes.tolist()) > room or stops_of(relaxed) is not None:
         return True
     time = np.where(possible_placements(relaxed), arrays.time_ns, NO_WAY).min(axis=1)
-    return sum(time.tolist()) <= MOST_WIDTH * path_ns(relaxed, transfers=False)
+    return bool(sum(time.tolist()) <= MOST_WIDTH * path_ns(relaxed, transfers=False))
 
 
 def is_likely_proven(task: Task) -> bool:
