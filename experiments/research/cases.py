@@ -210,7 +210,7 @@ def value_ns(outcome: CasePrint) -> float:
 
     Examples
     --------
-    >>> value_ns(CasePrint("", 0, {"value": "7.5 ms"}, {}, {}, {}))
+    >>> value_ns(CasePrint("", 0, {"value": "7.5 ms"}, {}, {}, {}, {}))
     7500000.0
     """
     number, unit = outcome.figures["value"].split()

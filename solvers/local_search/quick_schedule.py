@@ -128,7 +128,7 @@ def inserted(instance: Instance, semantics: Makespan, plan: Plan) -> Plan:
     --------
     >>> from placegap.instances import Makespan, Plan, example
     >>> inserted(example(), Makespan(), Plan.on([0, 1, 0, 1])).device_order
-    {0: (0, 2), 1: (1, 3)}
+    ((0, 2), (1, 3))
     """
     data, level = kernel_data(instance, semantics), np.zeros(instance.num_ops, np.int64)
     work, device = new_work(data), np.array([homes[0] for homes in plan.placement], np.int64)
