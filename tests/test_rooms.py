@@ -27,7 +27,7 @@ BELOW: dict[str, set[str]] = {
     "formulations/throughput_ip": {"shared"},
     "formulations/latency_ip": {"shared"},
     "solvers/core": set(),
-    "solvers/bounds": {"core"},
+    "solvers/bounds": {"core", "local_search"},
     "solvers/solving": {"core", "bounds"},
     "solvers/chains": {"core"},
     "solvers/models": {"core", "bounds", "solving", "chains"},

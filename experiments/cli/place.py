@@ -37,7 +37,7 @@ from placegap.experiments.show.place_report import (
 from placegap.experiments.show.rendering import check_outputs, output, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.modules import Granularity, with_granularity
+from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
 from placegap.instances.problem.semantics import LoadSemantics, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions, is_traced
@@ -124,8 +124,8 @@ class PlaceOptions:
         Granularity | None,
         typer.Option(
             "--granularity",
-            help="What stays on one device: ops (the default), modules, or layers (the default of"
-            " exports that have nothing smaller).",
+            help="What stays on one device: ops (the default), modules, layers (the default of"
+            " exports that have nothing smaller), or layers but for their experts (llamacpp's).",
         ),
     ] = None
     write: Annotated[
@@ -210,6 +210,8 @@ def place_command(asked: PlaceOptions) -> None:
     together = False
     if asked.granularity is None and any(op.modes for op in fine.graph.ops):
         wanted = wanted._replace(whole="op")  # ops with modes are layers
+    if wanted.whole == "experts" and not any(map(is_expert, fine.graph.ops)):
+        wanted = wanted._replace(whole="layer")
     if wanted.exports:
         from placegap.experiments.running.exporting import check_copies, joins_ends
 

@@ -23,8 +23,12 @@ from placegap.experiments.cli import main as placegap
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.report import markdown_grid, write_file
+from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import with_granularity
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.yaml_file import read_yaml
+from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.torch_models.presets import find_preset
 from placegap.solvers import solve
 
@@ -55,7 +59,8 @@ fewer layers. Seconds are those of a core that other work used as well.
 @dataclass(frozen=True)
 class CasePrint:
     """What a case prints: the plan's table, its exit status, printed figures, exports by file name,
-    and the value of each rule of a tool; None where it has no plan.
+    the value of each rule of a tool, None where it has no plan, that of the experts of so many
+    first layers on the host, and the figures of `--granularity experts`.
     """
 
     text: str
@@ -63,6 +68,8 @@ class CasePrint:
     figures: Mapping[str, str]
     exports: Mapping[str, str]
     by_hand: Mapping[str, int | None]
+    experts: Mapping[int, int]
+    apart: Mapping[str, str]
 
 
 @cache
@@ -132,8 +139,14 @@ def run_case(number: int, commands: list[str], folder: Path) -> CasePrint:
         exports = dict(_exports(words, folder))
         refused = [line for line in err.splitlines() if line.startswith("placegap: export")]
         by_hand = dict(_by_hand(words, case["by_hand"]))
+        experts, apart = dict[int, int](), dict[str, str]()
+        if "experts" in case:
+            experts = experts_on_host(*_asked(words))
+            at = words.index("--granularity")
+            others = ["--granularity", "experts", "--time-limit", "30", "--quiet"]
+            apart = _figures(_run([*words[:at], *others])[1])
     text = "\n".join([*(line.rstrip() for line in out.strip("\n").splitlines()), *refused])
-    return CasePrint(text, status, _figures(out), exports, by_hand)
+    return CasePrint(text, status, _figures(out), exports, by_hand, experts, apart)
 
 
 def _run(words: list[str]) -> tuple[int, str, str]:
@@ -145,15 +158,38 @@ def _run(words: list[str]) -> tuple[int, str, str]:
 
 def _by_hand(words: list[str], methods: list[str]) -> Iterator[tuple[str, int | None]]:
     """What the rules of tools take where a command places a model: as plans of any kind."""
+    fine, semantics = _asked(words)
+    instance = with_granularity(fine, "layer")
+    for method in methods:
+        yield method, solve(instance, semantics, method).value_ns
+
+
+def _asked(words: list[str]) -> tuple[Instance, Semantics]:
+    """What a command places, op by op, and how a plan of any kind is judged."""
     asked = dict(pairwise(words))
     devices = asked.get("--devices")
     source = Source(words[1], asked["--cluster"], devices=Path(devices) if devices else None)
-    instance = with_granularity(load_source(source), "layer")
-    objective = asked["--objective"]
-    semantics = Rules(objective=objective, plans="any" if objective == "max_load" else None)
-    for method in methods:
-        found = solve(instance, semantics.override(instance.semantics), method)
-        yield method, found.value_ns
+    instance, objective = load_source(source), asked["--objective"]
+    rules = Rules(objective=objective, plans="any" if objective == "max_load" else None)
+    return instance, rules.override(instance.semantics)
+
+
+def experts_on_host(instance: Instance, semantics: Semantics) -> dict[int, int]:
+    """What it takes where the experts of the first layers are on the last device, the host, and all
+    else on the first one: of as few layers as fit, and of all.
+    """
+    layer_of = [
+        re.search(r"\.layers\.(\d+)\..*experts", op.module or "") for op in instance.graph.ops
+    ]
+    layers = sorted({int(found[1]) for found in layer_of if found})
+    host, found = instance.num_devices - 1, dict[int, int]()
+    for count in (*range(1, len(layers)), len(layers)):
+        home = [host if at and int(at[1]) < count else 0 for at in layer_of]
+        verdict = evaluate(instance, Plan.on(home), semantics)
+        fits = verdict.feasible and verdict.value_ns is not None
+        if fits and (not found or count == len(layers)):
+            found[count] = verdict.value_ns or 0
+    return found
 
 
 def _exports(words: list[str], folder: Path) -> Iterator[tuple[str, str]]:
@@ -174,7 +210,7 @@ def value_ns(outcome: CasePrint) -> float:
 
     Examples
     --------
-    >>> value_ns(CasePrint("", 0, {"value": "7.5 ms"}, {}, {}))
+    >>> value_ns(CasePrint("", 0, {"value": "7.5 ms"}, {}, {}, {}, {}))
     7500000.0
     """
     number, unit = outcome.figures["value"].split()
@@ -198,6 +234,23 @@ def section(number: int, outcome: CasePrint) -> Iterator[str]:
         for name, value in outcome.by_hand.items()
     ]
     yield from markdown_grid(("by hand", "takes"), rows)
+    yield ""
+    if outcome.experts:
+        yield from _said_of_experts(outcome, best)
+
+
+def _said_of_experts(outcome: CasePrint, best: float) -> Iterator[str]:
+    experts, apart = outcome.experts, outcome.apart
+    (few, some_ns), (_, all_ns) = min(experts.items()), max(experts.items())
+    share = f"{100 * (some_ns / best - 1):+.1f} %"
+    yield (
+        "Layers need not stay whole: a tool that can leave experts alone on the host"
+        f" (`--n-cpu-moe {few}`) has them of {few} layers there, which takes"
+        f" {some_ns / 1e6:.2f} ms, {share}. With those of all layers there (`-ot exps=CPU`) it is"
+        f" {all_ns / 1e6:.2f} ms. `--granularity experts`, which `--export llamacpp` has where no"
+        f" other is asked for, lets experts alone be elsewhere: {apart['value']} with a gap of"
+        f" {apart['gap']}, HiGHS' word. The optimum above is that of whole layers."
+    )
     yield ""
 
 

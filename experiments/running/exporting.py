@@ -20,7 +20,7 @@ from placegap.instances.io.export_table import (
 )
 from placegap.instances.io.onnx_model import inlined_model
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
-from placegap.instances.problem.modules import Granularity, layer_of
+from placegap.instances.problem.modules import Granularity, is_expert, layer_of
 from placegap.instances.problem.semantics import HybridPipeline, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import UNREAD
@@ -78,16 +78,17 @@ def parse_exports(pairs: Sequence[str]) -> dict[str, Path]:
 
 
 def needed_granularity(given: Granularity | None, kinds: Sequence[str]) -> Granularity:
-    """What was asked for, else whole layers where a format has nothing smaller.
+    """What was asked for, else whole layers where a format has nothing smaller, or but experts.
 
     Examples
     --------
-    >>> needed_granularity(None, ["csv"]), needed_granularity(None, ["vllm"])
-    ('op', 'layer')
+    >>> [needed_granularity(None, [kind]) for kind in ("csv", "vllm", "llamacpp")]
+    ['op', 'layer', 'experts']
     """
     if given is not None:
         return given
-    return "layer" if any(EXPORTERS[kind].whole_layers for kind in kinds) else "op"
+    apart = [EXPORTERS[kind].experts_apart for kind in kinds if EXPORTERS[kind].whole_layers]
+    return ("experts" if all(apart) else "layer") if apart else "op"
 
 
 def joins_ends(kinds: Sequence[str]) -> bool:
@@ -122,13 +123,16 @@ def check_formats(kinds: Sequence[str], placed: Instance, semantics: Semantics) 
     InputError
         One line that names the format and the mend.
     """
-    first: dict[str, int] = {}
     for kind in kinds:
         check_export(kind, placed, semantics)
         if not EXPORTERS[kind].whole_layers:
             continue
-        for layer, group in zip(layer_of(placed.graph), placed.arrays.group.tolist(), strict=True):
-            if layer is not None and first.setdefault(layer, group) != group:
+        first, apart = dict[tuple[str, bool], int](), EXPORTERS[kind].experts_apart
+        for op, layer, group in zip(
+            placed.graph.ops, layer_of(placed.graph), placed.arrays.group.tolist(), strict=True
+        ):
+            part = layer or "", apart and is_expert(op)
+            if layer is not None and first.setdefault(part, group) != group:
                 raise InputError(
                     f"a plan may divide layer {layer!r}, and this format has whole layers; leave"
                     " out --granularity, or export csv",

@@ -353,7 +353,7 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
             " that they state; trace a shorter --context, or leave out --at-most"
         )
     limit_ns = int(at_most * result.value_ns)
-    proven = "" if result.status == "optimal" else ", which is not proven to be the least,"
+    proven = "" if result.status == "optimal" else " (not proven to be the least)"
     rules = semantics.model_copy(update={"at_most_ns": limit_ns})
     said = f"at most {limit_ns} ns of load, {at_most:g} times {result.value_ns} ns{proven}"
     return replace(attempt, semantics=rules, time_limit_s=attempt.time_limit_s - half_s), said

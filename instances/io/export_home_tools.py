@@ -9,11 +9,13 @@
   GPUs by ollama itself, so that only plans with one of them can be said.
 
 What cannot be said is refused, with the nearest plan that can: the same number of layers on each
-device, in the order that the tool has; and what it takes beside the plan.
+device, in the order that the tool has, or as few others as need be where those do not fit; and
+what it takes beside the plan.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +24,7 @@ from placegap.instances.io.costing import is_cpu
 from placegap.instances.io.export_modules import layer_list
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
-from placegap.instances.problem.modules import homes_by_layer, layer_ends, layer_of
+from placegap.instances.problem.modules import homes_by_layer, is_expert, layer_ends, layer_of
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
@@ -101,8 +103,7 @@ def plan_layers(instance: Instance, plan: Plan) -> LayerHomes:
             output[at] = output.get(at, 0) + size
         if layer is None or layer not in number:
             continue
-        is_expert = "experts" in (op.module or "").split(".")
-        part = held[number[layer]].setdefault(is_expert, {})
+        part = held[number[layer]].setdefault(is_expert(op), {})
         part[at] = part.get(at, 0) + size
     home, away, is_whole = list[int](), list[int](), True
     for at, parts in enumerate(held):
@@ -126,7 +127,7 @@ def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """
     found = plan_layers(instance, plan)
     if not found.is_in_order:
-        _refuse(instance, plan, semantics, found, _llamacpp_line(found))
+        _refuse(instance, plan, semantics, found, _llamacpp_line)
     return _llamacpp_line(found) + "\n"
 
 
@@ -159,7 +160,13 @@ def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     if found.on_host or found.away:
         raise InputError("the plan has layers on a host, and exllama runs on GPUs alone")
     if not found.is_in_order:
-        _refuse(instance, plan, semantics, found, f"layers {','.join(map(str, found.counts))}")
+        _refuse(
+            instance,
+            plan,
+            semantics,
+            found,
+            lambda nearest: f"layers {','.join(map(str, nearest.counts))}",
+        )
     held = np.zeros(instance.num_devices, np.int64)
     np.add.at(held, plan.devices, instance.arrays.resident_bytes)
     shares = [ceil_div(int(held[k]), HUNDREDTH_GIB) / 100 for k in found.gpus]
@@ -177,33 +184,85 @@ def write_ollama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     found = plan_layers(instance, plan)
     if sum(count > 0 for count in found.counts) > 1:
         raise InputError("ollama divides layers between GPUs by itself; export llamacpp")
-    has_output = found.output != -1 and found.on_host < len(found.home)
-    line = f"PARAMETER num_gpu {len(found.home) - found.on_host + has_output}"
     if not found.is_in_order or found.away:
-        _refuse(instance, plan, semantics, found._replace(away=()), line)
-    return line + "\n"
+        _refuse(instance, plan, semantics, found._replace(away=()), _ollama_line)
+    return _ollama_line(found) + "\n"
+
+
+def _ollama_line(found: LayerHomes) -> str:
+    has_output = found.output != -1 and found.on_host < len(found.home)
+    return f"PARAMETER num_gpu {len(found.home) - found.on_host + has_output}"
 
 
 def _refuse(
-    instance: Instance, plan: Plan, semantics: Semantics, found: LayerHomes, nearest: str
+    instance: Instance,
+    plan: Plan,
+    semantics: Semantics,
+    found: LayerHomes,
+    say: Callable[[LayerHomes], str],
 ) -> None:
-    """Say what the nearest plan is, and what it costs."""
+    """Say what the nearest plan is that fits, and what it costs: where the same numbers of layers
+    do not fit, one after another goes to where least is missing.
+    """
+    value, is_whole, limits = (
+        evaluate(instance, plan, semantics).value_ns,
+        found.is_whole,
+        _limits(instance),
+    )
+
+    def judged(each: LayerHomes) -> tuple[int, int, LayerHomes]:
+        """What does not fit, in bytes, and the value."""
+        verdict = evaluate(instance, _in_order(instance, each), semantics)
+        held = [use.memory_bytes for use in verdict.uses]
+        over = sum(max(0, size - limit) for size, limit in zip(held, limits, strict=True))
+        return (0 if verdict.feasible else max(1, over)), verdict.value_ns or 0, each
+
+    over, theirs, found = judged(found)
+    for _ in found.home:
+        if not over:
+            break
+        nearest = min(
+            map(judged, _one_moved(instance, found)), key=lambda one: one[:2], default=None
+        )
+        if nearest is None or nearest[0] >= over:
+            break
+        over, theirs, found = nearest
+    if over or not value:
+        cost = "which does not fit" + ("" if is_whole else "; add --granularity layer")
+    else:
+        cost = f"which takes {100 * (theirs / value - 1):+.1f} %"
+    raise InputError(
+        f"layers are divided, or in another order; the nearest is {say(found)}, {cost}"
+    )
+
+
+def _limits(instance: Instance) -> list[int]:
+    return [2**62 if d.memory_bytes is None else d.memory_bytes for d in instance.cluster.devices]
+
+
+def _one_moved(instance: Instance, found: LayerHomes) -> Iterator[LayerHomes]:
+    """One layer on another device, the order kept."""
+    places = list(found.gpus) if len(found.gpus) == instance.num_devices else [-1, *found.gpus]
+    for one in places:
+        for other in places:
+            if one != other and found.home.count(one):
+                home = sorted(found.home, key=places.index)
+                home[home.index(one)] = other
+                home.sort(key=places.index)
+                away = tuple(at for at in found.away if home[at] != -1)
+                yield found._replace(home=home, away=away)
+
+
+def _in_order(instance: Instance, found: LayerHomes) -> Plan:
+    """The plan that a tool makes of so many layers on each device."""
     hosts = [k for k in range(instance.num_devices) if k not in found.gpus]
     in_order = [hosts[0] if at == -1 else at for at in found.in_order]
     first = hosts[0] if hosts else in_order[0]
     last = first if found.output == -1 else in_order[-1]
     home = homes_by_layer(instance, [first, *in_order, last])
-    if found.away:
-        layers, names = layer_of(instance.graph), layer_list(instance)
-        away = {names[at] for at in found.away}
-        for i, op in enumerate(instance.graph.ops):
-            is_expert = "experts" in (op.module or "").split(".")
-            if is_expert and layers[i] in away:
-                home[i] = hosts[0]
-    value = evaluate(instance, plan, semantics).value_ns
-    theirs = evaluate(instance, Plan.on(home), semantics)
-    if not theirs.feasible or theirs.value_ns is None or not value:
-        cost = "which does not fit; add --granularity layer"
-    else:
-        cost = f"which takes {100 * (theirs.value_ns / value - 1):+.1f} %"
-    raise InputError(f"layers are divided, or in another order; the nearest is {nearest}, {cost}")
+    layers, names = layer_of(instance.graph), layer_list(instance)
+    away = {names[at] for at in found.away}
+    for i, op in enumerate(instance.graph.ops):
+        if layers[i] in away and is_expert(op):
+            home[i] = hosts[0]
+    return Plan.on(home)

@@ -35,7 +35,8 @@ from placegap.instances.reading.errors import InputError, look_up
 class Exporter:
     """One row of the table.
 
-    `whole_layers` tells whether only plans of whole layers can be written; `join_ends`, whether
+    `whole_layers` tells whether only plans of whole layers can be written, `experts_apart` that
+    experts of a layer may be elsewhere all the same; `join_ends`, whether
     the first stage must hold all that comes before the numbered layers, and the last one all that
     comes after them; `gpus_alone`, whether a stage on a CPU is one that its tool cannot run. A
     format that is a copy of the model's own file has `annotate` in place of
@@ -47,6 +48,7 @@ class Exporter:
     whole_layers: bool = False
     join_ends: bool = False
     gpus_alone: bool = False
+    experts_apart: bool = False
     annotate: Callable[[Any, Instance, Plan, Semantics], None] | None = None
 
 
@@ -56,9 +58,11 @@ EXPORTERS: Mapping[str, Exporter] = {
     "megatron": Exporter("--pipeline-model-parallel-layout", write_megatron, True, True, True),
     "vllm": Exporter("VLLM_PP_LAYER_PARTITION", write_vllm, True, True, True),
     "pipelining": Exporter("split points of torch.distributed.pipelining", write_pipelining, True),
-    "llamacpp": Exporter("-ngl, -ts, --n-cpu-moe or -ot of llama.cpp", write_llamacpp),
-    "exllama": Exporter("-gs of exllama, GB of each GPU", write_exllama),
-    "ollama": Exporter("num_gpu of a Modelfile", write_ollama),
+    "llamacpp": Exporter(
+        "-ngl, -ts, --n-cpu-moe or -ot of llama.cpp", write_llamacpp, True, experts_apart=True
+    ),
+    "exllama": Exporter("-gs of exllama, GB of each GPU", write_exllama, True),
+    "ollama": Exporter("num_gpu of a Modelfile", write_ollama, True),
     "onnx": Exporter("ONNX device_configurations, in a copy of the file", None, annotate=annotate),
     "dnn-partitioning": Exporter("its split file", write_split),
     "chrome-trace": Exporter("Trace Event JSON, for Perfetto and Chrome", write_chrome_trace),

@@ -17,10 +17,10 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import DisjointSets
-from placegap.instances.problem.instance import Graph, Instance
+from placegap.instances.problem.instance import Graph, Instance, Op
 from placegap.instances.reading.errors import InputError
 
-Granularity = Literal["module", "layer", "op"]
+Granularity = Literal["module", "experts", "layer", "op"]
 
 
 def layer_of(graph: Graph) -> tuple[str | None, ...]:
@@ -62,6 +62,19 @@ def leaf_module_of(graph: Graph) -> tuple[str | None, ...]:
     return tuple(None if op.module in parents else op.module or None for op in graph.ops)
 
 
+def is_expert(op: Op) -> bool:
+    """Whether an op is of the experts of its layer, by its module.
+
+    Examples
+    --------
+    >>> from placegap.instances import Op
+    >>> paths = ("h.0.mlp.experts", "h.0.mlp.experts.3.up", "h.0.mlp.shared_expert", "h.0.mlp.gate")
+    >>> [is_expert(Op(name=path, module=path)) for path in paths]
+    [True, True, False, False]
+    """
+    return "experts" in (op.module or "").split(".")
+
+
 def with_granularity(
     instance: Instance, granularity: Granularity, *, join_ends: bool = False
 ) -> Instance:
@@ -70,10 +83,11 @@ def with_granularity(
     Parameters
     ----------
     instance : Instance
-    granularity : {"module", "layer", "op"}
+    granularity : {"module", "experts", "layer", "op"}
         ``layer``: besides, a forward op outside of all layers is with what feeds it: no hook of a
-        framework moves its inputs. ``module``: such ops, and those of modules that hold others,
-        are free. ``op``: the instance itself.
+        framework moves its inputs. ``experts``: the same, but the experts of each layer are a
+        group of their own. ``module``: such ops, and those of modules that hold others, are free.
+        ``op``: the instance itself.
     join_ends : bool
         Whether what comes before the numbered layers is one group, and what comes after them
         another, as in frameworks whose first stage holds all embeddings and whose last one holds
@@ -93,7 +107,13 @@ def with_granularity(
     if granularity == "op":
         return instance
     graph, index = instance.graph, instance.arrays.index
-    wholes = list(layer_of(graph) if granularity == "layer" else leaf_module_of(graph))
+    by_layer = granularity in ("layer", "experts")
+    wholes = list(layer_of(graph) if by_layer else leaf_module_of(graph))
+    if granularity == "experts":
+        wholes = [
+            f"{whole}.experts" if whole and is_expert(op) else whole
+            for op, whole in zip(graph.ops, wholes, strict=True)
+        ]
     if not any(wholes):
         raise InputError(
             f"no op of {graph.name} names its module; use --granularity op, or trace the model"
@@ -102,7 +122,7 @@ def with_granularity(
     if join_ends:
         _join_ends(instance, wholes)
     pairs = _chained(wholes) + _chained([op.colocation for op in graph.ops])
-    if granularity == "layer":
+    if by_layer:
         backward = instance.arrays.backward
         ends = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
         pairs += [(a, b) for a, b in ends if wholes[b] is None and not backward[b]]
@@ -138,7 +158,7 @@ def with_content(instance: Instance, content_hash: str) -> tuple[Instance, Granu
     """
     if instance.content_hash == content_hash:
         return instance, "op"
-    wholes: tuple[Granularity, ...] = ("layer", "module")
+    wholes: tuple[Granularity, ...] = ("layer", "experts", "module")
     for granularity in wholes:
         for join_ends in (False, True):
             try:

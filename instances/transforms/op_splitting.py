@@ -23,7 +23,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import freeze
-from placegap.instances.problem.instance import Edge, Graph, Instance, Op
+from placegap.instances.problem.instance import Cache, Edge, Graph, Instance, Op
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import (
     InputError,
@@ -85,9 +85,9 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
 
     Parts get whole elements of the axis, as equally as possible, or equal shares where its size is
     not known. Of time, FLOPs and bytes moved each part takes its share, rounded up; a tensor, the
-    parameters or the output that are divided are divided exactly, what is not divided every part
-    has whole (`Axis`). The gather ("Concat", or "Sum" of partial outputs) runs wherever the op
-    runs, takes no time itself, and holds what the op held beside its parameters; every output of
+    parameters, caches or the output that are divided are divided exactly, what is not divided every
+    part has whole (`Axis`). The gather ("Concat", or "Sum" of partial outputs) runs wherever the op
+    runs, takes no time itself, and holds what the op held beside its state; every output of
     the op goes through it, also to an op that is split alike. The paper gives no costs of parts or
     gathers: all this is filled in.
 
@@ -216,8 +216,8 @@ def _part(
     op: Op, cut: Cut, bounds: tuple[int, ...], j: int, name: str, group: str | None, kept: int
 ) -> Op:
     """Part j of an op; `kept` bytes of its output are gradients, which each part has whole."""
-    state = held_bytes(op)
-    output = op.resident_bytes - state
+    state, output = _memory(op)
+    caches = _part_caches(op, bounds, j)
     whole = op.parameter_bytes
     if cut.axis != "batch":
         state, whole = (divide(size, bounds, j) for size in (state, whole))
@@ -231,9 +231,10 @@ def _part(
         update={
             "name": name,
             "time_ns": {kind: round_up(time, bounds, j) for kind, time in op.time_ns.items()},
-            "resident_bytes": state + output,
+            "resident_bytes": state + output + _cached_bytes(caches),
             "parameter_bytes": whole,
             "workspace_bytes": round_up(op.workspace_bytes, bounds, j),
+            "caches": caches,
             **_part_state(op, cut, bounds, j),
             "colocation": group,
             "flops": None if op.flops is None else round_up(op.flops, bounds, j),
@@ -243,11 +244,34 @@ def _part(
     )
 
 
+def _memory(op: Op) -> tuple[int, int]:
+    """An op's state and outputs, without its caches, which are in the state if that is stated."""
+    held, cached = held_bytes(op), _cached_bytes(op.caches)
+    state = held if op.state_bytes is None else max(0, held - cached)
+    return state, max(0, op.resident_bytes - cached - state)
+
+
+def _cached_bytes(caches: Iterable[Cache]) -> int:
+    return sum(cache.held_bytes(cache.tokens) for cache in caches)
+
+
+def _part_caches(op: Op, bounds: tuple[int, ...], j: int) -> tuple[Cache, ...]:
+    """A part's share of each token: its samples', or its heads'."""
+    shares = ((cache, divide(cache.token_bytes, bounds, j)) for cache in op.caches)
+    return tuple(cache.model_copy(update={"token_bytes": size}) for cache, size in shares if size)
+
+
 def _part_state(op: Op, cut: Cut, bounds: tuple[int, ...], j: int) -> dict[str, object]:
-    """State goes with the parameters: whole parts of a batch hold all of it, by the same names."""
+    """State goes with the parameters: whole parts of a batch hold all of it, by the same names;
+    but not all of the caches.
+    """
+    state = op.state_bytes
+    if state is not None:
+        state = max(0, state - _cached_bytes(op.caches))
+        state = state if cut.axis == "batch" else divide(state, bounds, j)
+        state += _cached_bytes(_part_caches(op, bounds, j))
     if cut.axis == "batch":
-        return {}
-    state = None if op.state_bytes is None else divide(op.state_bytes, bounds, j)
+        return {"state_bytes": state}
     where = f"[{cut.axis} {bounds[j]}:{bounds[j + 1]} of {bounds[-1]}]"
     # ops that are split alike share the slice
     shared = {
@@ -261,7 +285,7 @@ def _part_state(op: Op, cut: Cut, bounds: tuple[int, ...], j: int) -> dict[str, 
 
 def _gather(op: Op, cut: Cut, name: str, past: int) -> Op:
     """What joins the parts; `past` bytes of their outputs do not go through it."""
-    output = op.resident_bytes - held_bytes(op)
+    output = _memory(op)[1]
     return Op(
         name=name,
         kind="Sum" if cut.axis == "in_channel" else "Concat",

@@ -23,7 +23,8 @@ of a solution over the classes satisfies their rows; no bound of the LP is lost 
 Mladenov, Selman, "Dimension reduction via colour refinement", ESA 2014).
 
 Where groups run one after another, `layer_chain` finds the least sum in integers, and no model is
-solved. Else the method's plan is the better one of the LP's solution, rounded, and of the MIP's.
+solved. Else the plan is the better one of the LP's solution, rounded, and of the MIP's. Where the
+MIP is too large to have a plan in time, `multilevel` goes on from the LP's.
 """
 
 from __future__ import annotations
@@ -52,9 +53,11 @@ from placegap.solvers.core.back_ends import word
 from placegap.solvers.core.back_ends.highs import solve_form, solve_integers
 from placegap.solvers.core.back_ends.outcome import bound_ns, say_ending
 from placegap.solvers.core.back_ends.standard_form import StandardForm
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.registry import find_method, register
 from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.local_search.quick_schedule import inserted
 
 KNAPSACK = "memory knapsack"
 """Origin of its bounds."""
@@ -68,10 +71,9 @@ MOST_WAYS = 60
 MOST_SHARED = 20_000
 """Columns of such ways by the devices of their ends, of all intervals."""
 
-MOST_MIP, LP_SHARE = 10_000, 0.5
-"""Columns with which HiGHS finds plans in seconds; beyond, the MIP has no columns for ends, and
-their LP proves 2 % more of 80 layers on three devices. Each LP has a share of the time that is left
-at most."""
+MOST_MIP, LP_SHARE = 10_000, 0.75
+"""Columns with which HiGHS finds plans in seconds; beyond, the MIP has no columns for ends, which
+in the LP prove 2 % more of 80 layers on three devices. The LP has a share of the time at most."""
 
 MOST_INNER = 1_000
 """Ops of an interval, at most."""
@@ -553,11 +555,21 @@ class _Builder:
         """Where ways are too many: how many ops are on each device, for each pair of ends.
 
         With y[a, b] the share of the entry on a and the exit on b, n[a, b, c, k] ops sum to y times
-        their number and to N; T[a, b] is no less than the work on k, with a part of the way there
-        and back, and the transfers of a port. All T are between the ends.
+        their number and to N; T[a, b] is no less than the work on k with the way there and back,
+        and the transfers of a port, after the last or before the first of which an op runs. Where
+        nothing is on k, or goes through the port, all of it is elsewhere and takes as long: that
+        much of the way, or of that op, holds for y as a whole. All T are between the ends.
         """
         crossing = self._crossing(part)
-        num_devices = self.instance.num_devices
+        ways, num_devices, is_port = crossing.ways, len(crossing.ways), self.sends_each == "port"
+        counts = np.array(list(inside.values()), float)
+        able = self.column[self.group_of[list(inside)]] >= 0
+        time_of = np.where(able, self.time[list(inside)], np.inf)  # (classes, devices)
+        elsewhere = [  # the least that all takes without k
+            counts @ np.delete(time_of, k, 1).min(axis=1, initial=np.inf) / max(1, num_devices - 1)
+            for k in range(num_devices)
+        ]
+        fed, feeds = (np.array([c in to for c in inside]) for to in (crossing.into, crossing.out))
         share: dict[tuple[int, int], dict[int, float]] = {}
         numbers: dict[int, dict[int, float]] = {}
         takes = self._between(part)
@@ -566,8 +578,18 @@ class _Builder:
             for end, k in enumerate((a, b)):
                 share.setdefault((end, k), {})[chosen] = 1.0
             takes[took] = -1.0
-            work: list[dict[int, float]] = [{took: 1.0} for _ in range(num_devices)]
+            way = ways[a] + ways[:, b]
+            held = np.minimum(way, elsewhere)
+            work = [{took: 1.0, chosen: -float(each)} for each in held]
             sent, got = {took: 1.0}, {took: 1.0}
+            for terms, near, far, of in (
+                (sent, a, ways[:, b], fed),
+                (got, b, ways[a], feeds),
+            ):
+                if is_port and of.any():
+                    rest = np.delete((time_of + far)[of], near, 1).min(initial=np.inf)
+                    alone = counts[of] @ time_of[of, near] + ways[a, b]
+                    terms[chosen] = -float(min(rest, alone))
             for c, count in inside.items():
                 columns = self.column[int(self.group_of[c])]
                 spread = {chosen: -float(count)}
@@ -575,12 +597,11 @@ class _Builder:
                     at = self.rows.add_column(float(count))
                     spread[at] = 1.0
                     numbers.setdefault(int(columns[k]), {})[at] = 1.0
-                    way = (crossing.ways[a, k] + crossing.ways[k, b]) / count
-                    alone = len(inside) == 1
-                    work[k][at] = -float(self.time[c, k] + (way if alone else 0.0))
-                    if c in crossing.into and self.sends_each == "port":
+                    more = (way[k] - held[k]) / count if len(inside) == 1 else 0.0
+                    work[k][at] = -float(self.time[c, k] + more)
+                    if c in crossing.into and is_port:
                         sent[at] = -float(crossing.move[a, k])
-                    if c in crossing.out and self.sends_each == "port":
+                    if c in crossing.out and is_port:
                         got[at] = -float(crossing.move[k, b])
                 self.rows.add(spread, 0.0, 0.0)
             for terms in (*work, sent, got):
@@ -647,7 +668,7 @@ def relaxed_ns(model: Knapsack, time_limit_s: float | None = None) -> int:
 def _relaxed(model: Knapsack, time_limit_s: float | None) -> tuple[int, Floats | None]:
     """What the duals prove, 0 if nothing, and the solution, if there is one."""
     no = np.zeros_like(model.form.is_integer)
-    found = solve_form(replace(model.form, is_integer=no), time_limit_s)
+    found = solve_form(replace(model.form, is_integer=no), time_limit_s, interior=True)
     floor = 0 if found.proven is None else max(0, math.ceil(found.proven * model.unit_ns))
     return floor, found.values
 
@@ -717,7 +738,7 @@ def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
 
 
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """The best plan of the solutions of LP and MIP, and the better one of their bounds.
+    """The best plan of the solutions of LP, and MIP or search, and the better one of their bounds.
 
     O(n + m) rows beside K^2 columns for each pair of classes that exchange tensors.
 
@@ -741,17 +762,13 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     model = knapsack(instance, task.semantics)
     if model is None:
         return Outcome(message="its model is too large")
-    models = [model]
-    if model.form.matrix.shape[1] > MOST_MIP:  # its LP may be more than the time allows
-        small = knapsack(instance, task.semantics, 0)
-        models = [model] if small is None else [small, model]
-    built_s, floor, plans = clock.spent_s, 0, list[Plan | None]()
-    for each in models:
-        left_s = clock.left_s
-        proven_ns, shares = _relaxed(each, None if left_s is None else LP_SHARE * left_s)
-        floor = max(floor, proven_ns)
-        plans += [] if shares is None else [rounded_plan(instance, each, shares)]
-    model = models[0]
+    built_s, left_s = clock.spent_s, clock.left_s
+    floor, shares = _relaxed(model, None if left_s is None else LP_SHARE * left_s)
+    plans = [] if shares is None else [rounded_plan(instance, model, shares)]
+    if model.form.matrix.shape[1] > MOST_MIP:
+        model = knapsack(instance, task.semantics, 0) or model
+    if model.form.matrix.shape[1] > MOST_MIP:
+        return _searched(task, clock, _best(task, plans), floor)
     found, values = solve_integers(model.form, task.limits.left(clock))
     by_solver = bound_ns(found.dual_bound, model.unit_ns, 1)
     is_higher = by_solver is not None and by_solver > floor
@@ -773,9 +790,20 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     )
 
 
+def _searched(task: Task[Makespan], clock: Clock, plan: Plan | None, floor: int) -> Outcome:
+    """What a search makes of the plan of an LP whose MIP would find none in the time."""
+    search, start = find_method("multilevel"), plan or task.incumbent
+    alone = search.params.model_validate({"start": start is None})
+    rest = replace(task, limits=task.limits.left(clock), incumbent=start)
+    found = search.run(rest, alone)
+    return replace(found, bound_ns=floor, bound_origin=KNAPSACK, rests_on=PROOF)
+
+
 def _best(task: Task[Makespan], plans: Iterable[Plan | None]) -> Plan | None:
-    """The plan that ends first, of those that fit."""
-    judged = [(evaluate(task.instance, plan, task.semantics), plan) for plan in plans if plan]
+    """The plan that ends first, of those that fit, in the referee's order and in our own."""
+    known = [plan for plan in plans if plan is not None]
+    known += [inserted(task.instance, task.semantics, plan) for plan in known]
+    judged = [(evaluate(task.instance, plan, task.semantics), plan) for plan in known]
     ends = [(each.value_ns, n) for n, (each, _) in enumerate(judged) if each.feasible]
     return judged[min(ends)[1]][1] if ends else None
 
@@ -795,7 +823,7 @@ register(
         run=run,
         params=Params,
         applies=why_not_tight,
-        packages=("highspy",),
+        packages=("highspy", "numba"),
         solver="highs",
     )
 )

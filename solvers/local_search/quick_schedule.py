@@ -119,6 +119,27 @@ def plan_of(
     return plan_from_times(instance, semantics, device.tolist(), times, transfers)
 
 
+def inserted(instance: Instance, semantics: Makespan, plan: Plan) -> Plan:
+    """The devices of a plan, with the orders of `insert_all`: the longest ways to the end go first.
+
+    The plan itself where that would take too much memory.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, Plan, example
+    >>> inserted(example(), Makespan(), Plan.on([0, 1, 0, 1])).device_order
+    ((0, 2), (1, 3))
+    """
+    data, level = kernel_data(instance, semantics), np.zeros(instance.num_ops, np.int64)
+    work, device = new_work(data), np.array([homes[0] for homes in plan.placement], np.int64)
+    booked = nothing_booked(data)
+    if not len(booked.stretches):
+        return plan
+    bottom_levels(data, device, level)
+    insert_all(data, device, level, work, booked)
+    return plan_of(instance, semantics, data, device, work)
+
+
 @kernel(allocates=False)
 def bottom_levels(data: ScheduleArrays, device: Ints, level: Ints) -> None:
     """Longest way from the start of each op to the end, transfers included; into `level`. O(m)."""

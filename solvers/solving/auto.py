@@ -3,6 +3,8 @@
 1. A problem that is likely to be proven goes to that method after three placers: it has all of the
    time, its own first plans, and the machine to itself for the first half of the limit.
 2. Of another one, first the placers that are fast at its size, then bounds, then the same method.
+   Where layers or nearly all ops run in a row, or a host must hold something, `memory-knapsack`
+   comes first.
 3. Beside it, another process looks for plans (`beside`), with what has not been asked yet. Where
    there can be no other process, proofs and searches take turns in this one.
 4. What is left of the time goes to the other exact methods, and to searches with other seeds.
@@ -16,7 +18,7 @@ enough, or there is nothing left to try. What is found in time depends on the ma
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -50,6 +52,7 @@ from placegap.solvers.solving.board import Board
 from placegap.solvers.solving.peak_memory import run_at_peak
 from placegap.solvers.solving.steps import (
     BOUNDS,
+    KNAPSACK,
     AutoStep,
     is_likely_proven,
     parts_of,
@@ -203,34 +206,39 @@ def _offer_plan_of(name: str, board: Board, most_runs: int | None) -> bool:
 
 def _first_proofs(task: Task, workers: int) -> Iterator[AutoStep]:
     """What this process does beside another one that looks for plans: proofs, then searches."""
-    is_likely = is_likely_proven(task)
-    if not is_likely:
-        yield AutoStep(BOUNDS, task.semantics, BOUND_SHARE)
-    for step in proofs(task):  # one by one: some take a second to load
-        # placers have been asked before an unlikely proof, and the other process anneals
-        asked = {} if is_likely else {"start": False, "anneal": False}
-        yield with_params(step, {"workers": workers, **asked})
-    yield AutoStep(BOUNDS, task.semantics)
+    yield from _proving(task, workers, {"start": False, "anneal": False})  # the other anneals
     if workers > 1:
         yield from plans(task, task.limits.seed + SECOND_SEED)
+
+
+def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[AutoStep]:
+    """Bounds for a while before a proof that is not likely, proofs, and bounds for the rest.
+
+    An unlikely one is `asked` for less: placers have had their turn. Where bytes decide, the
+    knapsack comes before all: its bound and its plan are the best ones.
+    """
+    is_likely = is_likely_proven(task)
+    waits = not is_likely
+    for step in proofs(task):  # one by one: some take a second to load
+        if waits and step.method != KNAPSACK:
+            yield AutoStep(BOUNDS, task.semantics, BOUND_SHARE)
+            waits = False
+        yield with_params(step, {"workers": workers, **({} if is_likely else asked)})
+    yield AutoStep(BOUNDS, task.semantics)
 
 
 def _in_turn(board: Board, waiting: Sequence[str]) -> Iterator[AutoStep]:
     """What a process does that has no other one beside it: proofs and searches in turns."""
     task = board.task
-    is_likely = is_likely_proven(task)
-    asked = {} if is_likely else {"start": False}
-    bounds = AutoStep(BOUNDS, task.semantics)
-    proving = chain(
-        () if is_likely else (replace(bounds, share=BOUND_SHARE),),
-        (
-            with_params(replace(step, share=min(step.share, PROOF_SHARE)), {"workers": 1, **asked})
-            for step in proofs(task)
-        ),
-        (bounds,),
+    steps = _proving(task, 1, {"start": False})
+    first = next(steps)
+    proving = (
+        step if step.method == BOUNDS else replace(step, share=min(step.share, PROOF_SHARE))
+        for step in chain([first], steps)
     )
     searching = plans(task, task.limits.seed, waiting)
-    turns = [proving, searching] if is_likely else [searching, proving]
+    proves_first = is_likely_proven(task) or first.method == KNAPSACK
+    turns = [proving, searching] if proves_first else [searching, proving]
     while turns:
         for one in tuple(turns):
             for step in one:

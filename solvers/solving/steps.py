@@ -6,7 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+import numpy as np
+
+from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import (
     HybridPipeline,
@@ -32,8 +36,14 @@ LARGE_PARTS = 20_000
 """Ops and edges beyond which a MIP or CP model of the whole fits neither into the time nor into the
 memory, and one search has all of the time, for a second one would begin anew."""
 
-WHOLE_MODELS = ("memory-knapsack", "archer-exact", "throughput-ip")
-"""Methods that build such a model."""
+KNAPSACK = "memory-knapsack"
+
+WHOLE_MODELS = {KNAPSACK: 200_000, "archer-exact": LARGE_PARTS, "throughput-ip": LARGE_PARTS}
+"""Methods that build such a model, and the most ops and edges that they do it for. Equal ops are
+one class of the knapsack's, which takes 40 us for each op and edge to build."""
+
+MOST_WIDTH = 1.5
+"""Work beside the longest path: of a decoder's step it is 1.2 to 1.5 times that, of training 2."""
 
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
 """Searches of a makespan, in the order of their turns: whole layers, parts, single ops."""
@@ -127,7 +137,7 @@ def proofs(task: Task) -> Iterator[AutoStep]:
     """
     names = _provers(task.semantics)
     if isinstance(task.semantics, Makespan):
-        names.insert(0 if _is_knapsack(task) else 1, "memory-knapsack")
+        names.insert(0 if _is_knapsack(task) else 1, KNAPSACK)
     yield from _proofs_by(task, names)
 
 
@@ -146,25 +156,28 @@ def _provers(semantics: Semantics) -> list[str]:
 
 def _proofs_by(task: Task, names: Iterable[str]) -> Iterator[AutoStep]:
     """Steps of those methods that can do a task; none builds a model of a whole large graph."""
-    is_large = parts_of(task) > LARGE_PARTS
     for name in names:
-        share = 0.5 if name == "memory-knapsack" else 1.0  # its MIP may never end
-        if not (is_large and name in WHOLE_MODELS):
+        share = 0.5 if name == KNAPSACK else 1.0  # its MIP may never end
+        if parts_of(task) <= WHOLE_MODELS.get(name, parts_of(task)):
             yield from able(task, AutoStep(name, task.semantics, share, seed=task.limits.seed))
 
 
 def _is_knapsack(task: Task) -> bool:
     """Whether a makespan is most of all a matter of what goes where for want of memory: hosts hold
-    what no other device has room for, or whole layers run one after another.
+    what no other device has room for, whole layers run one after another, or nearly all ops do.
     """
+    from placegap.solvers.bounds.cheap_bounds import path_ns
     from placegap.solvers.bounds.layer_chain import stops_of
 
     relaxed, _ = relax_memory(task.instance, task.semantics)
-    if parts_of(task) > LARGE_PARTS or memory_is_slack(relaxed):
+    if parts_of(task) > WHOLE_MODELS[KNAPSACK] or memory_is_slack(relaxed):
         return False
     arrays = relaxed.arrays
     room = sum(arrays.memory_bytes[~arrays.is_host].tolist())  # some have no limit
-    return sum(arrays.group_bytes.tolist()) > room or stops_of(relaxed) is not None
+    if sum(arrays.group_bytes.tolist()) > room or stops_of(relaxed) is not None:
+        return True
+    time = np.where(possible_placements(relaxed), arrays.time_ns, NO_WAY).min(axis=1)
+    return bool(sum(time.tolist()) <= MOST_WIDTH * path_ns(relaxed, transfers=False))
 
 
 def is_likely_proven(task: Task) -> bool:

@@ -241,7 +241,8 @@ def print_offload(only: str = "", method: str = "auto") -> None:
             continue  # with room for all on one device there is no knapsack
         found = solve(instance, semantics, method, time_limit_s=LIMIT_S)
         seconds = time.perf_counter() - began
-        gap = "proven" if found.status == "optimal" else f"{100 * (found.gap or 0):.2f} %"
+        gap = "unknown" if found.gap is None else f"{100 * found.gap:.2f} %"
+        gap = "proven" if found.status == "optimal" else gap
         ours, lost = found.value_ns, list[str]()
         for tool in BASELINES:
             theirs = solve(instance, semantics, tool).value_ns
@@ -249,7 +250,9 @@ def print_offload(only: str = "", method: str = "auto") -> None:
                 lost.append("does not fit")
             else:
                 lost.append(f"+{100 * (theirs / ours - 1):.0f} %")
-        figures = (f"{(found.value_ns or 0) / 1e6:.2f}", f"{(found.bound_ns or 0) / 1e6:.2f}")
+        figures = [
+            "none" if ns is None else f"{ns / 1e6:.2f}" for ns in (found.value_ns, found.bound_ns)
+        ]
         cells = (f"{name}, {cards}, {granularity}", *figures, gap, f"{seconds:.1f}", *lost)
         print(f"| {' | '.join(cells)} |", flush=True)
 

@@ -119,8 +119,12 @@ class ProvenLp(NamedTuple):
     values: Floats | None
 
 
-def solve_form(form: StandardForm, time_limit_s: float | None) -> ProvenLp:
+def solve_form(
+    form: StandardForm, time_limit_s: float | None, *, interior: bool = False
+) -> ProvenLp:
     """Solve a compiled LP whose columns are all bounded; its bound is what its duals prove.
+
+    A vertex is found either way; `interior` goes through the interior point method first.
 
     Examples
     --------
@@ -136,6 +140,8 @@ def solve_form(form: StandardForm, time_limit_s: float | None) -> ProvenLp:
     solver = _new_solver(Limits(time_limit_s))
     if time_limit_s is not None:
         solver.setOptionValue("time_limit", max(0.0, time_limit_s))
+    if interior:
+        solver.setOptionValue("solver", "ipm")
     solver.passModel(to_highs(form))
     if form.matrix.nnz <= SMALL_LP:
         solver.run()
@@ -250,6 +256,7 @@ def _run(solver: highspy.Highs, watch: Watch | None) -> bool:
 
     solver.cbMipInterrupt += on_mip_check
     solver.cbSimplexInterrupt += on_check
+    solver.cbIpmInterrupt += on_check
     _, interrupted = run_stoppable(solver.run, stop.set)
     return interrupted
 

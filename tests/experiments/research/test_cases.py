@@ -46,6 +46,14 @@ def test_a_case_is_proven_and_no_rule_of_a_tool_is_better(number: int, tmp_path:
     known = [value for value in found.by_hand.values() if value is not None]
     assert all(value >= 0.999 * value_ns(found) for value in known)  # four digits are printed
     assert set(found.by_hand) == set(cases()[number - 1]["by_hand"])
+    if "experts" in cases()[number - 1]:
+        (few, some_ns), (every, all_ns) = found.experts.items()
+        assert (few < every, some_ns < all_ns) == (True, True)
+        floor = re.search(r"no plan is below ([\d.]+) ms", found.text)
+        assert floor is not None
+        assert some_ns / 1e6 >= float(floor[1])
+        apart = float(found.apart["value"].split()[0])
+        assert apart <= 1.001 * min(some_ns, value_ns(found)) / 1e6
 
 
 def test_the_page_has_every_case_with_its_commands_and_is_proven() -> None:

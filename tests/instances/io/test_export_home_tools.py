@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from placegap.experiments.running.exporting import check_formats
 from placegap.instances import (
     Cluster,
     Device,
@@ -19,6 +20,7 @@ from placegap.instances import (
     Plan,
 )
 from placegap.instances.io.export_table import export_plan
+from placegap.instances.problem.modules import with_granularity
 
 GIB = 2**30
 
@@ -82,3 +84,25 @@ def test_another_order_is_refused_with_the_nearest_plan_and_its_price() -> None:
     # layers 0 and 3 on the GPU: the tools have layers 2 and 3 there, in as many ns
     with pytest.raises(InputError, match=r"nearest is -ngl 2, which takes \+0.0 %"):
         line("llamacpp", model(), 1, 0, 1, 1, 0, 1)
+
+
+def test_the_nearest_plan_has_more_layers_on_the_host_where_else_it_would_not_fit() -> None:
+    net = model()
+    ops = tuple(
+        op.model_copy(update={"resident_bytes": 6 * GIB}) if op.name == "layers.2.attn" else op
+        for op in net.graph.ops
+    )
+    net = net.with_graph(net.graph.model_copy(update={"ops": ops}), "model")
+    # layers 0 and 3 on the GPU; 2 and 3 are 7 GiB, so that 3 alone is nearest: one op more on the
+    # host, (1 + 5 * 3) / (2 + 4 * 3), and transfers take no time
+    with pytest.raises(InputError, match=r"nearest is -ngl 1, which takes \+14.3 %"):
+        line("llamacpp", net, 1, 0, 1, 1, 0, 1)
+
+
+def test_layers_may_be_divided_for_llama_cpp_alone_and_only_by_their_experts() -> None:
+    moe = with_granularity(model(experts=True), "experts")
+    check_formats(["llamacpp"], moe, Makespan())
+    with pytest.raises(InputError, match="may divide layer"):
+        check_formats(["ollama"], moe, Makespan())
+    with pytest.raises(InputError, match="may divide layer"):
+        check_formats(["ollama"], model(experts=True), Makespan())

@@ -69,6 +69,12 @@ def test_joined_ends_are_one_group_before_the_layers_and_one_after_them() -> Non
     assert found == [before, before, "h.0", "h.1", after, after]
 
 
+def test_experts_are_groups_beside_the_rest_of_their_layers() -> None:
+    net = chain("wte", "h.0.attn", "h.0.mlp.gate", "h.0.mlp.experts", "h.1", "h.1.mlp.experts.0.up")
+    found = groups(with_granularity(net, "experts"))
+    assert found == ["wte", "h.0", "h.0", "h.0.experts", "h.1", "h.1.experts"]
+
+
 def test_a_graph_without_modules_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match="no op of net names its module; use --granularity op"):
         with_granularity(chain(None, None), "layer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op
+from placegap.instances import Cache, Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.transforms.op_splitting import Axis, Cut, split_ops
 from placegap.instances.transforms.table import TRANSFORMS, coarsen
@@ -88,3 +88,29 @@ def test_a_mirrored_op_reads_the_same_weights_and_its_update_holds_their_moments
     assert ops["op0/update"].state_bytes == 8
     assert ops["op1/update"].state_bytes == 14
     assert {op.dtype for op in ops.values()} == {"float16"}
+
+
+@pytest.mark.parametrize("axis", ["batch", "out_channel", "in_channel"])
+@pytest.mark.parametrize("is_stated", [True, False])
+def test_parts_share_a_cache_and_hold_for_any_context_what_the_op_held(
+    axis: Axis, is_stated: bool
+) -> None:
+    # 30 bytes of weights, 10 of output, and 7 a token for 4 tokens: 68; parts have 3 and 4 a token
+    attention = Op(
+        name="attention",
+        time_ns={"gpu": 3},
+        resident_bytes=68,
+        parameter_bytes=30,
+        state_bytes=58 if is_stated else None,
+        caches=(Cache(token_bytes=7, tokens=4),),
+    )
+    graph = Graph(name="one", ops=(attention,))
+    one = net().model_copy(update={"graph": graph})
+    parts = split_ops(one, {0: Cut(axis, 2)}).fine.graph.ops[:2]
+    assert [[cache.token_bytes for cache in part.caches] for part in parts] == [[3], [4]]
+    weights = [30, 30] if axis == "batch" else [15, 15]
+    output = [10, 10] if axis == "in_channel" else [5, 5]
+    for part, own, out, token in zip(parts, weights, output, (3, 4), strict=True):
+        assert part.resident_bytes == own + out + 4 * token
+        assert part.state_bytes == (own + 4 * token if is_stated else None)
+        assert part.bytes_at(100) == own + out + 100 * token

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from references.brute_force import oracle
 
 from placegap.experiments.research.bench.offload import (
@@ -30,6 +31,7 @@ from placegap.instances import (
     evaluate,
 )
 from placegap.solvers import solve
+from placegap.solvers.bounds import memory_knapsack
 from placegap.solvers.bounds.layer_chain import chain_bound, least_chain, stops_of
 from placegap.solvers.bounds.memory_knapsack import knapsack, relaxed_ns, run
 from placegap.solvers.core.method import Task
@@ -88,6 +90,42 @@ def drawn(seed: int) -> Instance:
         graph=Graph(name="drawn", ops=tuple(ops), edges=edges),
         cluster=Cluster(name="drawn", devices=devices, links=links),
     )
+
+
+def drawn_fan(seed: int) -> Instance:
+    """Three to five ops of one or two kinds between two others, on the devices of `drawn`."""
+    rng, cluster = random.Random(seed), drawn(seed).cluster
+    kinds = sorted({device.kind for device in cluster.devices})
+    times = [{kind: rng.choice((0, 2, 5, 9, 20)) for kind in kinds} for _ in range(2)]
+    inner = [
+        Op(name=f"e{n}", time_ns=times[n % rng.choice((1, 2))]) for n in range(rng.randint(3, 5))
+    ]
+    ends = [Op(name=name, time_ns=dict.fromkeys(kinds, 1)) for name in ("in", "out")]
+    sizes = {op.name: (rng.choice((1, 3)), rng.choice((1, 3))) for op in (inner[0], inner[1])}
+    edges = []
+    for n, op in enumerate(inner):
+        to, back = sizes[inner[n % 2].name]
+        edges.append(Edge(producer="in", consumer=op.name, bytes=to))
+        edges.append(Edge(producer=op.name, consumer="out", bytes=back))
+    devices = tuple(device.model_copy(update={"memory_bytes": None}) for device in cluster.devices)
+    graph = Graph(name="fan", ops=(ends[0], *inner, ends[1]), edges=tuple(edges))
+    return Instance(
+        name=f"fan {seed}", graph=graph, cluster=cluster.model_copy(update={"devices": devices})
+    )
+
+
+def test_no_bound_is_above_an_optimum_where_ops_side_by_side_are_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory_knapsack, "MOST_WAYS", 0)  # no way to share ops out is told apart
+    rose = 0
+    for seed in range(40):
+        instance = drawn_fan(seed)
+        semantics = Makespan(channels=("port", "half_duplex", "port", "link", "free")[seed % 5])
+        bound = relaxed_ns(knapsack(instance, semantics))
+        assert bound <= oracle(instance, semantics)
+        rose += bound > relaxed_ns(knapsack(instance))
+    assert rose > 2  # rows of ports hold where each edge is a transfer
 
 
 def test_no_bound_is_above_an_optimum_under_any_channels() -> None:
