@@ -459,7 +459,7 @@ def _number(cell: str) -> float:
 
 
 def _pipelines() -> dict[str, str]:
-    rows = [row for row in doc_rows("pipeline-iteration.md", "model") if "even split" in row]
+    rows = [row for row in doc_rows("pipeline-iteration.md", "model") if "proposal" in row]
     even = [row["even split"] for row in rows if row["even split"].startswith("+")]
     load = [row["max_load"] for row in rows if row["max_load"].startswith("+")]
     return {
