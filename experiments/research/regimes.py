@@ -26,7 +26,7 @@ from placegap.experiments.studies.published import (
     load_published,
 )
 from placegap.instances.problem.instance import Name
-from placegap.instances.reading.errors import from_validation_error
+from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.yaml_file import read_yaml
 
 REGIMES = "regimes.yaml"
@@ -384,6 +384,8 @@ def _turned(
             continue
         if cause.least is not None:
             least = _least_ns(compared, pair.row, cells(cause.least)[1])
+            if least is None:
+                continue
             if slower < pair.paper_ratio * least:
                 told = (
                     f"{cause.changes}: no plan takes less than {_seconds(least)} and"
@@ -399,10 +401,13 @@ def _turned(
     return Turned(pair, None, told, tuple(in_vain))
 
 
-def _least_ns(compared: ComparedTable, row: str, figure: Figures) -> float:
-    """What no plan of a row's graph is below."""
+def _least_ns(compared: ComparedTable, row: str, figure: Figures) -> float | None:
+    """What no plan of a row's graph is below; None where the study has no such row."""
     (cells,) = (found.cells for found in compared.rows if found.row.name == row)
-    return 1e9 * next(figure(cell.run, LEAST) for cell in cells if cell.run is not None)
+    try:
+        return 1e9 * next(figure(cell.run, LEAST) for cell in cells if cell.run is not None)
+    except InputError:
+        return None
 
 
 def _seconds(time_ns: float) -> str:
