@@ -324,7 +324,8 @@ def _tables(rows: _Rows, ideals: list[int], block: Ints, tensors: list[int]) -> 
     extra = [pair for row in flat for pair in sorted(row.extra.items())]
     blocks = int(block.max()) + 1
     flags = np.array([[ideal >> b & 1 for b in range(blocks)] for ideal in ideals], np.bool_)
-    inside = flags[:, block]
+    # an index of columns leaves them in a row each: kernels would be compiled for either layout
+    inside = np.ascontiguousarray(flags[:, block])
 
     def sums(least: list[list[int]]) -> Ints:
         return np.array(least, np.int64).reshape(len(tensors), len(block)) @ inside.T.astype(
