@@ -23,8 +23,9 @@ from placegap.experiments.cli import main as placegap
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.report import markdown_grid, write_file
+from placegap.instances.io.export_modules import layer_list
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.modules import with_granularity
+from placegap.instances.problem.modules import is_expert, layer_of, with_granularity
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.yaml_file import read_yaml
@@ -178,13 +179,14 @@ def experts_on_host(instance: Instance, semantics: Semantics) -> dict[int, int]:
     """What it takes where the experts of the first layers are on the last device, the host, and all
     else on the first one: of as few layers as fit, and of all.
     """
-    layer_of = [
-        re.search(r"\.layers\.(\d+)\..*experts", op.module or "") for op in instance.graph.ops
+    layers, host, found = layer_list(instance), instance.num_devices - 1, dict[int, int]()
+    expert_of = [
+        layer if is_expert(op) else None
+        for op, layer in zip(instance.graph.ops, layer_of(instance.graph), strict=True)
     ]
-    layers = sorted({int(found[1]) for found in layer_of if found})
-    host, found = instance.num_devices - 1, dict[int, int]()
-    for count in (*range(1, len(layers)), len(layers)):
-        home = [host if at and int(at[1]) < count else 0 for at in layer_of]
+    for count in range(1, len(layers) + 1):
+        away = set(layers[:count])
+        home = [host if layer in away else 0 for layer in expert_of]
         verdict = evaluate(instance, Plan.on(home), semantics)
         fits = verdict.feasible and verdict.value_ns is not None
         if fits and (not found or count == len(layers)):

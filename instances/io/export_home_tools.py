@@ -204,11 +204,8 @@ def _refuse(
     """Say what the nearest plan is that fits, and what it costs: where the same numbers of layers
     do not fit, one after another goes to where least is missing.
     """
-    value, is_whole, limits = (
-        evaluate(instance, plan, semantics).value_ns,
-        found.is_whole,
-        _limits(instance),
-    )
+    value, is_whole = evaluate(instance, plan, semantics).value_ns, found.is_whole
+    limits = instance.arrays.memory_bytes.tolist()
 
     def judged(each: LayerHomes) -> tuple[int, int, LayerHomes]:
         """What does not fit, in bytes, and the value."""
@@ -234,10 +231,6 @@ def _refuse(
     raise InputError(
         f"layers are divided, or in another order; the nearest is {say(found)}, {cost}"
     )
-
-
-def _limits(instance: Instance) -> list[int]:
-    return [2**62 if d.memory_bytes is None else d.memory_bytes for d in instance.cluster.devices]
 
 
 def _one_moved(instance: Instance, found: LayerHomes) -> Iterator[LayerHomes]:

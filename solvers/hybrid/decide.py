@@ -248,6 +248,15 @@ class Setting(NamedTuple):
     hopes: bool
 
 
+@kernel(allocates=False)
+def nests(tables: Tables, small: int, large: int) -> bool:
+    """Whether one ideal is part of the other, by their numbers."""
+    for w in range(tables.members.shape[1]):
+        if tables.members[small, w] & ~tables.members[large, w]:
+            return False
+    return True
+
+
 @kernel
 def fewest_devices(
     tables: Tables,
@@ -282,12 +291,7 @@ def fewest_devices(
             work = tables.work[large] - tables.work[small]
             if behind + before + max(1, _ceil(work, per_device)) > k:
                 continue
-            nested = True
-            for w in range(tables.members.shape[1]):
-                if tables.members[small, w] & ~tables.members[large, w]:
-                    nested = False
-                    break
-            if not nested:
+            if not nests(tables, small, large):
                 continue
             base = -1
             for q in choice.tensors:

@@ -19,7 +19,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER, NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.hybrid.decide import PAIRS, RowStage, StageRows, border, fill, fits
+from placegap.solvers.hybrid.decide import PAIRS, RowStage, StageRows, border, fill, fits, nests
 from placegap.solvers.hybrid.modes import NO
 from placegap.solvers.hybrid.problem import HybridProblem, Tables
 
@@ -90,12 +90,7 @@ def least_sums(
             low = -(-cost // rate)
             if low > limits.longest or tables.unable[q, large] > tables.unable[q, small]:
                 continue
-            nested = True
-            for w in range(tables.members.shape[1]):
-                if tables.members[small, w] & ~tables.members[large, w]:
-                    nested = False
-                    break
-            if not nested:
+            if not nests(tables, small, large):
                 continue
             held = tables.least_held[q, large] - tables.least_held[q, small]
             fixed = tables.least_fixed[q, large] - tables.least_fixed[q, small]
