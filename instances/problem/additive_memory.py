@@ -213,7 +213,7 @@ def _fullest_start(instance: Instance, uses: _Uses) -> tuple[int, Flags] | None:
     order, most = index.topological_order, -1
     for v in candidates[np.argsort(-guess, kind="stable")[:MOST_STARTS]].tolist():
         after = _reached(order, index.succ_ptr, index.consumer[index.succ_edge], v)
-        before = _reached(order[::-1], index.pred_ptr, index.producer[index.pred_edge], v)
+        before = _reached(order[::-1].copy(), index.pred_ptr, index.producer[index.pred_edge], v)
         held = _any(before, uses) & _any(after, uses)
         tensors = np.unique(uses.tensor[held])
         live = int(sizes.tensor_bytes[tensors].sum()) + int(sizes.workspace_bytes[v])

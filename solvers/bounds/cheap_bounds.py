@@ -202,7 +202,7 @@ def directions(instance: Instance, *, transfers: bool = True) -> list[Direction]
     arrays, index = instance.arrays, instance.arrays.index
     # copies, which may be written to, as the arrays of the second: one kernel for both
     order, link = index.topological_order.copy(), arrays.link_class.copy()
-    moves = arrays.transfer_ns
+    moves = arrays.transfer_ns.copy()
     if not transfers:
         link, moves = np.zeros((1, 1), np.int64), np.zeros((len(moves), 1), np.int64)
     return [

@@ -159,7 +159,7 @@ def layer_table(
         [],
         (_heads(windows, gates[0]), _tails(windows, gates[-1])),
         times.through(nested.core, (), none)[0],
-        instance.arrays.memory_bytes if is_tight else nowhere,
+        instance.arrays.memory_bytes.copy() if is_tight else nowhere,
         _kinds(instance),
         nowhere,
     )

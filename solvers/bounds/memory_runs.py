@@ -426,7 +426,7 @@ def fill_modes(
 
 def _pools(arrays: Arrays, room: Ints) -> DevicePools:
     pools = device_pools(arrays)
-    return pools if len(pools.room_bytes) else DevicePools(np.arange(len(room)), room)
+    return pools if len(pools.room_bytes) else DevicePools(np.arange(len(room)), room.copy())
 
 
 def _labels(num: int, num_devices: int) -> int:

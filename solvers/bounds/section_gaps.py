@@ -414,7 +414,7 @@ def interval_arcs(
         np.array(ops, np.int64),
         pointer.astype(np.int64),
     )
-    graph = directions(instance)[0]._replace(link_class=np.ascontiguousarray(link))
+    graph = directions(instance)[0]._replace(link_class=np.array(link, order="C"))
     times = np.ascontiguousarray(time[:, :classes])
     ends, width = 2 if alike else classes, weights[:classes] * multiple
     keep = len(ops) * classes**2 <= MOST_CELLS

@@ -251,7 +251,7 @@ def stage_peak(instance: Instance, block: Ints, counted: Flags) -> StagePeak:
         state,
         np.searchsorted(name[by_name], np.arange(len(sizes.shared_bytes) + 1)).astype(np.int64),
         holder[by_name],
-        sizes.shared_bytes,
+        sizes.shared_bytes.copy(),  # as `no_peak`'s: one kernel for both
         block[by_step],
         workspace[by_step],
         np.zeros(instance.num_ops + 1, np.int64),
