@@ -147,10 +147,10 @@ class Steps:
         self.last = strict
         moved.lower = strict.lower  # the one of `moved` is no bound where bytes moved
         self._proven(strict)
-        self._work(moved, moved.cut, proves=exact)
+        self._work(moved, partial(moved.cut, self.max_ideals), proves=exact)
         if not exact:
             self._known(strict)
-            self._work(strict, strict.cut)
+            self._work(strict, partial(strict.cut, self.max_ideals))
         if self._done:
             return
         roomy = self._roomy(moved)
@@ -171,7 +171,7 @@ class Steps:
             rule = replace(rule, alone=overfull)
             moved = self._start(rule)
             exact = moved.problem.blocks.exact
-            self._work(moved, moved.cut, proves=exact)
+            self._work(moved, partial(moved.cut, self.max_ideals), proves=exact)
         self._work(moved, partial(moved.close_in_time, self.max_ideals))
         self.impossible = self.value is None
 
@@ -246,7 +246,7 @@ class Steps:
         more = none
         try:
             if value is None:
-                dropped.cut()
+                dropped.cut(self.max_ideals)
             dropped.close_in_time(self.max_ideals)
             self.impossible = dropped.value is None
         except LimitReached as limit:

@@ -68,7 +68,7 @@ class PeakBracket(Bracket):
 
     def run(self) -> None:
         """Look at the ideals of some orders, then at all."""
-        self.cut()
+        self.cut(MOST_IDEALS)
         self.close(MOST_IDEALS)
 
 

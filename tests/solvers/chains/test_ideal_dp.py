@@ -33,6 +33,12 @@ CHAIN = MaxLoad(plans="chain")
 OVERLAP = MaxLoad(plans="chain", load="overlap")
 
 
+@pytest.fixture(autouse=True)
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run over few ideals comes first: `test_any_kinds` has it, and all methods' tests."""
+    monkeypatch.setattr(ideal_bracket, "FEW", 0)
+
+
 def dp(instance: Instance, semantics: Semantics = CHAIN, **limits: object) -> Result:
     return solve(instance, semantics, "ideal-dp", **limits)  # type: ignore[arg-type]
 
@@ -84,7 +90,7 @@ def test_the_search_alone_finds_the_optimum(
     monkeypatch: pytest.MonkeyPatch, bisection: float
 ) -> None:
     """Without slices; by decisions only, or by one run for the value; after a tiny beam."""
-    monkeypatch.setattr(ideal_bracket.Bracket, "cut", lambda bracket: None)
+    monkeypatch.setattr(ideal_bracket.Bracket, "cut", lambda bracket, max_ideals: None)
     monkeypatch.setattr(ideal_bracket, "BISECTION", bisection)
     monkeypatch.setattr(ideal_bracket, "BUCKETS", 2)
     monkeypatch.setattr(ideal_bracket, "PER_BUCKET", 1)
@@ -99,7 +105,7 @@ def test_sets_of_more_than_64_blocks_and_nets_work(monkeypatch: pytest.MonkeyPat
         optimum = best_chain_of_ideals(instance)
         judge(dp(instance), optimum)
         with monkeypatch.context() as patch:
-            patch.setattr(ideal_bracket.Bracket, "cut", lambda bracket: None)
+            patch.setattr(ideal_bracket.Bracket, "cut", lambda bracket, max_ideals: None)
             judge(dp(instance), optimum)
 
 
@@ -247,7 +253,7 @@ def test_hundreds_of_wide_instances_equal_the_plain_recurrence(
         optimum = best_chain_of_ideals(instance)
         judge(dp(instance), optimum)
         with monkeypatch.context() as patch:
-            patch.setattr(ideal_bracket.Bracket, "cut", lambda bracket: None)
+            patch.setattr(ideal_bracket.Bracket, "cut", lambda bracket, max_ideals: None)
             judge(dp(instance), optimum)
 
 

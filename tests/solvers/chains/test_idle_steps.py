@@ -13,8 +13,7 @@ from references.brute_force import oracle
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Semantics
 from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
 from placegap.solvers import Result, solve
-from placegap.solvers.chains import raise_bound
-from placegap.solvers.chains.bracket import Bracket
+from placegap.solvers.chains import bracket, raise_bound
 from placegap.solvers.chains.idle_steps import most_held
 from placegap.solvers.core.result import PROOF
 
@@ -30,6 +29,12 @@ STAGES = tuple(
         ("add", True, 2),
     )
 )
+
+
+@pytest.fixture(autouse=True)
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No run over few ideals comes first: `test_any_kinds` has it, and all methods' tests."""
+    monkeypatch.setattr(bracket, "FEW", 0)
 
 
 def dp(instance: Instance, semantics: Semantics = CHAIN, **limits: object) -> Result:
@@ -60,7 +65,7 @@ def test_idle_ops_with_bytes_change_no_optimum() -> None:
 
 def test_each_step_alone_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without slices first, so that no step has a plan to start from."""
-    monkeypatch.setattr(Bracket, "cut", lambda bracket: None)
+    monkeypatch.setattr(bracket.Bracket, "cut", lambda bracket, max_ideals: None)
     assert agrees(range(1000, 1060)) > 60
 
 
