@@ -158,7 +158,7 @@ class Bracket:
                 return
             search = self.search(ideals)
             while not self.improve(search.best(limit, self.lower)):
-                if self.value is not None or limit >= self.limit:
+                if limit >= self.limit or (few is None and self.value is not None):
                     break
                 limit = min(4 * limit, self.limit)
             if self.value is not None:

@@ -31,9 +31,12 @@ STAGES = tuple(
 )
 
 
+FEW = bracket.FEW
+
+
 @pytest.fixture(autouse=True)
 def many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No run over few ideals comes first: `test_any_kinds` has it, and all methods' tests."""
+    """No run over few ideals comes first, which would leave nothing to do for the steps."""
     monkeypatch.setattr(bracket, "FEW", 0)
 
 
@@ -61,6 +64,25 @@ def agrees(seeds: range) -> int:
 
 def test_idle_ops_with_bytes_change_no_optimum() -> None:
     assert agrees(range(150)) > 150
+
+
+def test_one_run_over_few_ideals_ends_only_where_nothing_is_better(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # All on a GPU takes 24 ns, which moving the bytes of "b" to "a" finds. Work alone proves 6, and
+    # a first run looks up to 13. "a" on the CPU and "b", which has no room there, on the GPU: 19
+    ops = (
+        Op(name="a", time_ns={"gpu": 24, "cpu": 6}, resident_bytes=5),
+        Op(name="b", time_ns={"gpu": 0, "cpu": 0}, resident_bytes=9),
+    )
+    edges = (Edge(producer="a", consumer="b", host_time_ns=19),)
+    devices = (
+        *(Device(name=f"g{k}", kind="gpu") for k in range(2)),
+        Device(name="c", kind="cpu", memory_bytes=7, is_host=True),
+    )
+    graph = Graph(name="pair", ops=ops, edges=edges)
+    monkeypatch.setattr(bracket, "FEW", FEW)
+    judge(dp(Instance(name="pair", graph=graph, cluster=Cluster(name="c", devices=devices))), 19)
 
 
 def test_each_step_alone_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,8 +142,12 @@ def test_unequal_devices_replicas_and_servers_keep_their_optimum(semantics: Sema
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize("few", [0, FEW])
 @pytest.mark.parametrize("start", range(10_000, 14_000, 500))
-def test_thousands_of_instances_with_idle_ops_agree(start: int) -> None:
+def test_thousands_of_instances_with_idle_ops_agree(
+    start: int, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bracket, "FEW", few)
     assert agrees(range(start, start + 500)) > 500
 
 
