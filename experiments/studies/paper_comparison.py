@@ -154,14 +154,17 @@ def figure_in(run: GapCell, name: str, row: PublishedRow, figure: Figures) -> fl
 
 
 def run_of(row: PublishedRow, column: PublishedColumn, cells: Sequence[GapCell]) -> GapCell | None:
-    """The run of a study that belongs to a row and a column of a paper's table."""
+    """The run of a study that belongs to a row and a column of a paper's table.
+
+    A row's cluster may have other boards there: `device_memory` adds their share to its name.
+    """
     if column.method is None and column.figure is None:
         return None
     found = [
         cell
         for cell in cells
         if cell.cell.instance == row.instance
-        and row.cluster in (None, cell.cell.cluster)
+        and row.cluster in (None, cell.cell.cluster, cell.cell.cluster.partition(", memory ")[0])
         and (not column.tables or cell.cell.table in column.tables)
         and column.method in (None, cell.cell.label, cell.cell.method)
     ]
