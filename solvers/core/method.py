@@ -67,6 +67,10 @@ class ExactParams(Params):
         return True
 
 
+USUAL_S = 60.0
+"""The limit of a default method where none is given."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """When a method stops: seconds, a relative gap that suffices, and its seed.

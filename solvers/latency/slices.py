@@ -35,6 +35,7 @@ MOST_BLOCKS = 2500
 """Longer orders are not cut: that takes the square of their length."""
 
 LONGEST_S = 5.0
+"""For all orders, whatever the time limit: they are a start, and a search goes on from it."""
 
 
 def best_slices(task: Task[LatencySubgraphs]) -> Plan | None:

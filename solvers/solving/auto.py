@@ -35,7 +35,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock, stop_asked
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import USUAL_S, Method, Params, Task
 from placegap.solvers.core.registry import find_method, register
 from placegap.solvers.core.result import PROOF, Outcome, Result, fault_of
 from placegap.solvers.core.starts import (
@@ -60,9 +60,6 @@ from placegap.solvers.solving.steps import (
     proofs,
     with_params,
 )
-
-USUAL_S = 60.0
-"""The limit where none is given."""
 
 HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
 """Of the limit, and seconds at most, that a likely proof works alone: both processes take at most

@@ -15,7 +15,7 @@ from placegap.instances.problem.semantics import MaxContext
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import ROOM, most_tokens
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.method import USUAL_S, Method, Params, Task
 from placegap.solvers.core.progress import say, tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import PROOF, Outcome, Result
@@ -27,8 +27,6 @@ SHARE = 0.25
 
 ANY_PLAN = 0.999
 """The gap that suffices where no load is too large."""
-
-USUAL_S = 60.0
 
 
 def run(task: Task[MaxContext], params: Params) -> Outcome:
