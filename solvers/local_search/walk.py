@@ -143,7 +143,7 @@ def walk_on(
                 trace.origin[at] = device[x]
                 move_op(machines, orders, x, to if at < there else origin, early)
                 added += _load(machines, orders, x)
-        allowed = limit_of(value[0], heat_of(steps, step), rng) - LOAD_WEIGHT * added / k
+        allowed = limit_of(float(value[0]), heat_of(steps, step), rng) - LOAD_WEIGHT * added / k
         if steps.hot <= 0:
             allowed = min(allowed, np.float64(value[0]))
         kept = propagate(machines, orders, window.begin, window.end, int(allowed), window.exits)

@@ -374,6 +374,7 @@ def build_grid(
     load = frontier.taken * time_ns[block] + paid_by_move(frontier, weight_ns)
     grid = round_moves(frontier, load, unit_ns, num_cells, spare)
     shift = np.where((frontier.taken == 1) & ~allowed[block], num_cells + spare, grid.shift)
+    shift.setflags(write=False)  # as that of `round_moves`: one kernel for both
     return replace(grid, shift=shift)
 
 

@@ -226,6 +226,7 @@ def mend(
     """
     runs, size = units.time_ns != UNSUPPORTED, units.resident_bytes
     memory, time = instance.arrays.memory_bytes, np.maximum(units.time_ns, 0)
+    time.setflags(write=False)  # as the units' own: one kernel for both
     net, arcs = nets_of(nets), arcs_of(units)
     state = start(device, time, size, net, arcs)
     moved = 0
