@@ -86,6 +86,9 @@ PROCESS_S = 3.0
 RESERVE_SHARE, US_PER_PART = 0.01, 3.0
 """Kept of the limit for judging the last plans: a share, and for the size."""
 
+END_SHARE = 0.05
+"""What ends with less of the limit left was ended by it: a MIP of 20 s keeps 0.4 for its plans."""
+
 US_PER_PART_STARTED = 35.0
 """Of a graph of a million ops, before a search or a proof first looks at the clock."""
 
@@ -141,7 +144,7 @@ def run(task: Task, params: AutoParams) -> Outcome:
         with Beside(board, clock, head_start_s, waiting, workers) as beside:
             _run_steps(steps, board, clock, beside)
             beside.wait()
-        end = INTERRUPTED if stop_asked() else AT_LIMIT if _is_over(clock) else ENDED
+        end = INTERRUPTED if stop_asked() else AT_LIMIT if _is_over(clock, END_SHARE) else ENDED
     except KeyboardInterrupt:
         was_late = beside is not None and beside.has_interrupted
         end = AT_LIMIT if was_late and not stop_asked() else INTERRUPTED
@@ -282,8 +285,8 @@ def _run_steps(steps: Iterator[AutoStep], board: Board, clock: Clock, beside: Be
         is_first = False
 
 
-def _is_over(clock: Clock) -> bool:
-    return (clock.left_s or 0.0) < LEAST_STEP_S
+def _is_over(clock: Clock, share: float = 0.0) -> bool:
+    return (clock.left_s or 0.0) < max(LEAST_STEP_S, share * (clock.limit_s or 0.0))
 
 
 def _prove_what_is_cheap(board: Board) -> None:
