@@ -134,7 +134,19 @@ def proofs(task: Task) -> Iterator[AutoStep]:
     ['decomposition']
     >>> [step.method for step in proofs(Task(example(), MaxLoad(plans="chain")))]
     ['ideal-dp', 'archer-exact', 'throughput-ip']
+
+    What a device does forward and backward is no less than its load: the best load is a bound on
+    the sum of the heaviest of both, and its plan mostly has the least sum, too.
+
+    >>> steps = proofs(Task(example(), MaxLoadFwdBwd(plans="chain")))
+    >>> [(step.method, step.semantics.objective) for step in steps]
+    [('ideal-dp', 'max_load'), ('throughput-ip', 'max_load_fwd_bwd')]
     """
+    own = task.semantics
+    if isinstance(own, MaxLoadFwdBwd):
+        together = MaxLoad(plans=own.plans, load=own.load, memory=own.memory)
+        first = AutoStep(proving_method(together), together, TURN_SHARE, seed=task.limits.seed)
+        yield from able(task, first)
     names = _provers(task.semantics)
     if isinstance(task.semantics, Makespan):
         names.insert(0 if _is_knapsack(task) else 1, KNAPSACK)

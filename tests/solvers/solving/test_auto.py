@@ -14,7 +14,7 @@ from itertools import islice, takewhile
 
 import pytest
 from draws.tiny import tiny_instance
-from references.brute_force import oracle
+from references.brute_force import FWD_BWD_SEMANTICS, max_load_draws, oracle
 
 from placegap.instances import (
     Document,
@@ -84,6 +84,19 @@ def test_it_is_no_worse_than_its_placers_and_its_cheap_bounds(semantics: Semanti
         task = Task(instance, semantics)
         known = [start.value_ns for start in starts(task, placers(task))]
         assert found.value_ns <= min(known, default=found.value_ns)
+
+
+@pytest.mark.parametrize("semantics", FWD_BWD_SEMANTICS, ids=lambda semantics: semantics.label)
+def test_the_best_load_is_a_bound_on_forward_and_backward_loads(semantics: MaxLoadFwdBwd) -> None:
+    instances = max_load_draws()[::9]
+    first = [next(auto_steps.proofs(Task(instance, semantics))) for instance in instances]
+    assert {step.semantics.objective for step in first} == {"max_load"}
+    for instance, step in zip(instances, first, strict=True):
+        together, apart = oracle(instance, step.semantics), oracle(instance, semantics)
+        assert (together is None) == (apart is None)
+        assert together is None or apart is None or together <= apart
+        found = solve(instance, semantics, "auto", ALONE, time_limit_s=20.0)
+        assert found.value_ns == apart
 
 
 def test_an_iteration_of_a_pipeline_is_proven_by_cuts() -> None:
