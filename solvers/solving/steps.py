@@ -145,7 +145,8 @@ def proofs(task: Task) -> Iterator[AutoStep]:
     own = task.semantics
     if isinstance(own, MaxLoadFwdBwd):
         together = MaxLoad(plans=own.plans, load=own.load, memory=own.memory)
-        first = AutoStep(proving_method(together), together, TURN_SHARE, seed=task.limits.seed)
+        asked = {"start": False}
+        first = AutoStep(proving_method(together), together, TURN_SHARE, asked, task.limits.seed)
         yield from able(task, first)
     names = _provers(task.semantics)
     if isinstance(task.semantics, Makespan):
