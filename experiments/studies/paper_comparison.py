@@ -23,6 +23,7 @@ from placegap.experiments.studies.published import (
     StatedFigure,
     parse_cell,
 )
+from placegap.instances.problem.memory_pressure import PRESSURE
 from placegap.instances.reading.errors import InputError
 
 NO_PLAN_STATUSES = ("infeasible", "no_plan")
@@ -164,7 +165,7 @@ def run_of(row: PublishedRow, column: PublishedColumn, cells: Sequence[GapCell])
         cell
         for cell in cells
         if cell.cell.instance == row.instance
-        and row.cluster in (None, cell.cell.cluster, cell.cell.cluster.partition(", memory ")[0])
+        and row.cluster in (None, cell.cell.cluster, cell.cell.cluster.partition(PRESSURE)[0])
         and (not column.tables or cell.cell.table in column.tables)
         and column.method in (None, cell.cell.label, cell.cell.method)
     ]

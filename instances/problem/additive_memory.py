@@ -211,9 +211,10 @@ def _fullest_start(instance: Instance, uses: _Uses) -> tuple[int, Flags] | None:
     guess = _live_bytes(instance, uses, *_spans(uses, place), place)[place[candidates]]
     best: tuple[int, Flags] | None = None
     order, most = index.topological_order, -1
+    back = order[::-1].copy()  # a row, as the order: one kernel for both
     for v in candidates[np.argsort(-guess, kind="stable")[:MOST_STARTS]].tolist():
         after = _reached(order, index.succ_ptr, index.consumer[index.succ_edge], v)
-        before = _reached(order[::-1].copy(), index.pred_ptr, index.producer[index.pred_edge], v)
+        before = _reached(back, index.pred_ptr, index.producer[index.pred_edge], v)
         held = _any(before, uses) & _any(after, uses)
         tensors = np.unique(uses.tensor[held])
         live = int(sizes.tensor_bytes[tensors].sum()) + int(sizes.workspace_bytes[v])

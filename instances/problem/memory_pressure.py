@@ -34,6 +34,10 @@ def memory_pressure(instance: Instance) -> float | None:
     return held / room if room else None
 
 
+PRESSURE = ", memory "
+"""Behind a cluster's own name, before the share that each device holds."""
+
+
 def with_device_memory(instance: Instance, share: float) -> Instance:
     """The instance where every device holds `share` of all bytes that the ops hold together.
 
@@ -59,7 +63,7 @@ def with_device_memory(instance: Instance, share: float) -> Instance:
     held = int(exact * sum(instance.arrays.resident_bytes.tolist()))
     before = instance.cluster
     devices = tuple(device.model_copy(update={"memory_bytes": held}) for device in before.devices)
-    name = f"{before.name}, memory {float(100 * exact):g}%"
+    name = f"{before.name}{PRESSURE}{float(100 * exact):g}%"
     cluster = before.model_copy(update={"devices": devices, "name": name})
     renamed = instance.name
     if renamed.endswith(f"@{before.name}"):

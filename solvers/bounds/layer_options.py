@@ -159,6 +159,7 @@ def layer_table(
         [],
         (_heads(windows, gates[0]), _tails(windows, gates[-1])),
         times.through(nested.core, (), none)[0],
+        # a copy, which may be written to, as `nowhere`: one kernel for both
         instance.arrays.memory_bytes.copy() if is_tight else nowhere,
         _kinds(instance),
         nowhere,

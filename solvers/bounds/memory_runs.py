@@ -426,7 +426,9 @@ def fill_modes(
 
 def _pools(arrays: Arrays, room: Ints) -> DevicePools:
     pools = device_pools(arrays)
-    return pools if len(pools.room_bytes) else DevicePools(np.arange(len(room)), room.copy())
+    if len(pools.room_bytes):
+        return pools
+    return DevicePools(np.arange(len(room)), room.copy())  # as those: one kernel for both
 
 
 def _labels(num: int, num_devices: int) -> int:

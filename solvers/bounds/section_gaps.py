@@ -414,6 +414,7 @@ def interval_arcs(
         np.array(ops, np.int64),
         pointer.astype(np.int64),
     )
+    # a copy, as that of `directions`: one kernel for both
     graph = directions(instance)[0]._replace(link_class=np.array(link, order="C"))
     times = np.ascontiguousarray(time[:, :classes])
     ends, width = 2 if alike else classes, weights[:classes] * multiple

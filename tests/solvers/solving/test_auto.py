@@ -95,8 +95,8 @@ def test_the_best_load_is_a_bound_on_forward_and_backward_loads(semantics: MaxLo
         together, apart = oracle(instance, step.semantics), oracle(instance, semantics)
         assert (together is None) == (apart is None)
         assert together is None or apart is None or together <= apart
-        found = solve(instance, semantics, "auto", ALONE, time_limit_s=20.0)
-        assert found.value_ns == apart
+    found = solve(instances[-1], semantics, "auto", ALONE, time_limit_s=20.0)
+    assert found.value_ns == oracle(instances[-1], semantics)
 
 
 def test_an_iteration_of_a_pipeline_is_proven_by_cuts() -> None:
