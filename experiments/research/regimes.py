@@ -64,6 +64,8 @@ class CauseRuns(Entry):
     ----------
     results : str
         The study, by its file without the ending.
+    beside : tuple of str
+        Other studies, whose tables stand there too where a column names them.
     run : tuple of str
         Its tables; those that the paper's file names for each column, if empty.
     of_column : dict of str to tuple of str
@@ -77,11 +79,17 @@ class CauseRuns(Entry):
     """
 
     results: Name
+    beside: tuple[Name, ...] = ()
     run: tuple[Name, ...] = ()
     of_column: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
     methods: dict[Name, Name] = Field(default_factory=dict)
     instances: dict[Name, Name] = Field(default_factory=dict)
     best_effort: tuple[Name, ...] = ()
+
+    def cells(self, cells: Cells) -> tuple[Sequence[GapCell], Figures]:
+        """The kept cells of all its studies, and the figures of the first."""
+        found, figure = cells(self.results)
+        return [*found, *(cell for name in self.beside for cell in cells(name)[0])], figure
 
     def of(self, table: PublishedTable) -> PublishedTable:
         """The table with these runs in its cells, and no sentences or notes on other runs."""
@@ -273,7 +281,7 @@ def compared_regime(regime: Regime, folder: Path, cells: Cells) -> ComparedTable
     """A regime's table beside the paper's."""
     (table,) = load_published(folder / "published.yaml", [regime.table])
     named = table.model_copy(update={"title": f"{table.title}, {regime.name}"})
-    return compare(regime.of(named), *cells(regime.results))
+    return compare(regime.of(named), *regime.cells(cells))
 
 
 def score(
@@ -293,7 +301,7 @@ def score(
     ranked = compared if ahead is None else _with_first(compared, ahead)
     found = rank(ranked)
     tested = [
-        None if c.runs is None else compare(c.runs.of(compared.table), *cells(c.runs.results))
+        None if c.runs is None else compare(c.runs.of(compared.table), *c.runs.cells(cells))
         for c in causes
     ]
     turned = tuple(

@@ -77,6 +77,16 @@ def test_the_first_change_under_which_the_papers_order_comes_back_is_the_cause()
     assert turned.told == "free transfers turns it back, 3 s before 4 s"
 
 
+def test_a_column_may_have_its_runs_in_a_study_beside() -> None:
+    first, trained = study({"regime": (5, 4, 9)}), study({"an hour": (3, 8, 8)})
+    runs = CauseRuns(
+        results="study", beside=("learned",), run=("regime",), of_column={"A": ("an hour",)}
+    )
+    cells = runs.cells(lambda name: trained("study") if name == "learned" else first(name))
+    (row,) = compare(runs.of(TABLE), *cells).rows
+    assert [cell.ours_ns for cell in row.cells] == [3 * S, 4 * S, 9 * S]
+
+
 def test_a_pair_that_nothing_turns_back_says_what_was_tried() -> None:
     cells = study({"regime": (5, 4, 9), "other": (6, 3, 9)})
     compared = compare(in_table("regime").of(TABLE), *cells("study"))
