@@ -13,13 +13,19 @@ from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_boun
 from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.layer_chain import CHAIN, chain_bound
 from placegap.solvers.bounds.layers_bound import layers_bound
-from placegap.solvers.bounds.work_windows import window_bound, work_windows
+from placegap.solvers.bounds.memory_runs import memory_bound
+from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits, Task
 
-WINDOWS, LAYERS, FRONTIER = "work windows", "nested layers", "memory frontier"
+WINDOWS, LAYERS, INTERVALS, FRONTIER = (
+    "work windows",
+    "nested layers",
+    "memory chain",
+    "memory frontier",
+)
 """Origins of bounds: work between heads and tails; a chain that comes back, and the work beside it;
-memory along the order of the colocation groups."""
+memory along a chain of intervals, and along the order of the colocation groups."""
 
 WINDOWS_US = 60.0
 """Microseconds per op and edge."""
@@ -123,7 +129,7 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
                 yield by_work
                 least = max(known.ns, by_work.ns)
                 if not memory_is_slack(relaxed):
-                    for found in _in_memory(relaxed, task.semantics, least, clock):
+                    for found in _in_memory(relaxed, task.semantics, windows, least, clock):
                         yield found
                         least = max(least, found.ns)
                 in_layers = layers_bound(relaxed, task.semantics, windows, least, clock.is_over)
@@ -134,11 +140,12 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 
 
 def _in_memory(
-    relaxed: Instance, semantics: Makespan, least_ns: int, clock: Clock
+    relaxed: Instance, semantics: Makespan, windows: WorkWindows, least_ns: int, clock: Clock
 ) -> Iterator[Bound]:
-    in_chain = Bound(chain_bound(relaxed), CHAIN)
-    yield in_chain
-    least_ns = max(least_ns, in_chain.ns)
+    in_layers, in_runs = chain_bound(relaxed), memory_bound(relaxed, windows)
+    yield Bound(in_layers, CHAIN)
+    yield Bound(in_runs, INTERVALS)
+    least_ns = max(least_ns, in_layers, in_runs)
     first = frontier_bound(relaxed, semantics, least_ns, clock.is_over)
     yield Bound(first, FRONTIER)
     if first > least_ns:  # where the frontier proves something, more labels may prove more

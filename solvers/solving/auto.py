@@ -4,7 +4,7 @@
    time, its own first plans, and the machine to itself for the first half of the limit.
 2. Of another one, first the placers that are fast at its size, then bounds, then the same method.
    Where layers or nearly all ops run in a row, or a host must hold something, `memory-knapsack`
-   comes first.
+   comes first. Where memory binds a makespan, bounds come before the proof, too.
 3. Beside it, another process looks for plans (`beside`), with what has not been asked yet. Where
    there can be no other process, proofs and searches take turns in this one.
 4. What is left of the time goes to the other exact methods, and to searches with other seeds.
@@ -26,6 +26,7 @@ from pydantic import Field
 
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
+from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import (
     OBJECTIVES,
     LoadSemantics,
@@ -68,8 +69,10 @@ HEAD_START, LONGEST_HEAD_START_S = 0.5, 30.0
 SECOND_SEED = 1_000
 """Searches of this process have seeds so far beyond those of the other one."""
 
-BOUND_SHARE = 0.2
-"""Of the time, for bounds that come before a proof that is not likely."""
+BOUND_SHARE, MEMORY_BOUND_SHARE = 0.2, 0.5
+"""Of the time, for bounds that come before a proof that is not likely, and before any where memory
+binds: most end within seconds, but labels of a frontier may need half a minute, and then prove a
+third more (layers of ResNet-50 on two servers)."""
 
 PROOF_SHARE = 2 / 3
 """Of the time that is left, for a proof that takes turns with searches."""
@@ -212,19 +215,28 @@ def _first_proofs(task: Task, workers: int) -> Iterator[AutoStep]:
 
 
 def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[AutoStep]:
-    """Bounds for a while before a proof that is not likely, proofs, and bounds for the rest.
+    """Bounds for a while, if a proof is not likely or memory binds, then proofs, and bounds again.
 
     An unlikely one is `asked` for less: placers have had their turn. Where bytes decide, the
     knapsack comes before all: its bound and its plan are the best ones.
     """
     is_likely = is_likely_proven(task)
-    waits = not is_likely
+    binds = _memory_binds(task)
+    waits = not is_likely or binds
     for step in proofs(task):  # one by one: some take a second to load
         if waits and step.method != KNAPSACK:
-            yield AutoStep(BOUNDS, task.semantics, BOUND_SHARE)
+            share = MEMORY_BOUND_SHARE if binds else BOUND_SHARE
+            yield AutoStep(BOUNDS, task.semantics, share)
             waits = False
         yield with_params(step, {"workers": workers, **({} if is_likely else asked)})
     yield AutoStep(BOUNDS, task.semantics)
+
+
+def _memory_binds(task: Task) -> bool:
+    """Whether bounds know of memory what `decomposition` does not."""
+    if not isinstance(task.semantics, Makespan):
+        return False
+    return not memory_is_slack(relax_memory(task.instance, task.semantics)[0])
 
 
 def _in_turn(board: Board, waiting: Sequence[str]) -> Iterator[AutoStep]:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
+from placegap.solvers.bounds.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 
 
-def fork_join(width: int, transfer_ns: int) -> Instance:
-    """A fork, ops of 10 ns side by side, a join, on two equal devices."""
+def fork_join(width: int, transfer_ns: int, memory_bytes: int | None = None) -> Instance:
+    """A fork, ops of 10 ns and 1 byte side by side, a join, on two equal devices."""
     ops = [Op(name="fork", time_ns={"gpu": 1}), Op(name="join", time_ns={"gpu": 1})]
-    ops[1:1] = [Op(name=f"op{i}", time_ns={"gpu": 10}) for i in range(width)]
+    ops[1:1] = [Op(name=f"op{i}", time_ns={"gpu": 10}, resident_bytes=1) for i in range(width)]
     rows = ((0, transfer_ns), (transfer_ns, 0))
     edges = [
         Edge(producer=a, consumer=b, transfer_ns=rows)
         for i in range(width)
         for a, b in (("fork", f"op{i}"), (f"op{i}", "join"))
     ]
-    devices = [Device(name=name, kind="gpu") for name in "ab"]
+    devices = [Device(name=name, kind="gpu", memory_bytes=memory_bytes) for name in "ab"]
     links = [
         Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in (("a", "b"), ("b", "a"))
     ]
@@ -41,6 +42,16 @@ def test_work_runs_between_a_fork_and_a_join(width: int, transfer_ns: int, least
     windows = work_windows(fork_join(width, transfer_ns))
     assert windows is not None
     assert window_bound(windows) == least_ns
+
+
+def test_what_does_not_fit_must_move_and_pays() -> None:
+    # Two of the three ops fit on one device. If one moves there and back, 1 + 50 + 10 + 50 + 1 ns;
+    # if fork and join are apart, each device is idle for 50 ns: 1 + (30 + 50 + 50) / 2 + 1.
+    instance = fork_join(3, 50, memory_bytes=2)
+    windows = work_windows(instance)
+    assert windows is not None
+    assert window_bound(windows) == 32
+    assert memory_bound(instance, windows) == 67
 
 
 def test_times_too_large_for_integers_prove_nothing_here() -> None:

@@ -32,6 +32,8 @@ from placegap.instances.problem.sections import (
     sections_between,
 )
 from placegap.solvers import solve
+from placegap.solvers.bounds.memory_runs import memory_bound
+from placegap.solvers.bounds.work_windows import work_windows
 from placegap.solvers.decomposition.arcs import ArcTable, Chain, interval_chain, lower_table, tiling
 from placegap.solvers.decomposition.search import runs_of
 
@@ -138,6 +140,9 @@ def compare(seed: int, seen: Counter[str]) -> None:
         semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
         best = oracle(instance, semantics)
         limit = serial_horizon_ns(instance) if best is None else best
+        windows = work_windows(instance)
+        by_arcs = 0 if windows is None else memory_bound(instance, windows)
+        assert best is None or by_arcs <= best, (make.__name__, seed)
         for chain in chains_of(instance, limit):
             runs = runs_of(instance, chain)
             for exact in (False, True) if seed % 5 == 0 else (False,):
