@@ -1,10 +1,11 @@
 """auto, the default: the method that proves most of such problems, and a search beside it.
 
 1. A problem that is likely to be proven goes to that method after three placers: it has all of the
-   time, its own first plans, and the machine to itself for the first half of the limit.
+   time, its own first plans, and the machine to itself for the first half of the limit. Where
+   memory binds a makespan, bounds come first.
 2. Of another one, first the placers that are fast at its size, then bounds, then the same method.
    Where layers or nearly all ops run in a row, or a host must hold something, `memory-knapsack`
-   comes first. Where memory binds a makespan, bounds come before the proof, too.
+   comes first.
 3. Beside it, another process looks for plans (`beside`), with what has not been asked yet. Where
    there can be no other process, proofs and searches take turns in this one.
 4. What is left of the time goes to the other exact methods, and to searches with other seeds.
@@ -26,7 +27,6 @@ from pydantic import Field
 
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
-from placegap.instances.problem.sections import memory_is_slack
 from placegap.instances.problem.semantics import (
     OBJECTIVES,
     LoadSemantics,
@@ -56,6 +56,7 @@ from placegap.solvers.solving.steps import (
     KNAPSACK,
     AutoStep,
     is_likely_proven,
+    memory_binds,
     parts_of,
     plans,
     proofs,
@@ -221,7 +222,7 @@ def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[
     knapsack comes before all: its bound and its plan are the best ones.
     """
     is_likely = is_likely_proven(task)
-    binds = _memory_binds(task)
+    binds = isinstance(task.semantics, Makespan) and memory_binds(task)
     waits = not is_likely or binds
     for step in proofs(task):  # one by one: some take a second to load
         if waits and step.method != KNAPSACK:
@@ -230,13 +231,6 @@ def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[
             waits = False
         yield with_params(step, {"workers": workers, **({} if is_likely else asked)})
     yield AutoStep(BOUNDS, task.semantics)
-
-
-def _memory_binds(task: Task) -> bool:
-    """Whether bounds know of memory what `decomposition` does not."""
-    if not isinstance(task.semantics, Makespan):
-        return False
-    return not memory_is_slack(relax_memory(task.instance, task.semantics)[0])
 
 
 def _in_turn(board: Board, waiting: Sequence[str]) -> Iterator[AutoStep]:

@@ -182,15 +182,27 @@ def _is_knapsack(task: Task) -> bool:
     from placegap.solvers.bounds.cheap_bounds import path_ns
     from placegap.solvers.bounds.layer_chain import stops_of
 
-    relaxed, _ = relax_memory(task.instance, task.semantics)
-    if parts_of(task) > WHOLE_MODELS[KNAPSACK] or memory_is_slack(relaxed):
+    if parts_of(task) > WHOLE_MODELS[KNAPSACK] or not memory_binds(task):
         return False
+    relaxed, _ = relax_memory(task.instance, task.semantics)
     arrays = relaxed.arrays
     room = sum(arrays.memory_bytes[~arrays.is_host].tolist())  # some have no limit
     if sum(arrays.group_bytes.tolist()) > room or stops_of(relaxed) is not None:
         return True
     time = np.where(possible_placements(relaxed), arrays.time_ns, NO_WAY).min(axis=1)
     return bool(sum(time.tolist()) <= MOST_WIDTH * path_ns(relaxed, transfers=False))
+
+
+def memory_binds(task: Task) -> bool:
+    """Whether some device cannot hold all that it can run.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> memory_binds(Task(example(), Makespan()))
+    False
+    """
+    return not memory_is_slack(relax_memory(task.instance, task.semantics)[0])
 
 
 def is_likely_proven(task: Task) -> bool:
