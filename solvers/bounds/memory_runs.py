@@ -1,6 +1,6 @@
 """A chain of sections under memory: each run of it on one device must fit there.
 
-The nodes of a chain are ops, with a section between each and the next (`structure.sections`). Their
+The nodes of a chain are ops, with a section between each and the next (`instances.problem.sections`). Their
 colocation groups, in the order in which the chain first meets them, are the *stops*. A training
 step meets its layers twice, forward and backward, and what it takes between two neighbouring stops
 adds up over both passes.
@@ -24,7 +24,7 @@ method looks for prices that prove much (`priced`); any that it finds are valid.
 What lies between two stops on one device leaves out groups by *modes*: mode 0 leaves out none, the
 others all those whose way there and back takes no longer than some threshold.
 
-The portfolio's `memory_bound` takes a chain of `structure.intervals`, with what `interval_arcs`
+The portfolio's `memory_bound` takes a chain of `sections.intervals`, with what `interval_arcs`
 proves between each op and the next as its arcs, once with groups as stops and once with ops.
 """
 

@@ -1,7 +1,7 @@
 """Every method under the memory rule `peak`: by runs on instances whose memory adds up.
 
 Methods know one rule, `sum`. Under `peak` a method runs on instances that differ in resident bytes
-and in the devices' room alone (`structure.additive_memory`), until the referee finds that a plan
+and in the devices' room alone (`additive_memory`), until the referee finds that a plan
 fits at its peak on the instance itself:
 
 1. the *floor*, a relaxation: its bound, and its proof that no plan exists, hold. Where its plan
