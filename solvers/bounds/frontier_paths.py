@@ -102,7 +102,7 @@ def frontier_bound(
     Parameters
     ----------
     instance : Instance
-        Whose resident bytes add up (`structure.additive_memory`).
+        Whose resident bytes add up (`additive_memory`).
     semantics : Makespan
     known_ns : int
         What is proven already; the result is no less.

@@ -1,6 +1,6 @@
 """A chain of sections under memory: each run of it on one device must fit there.
 
-The nodes of a chain are ops, with a section between each and the next (`instances.problem.sections`). Their
+The nodes of a chain are ops, with a section between each and the next (`problem.sections`). Their
 colocation groups, in the order in which the chain first meets them, are the *stops*. A training
 step meets its layers twice, forward and backward, and what it takes between two neighbouring stops
 adds up over both passes.

@@ -1,6 +1,6 @@
 """Nested layers: a chain through a training step meets every layer forward and then backward.
 
-The chain is one of `structure.intervals`: gates g[0], ..., g[m], and a section from each gate to
+The chain is one of `sections.intervals`: gates g[0], ..., g[m], and a section from each gate to
 the next; the last gate is a section of its own. A pair (i, j) of gates is a *frame*, if no
 colocation group has ops both in the sections outside, before g[i] or from g[j] on, and in those
 inside. Frames, each inside the one before it, cut the chain into *layers*: the sections from one
