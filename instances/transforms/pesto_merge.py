@@ -76,8 +76,8 @@ class Contraction:
 
     def run(self, num_ops: int) -> None:
         """Merge until so many nodes are left, or no two can be merged."""
-        for u in range(self.num_nodes):
-            for v in self.succs[u]:
+        for u, onward in enumerate(self.succs):
+            for v in onward:
                 self._push(u, v)
         while self.num_nodes > num_ops and self.queue:
             key, u, v = heapq.heappop(self.queue)
@@ -222,7 +222,9 @@ SLACK = 1.02
 """A part whose heaviest op is too much already may hold so many times what that op does."""
 
 
-def merge_heavy_edges(instance: Instance, parts: int = PARTS, apart: Ints | None = None) -> Merge:
+def merge_heavy_edges(
+    instance: Instance, parts: int = PARTS, apart: Ints | None = None, num_ops: int | None = None
+) -> Merge:
     """Merge ops along the dearest edges while no part gets too much work or memory.
 
     A part has at most the work of all ops on one device (in mean times), divided by the number of
@@ -237,6 +239,8 @@ def merge_heavy_edges(instance: Instance, parts: int = PARTS, apart: Ints | None
     apart : (n,) int64, optional
         Ops of different numbers are not merged: the devices of a plan, which then is one of the
         merged instance as well.
+    num_ops : int, optional
+        So many ops are enough; the limits are doubled until no more are left, or limit nothing.
 
     Returns
     -------
@@ -253,11 +257,20 @@ def merge_heavy_edges(instance: Instance, parts: int = PARTS, apart: Ints | None
     >>> import numpy as np
     >>> merge_heavy_edges(example(), 1, np.array([0, 0, 1, 1])).op.tolist()
     [0, 1, 2, 2]
+
+    >>> merge_heavy_edges(example(), 1, num_ops=2).op.tolist()
+    [0, 0, 0, 1]
     """
     if parts < 1:
         raise ValueError(f"cannot make {parts} parts of a device's work")
     contraction = _Limited(instance, parts, apart)
-    contraction.run(1)
+    whole = [sum(held) for held in contraction.held]
+    contraction.run(num_ops or 1)
+    while num_ops is not None and contraction.num_nodes > num_ops:
+        if all(limit >= most for limit, most in zip(contraction.limits, whole, strict=True)):
+            break
+        contraction.limits = [2 * limit for limit in contraction.limits]
+        contraction.run(num_ops)
     return merge_groups(instance, contraction.parts(instance), "merged", "heavy edges")
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.transforms.pesto_merge import merge_ops
+from placegap.instances.transforms.pesto_merge import merge_heavy_edges
 
 Numbers = NDArray[np.float32]
 
@@ -78,7 +78,8 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
     >>> nodes.parallel.tolist()[1], nodes.ancestors.tolist()[3]
     ([0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0])
     """
-    merge = merge_ops(instance, most_nodes)
+    parts = -(-most_nodes // instance.num_devices)
+    merge = merge_heavy_edges(instance, parts, num_ops=most_nodes)
     arrays = merge.coarse.arrays
     index, count = arrays.index, merge.coarse.num_ops
     feeds = np.zeros((count, count), np.float32)

@@ -11,7 +11,12 @@ from placegap.instances import Graph, Instance, generate
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.merge import Merge
-from placegap.instances.transforms.pesto_merge import MEMORY_PARTS, SLACK, merge_heavy_edges
+from placegap.instances.transforms.pesto_merge import (
+    MEMORY_PARTS,
+    SLACK,
+    merge_heavy_edges,
+    merge_ops,
+)
 
 
 def check_limits(merge: Merge, parts: int) -> None:
@@ -40,6 +45,36 @@ def test_no_part_has_more_than_its_share_unless_one_op_has(parts: int) -> None:
         check_limits(merge, parts)
         merged += merge.coarse.num_ops < instance.num_ops
     assert merged > 10
+
+
+@pytest.mark.parametrize("num_ops", [1, 2, 4])
+def test_limits_give_way_until_so_few_ops_are_left_or_no_two_can_be_merged(num_ops: int) -> None:
+    reached = 0
+    for instance in draws(60):
+        coarse = merge_heavy_edges(instance, 4, num_ops=num_ops).coarse
+        if coarse.num_ops > num_ops:
+            assert merge_ops(coarse, num_ops).coarse.num_ops == coarse.num_ops
+        else:
+            reached += 1
+    assert reached > 10
+
+
+def test_limits_give_way_no_further_than_they_must() -> None:
+    # 64 equal ops in a chain: eight parts have eight each, where the rule without limits leaves one
+    # of 57, for all edges are equally dear, and then the first in the order is contracted
+    graph = generate("parallel-chains", {"chains": 1, "length": 64}, seed=1)
+    ops = tuple(op.model_copy(update={"time_ns": {"gpu": 5}}) for op in graph.ops)
+    edges = tuple(edge.model_copy(update={"bytes": 1}) for edge in graph.edges)
+    graph = graph.model_copy(update={"ops": ops, "edges": edges})
+    instance = tiny_instance(0).model_copy(update={"graph": _for_kinds_of(tiny_instance(0), graph)})
+    assert np.bincount(merge_heavy_edges(instance, 8, num_ops=8).op).tolist() == [8] * 8
+    assert np.bincount(merge_ops(instance, 8).op).tolist() == [57] + [1] * 7
+
+
+def test_no_more_ops_are_merged_than_must_be() -> None:
+    for instance in draws(20):
+        n = instance.num_ops
+        assert merge_heavy_edges(instance, 1, num_ops=n).op.tolist() == list(range(n))
 
 
 def test_ops_of_different_devices_stay_apart() -> None:
