@@ -122,11 +122,11 @@ def run_placeto(task: Task[Makespan], params: PlacetoParams) -> Outcome:
     machine learning" (2019). A heuristic; deterministic for a seed without a time limit. It takes
     O(rounds x N^2) for each placement of a graph merged to N nodes, besides its simulation.
 
-    Deviations: graphs are merged by Pesto's rule, not by co-location groups and small neighbours;
-    the simulator is ours; costs are in units of the start's, and memory beyond a device costs 2 for
-    each 1/16 of it, where Placeto's costs 2 per GB; the return of a step is its cost minus the
-    least later one (a variant of theirs); learning rate and entropy are for some thousand
-    placements. An episode places only where an op can run.
+    Deviations: graphs are merged along dear edges to nodes of about equal work, not by co-location
+    groups and small neighbours; the simulator is ours; costs are in units of the start's, and
+    memory beyond a device costs 2 for each 1/16 of it, where Placeto's costs 2 per GB; the return
+    of a step is its cost minus the least later one (a variant of theirs); learning rate and entropy
+    are for some thousand placements. An episode places only where an op can run.
 
     Examples
     --------

@@ -61,7 +61,10 @@ class PlacetoNodes:
 
 
 def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
-    """Merge an instance as Pesto does, and look at the graph of its merged ops. O(N^3 / 64 + n m).
+    """Merge an instance to nodes of about equal work, and look at their graph. O(N^3 / 64 + n m).
+
+    Placeto merges co-location groups and small neighbours. Without limits one node may take in most
+    of the network, and is then more than a device holds.
 
     Parameters
     ----------
