@@ -158,6 +158,10 @@ class Unfit:
     why: str
 
 
+STARTS = 2
+"""A worker that dies before its first task may have been killed: a second that does so was not."""
+
+
 class PoolError(RuntimeError):
     """Worker processes cannot start at all."""
 
@@ -262,7 +266,7 @@ def run_pool(
     KeyboardInterrupt
         On Ctrl-C, after the endings of all tasks that have returned.
     PoolError
-        If a worker dies before it is ready for its first task.
+        If a worker dies before it is ready for its first task, and the next in its place, too.
     """
     queue = iter(tasks)
     idle: list[TaskProcess[T]] = []
@@ -365,16 +369,20 @@ class TaskProcess(Generic[T]):
         on_news: Callable[[Any], None] | None = None,
     ) -> None:
         self.on_news = on_news
-        try:
-            cache_folder()  # says where kernels are kept: a worker has nowhere to say it
-            job = (function, tuple(modules), stoppable)
-            self.process = WorkerProcess(_serve, job, alone=alone, copied=True)
-        except OSError as error:
-            raise PoolError(f"worker processes cannot start ({error.strerror})") from None
-        self.pipe = self.process.pipe
-        self.ready = False
+        self.job, self.alone = (function, tuple(modules), stoppable), alone
+        self.starts = 0
+        self._start()
         self.began, self.deadline = time.monotonic(), math.inf
         self.compiles_since: float | None = None
+
+    def _start(self) -> None:
+        try:
+            cache_folder()  # says where kernels are kept: a worker has nowhere to say it
+            self.process = WorkerProcess(_serve, self.job, alone=self.alone, copied=True)
+        except OSError as error:
+            raise PoolError(f"worker processes cannot start ({error.strerror})") from None
+        self.pipe, self.ready = self.process.pipe, False
+        self.starts += 1
 
     def send(self, task: T, limit_s: float) -> None:
         """Hand over a task; its clock starts when the worker has started."""
@@ -397,6 +405,11 @@ class TaskProcess(Generic[T]):
             answer = self.pipe.recv()
         except (EOFError, ConnectionResetError):
             how = self.process.last_words()
+            if not self.ready and self.starts < STARTS:
+                self.kill()
+                self._start()
+                self.send(self.task, self.limit_s)
+                return None
             if not self.ready:
                 raise PoolError(f"worker processes cannot start ({how})") from None
             message = f"the worker process died ({how})"

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from multiprocessing import Pipe
+from pathlib import Path
 
 import pytest
 from doubles.pool_jobs import job
@@ -121,6 +122,21 @@ def test_workers_that_cannot_start_are_an_error_not_a_crash_of_every_task(
             )
         )
     assert "no_such_module" in capfd.readouterr().err
+
+
+def test_a_worker_that_is_killed_while_it_starts_is_replaced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FILE", str(tmp_path / "killed"))
+    found = run_pool(
+        [("sleep", 0)] * 2,
+        job,
+        workers=1,
+        hard_limit_s=lambda task: 20,
+        modules=["doubles.killed_at_start"],
+    )
+    assert [ending.fate for ending in found] == ["done", "done"]
+    assert (tmp_path / "killed").exists()
 
 
 PARENT = """
