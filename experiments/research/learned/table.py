@@ -3,7 +3,7 @@
 ``python -m placegap.experiments.research.learned.table [--results FOLDER] [--seeds N]
 [--evaluations N]`` prints three tables in Markdown, and writes the log of runs
 (``runs.jsonl``), the training curves (``curves.csv``) and their plot (``curves.png``). What is in
-the log is not run again. With the usual numbers it takes about 6 minutes of one core. It needs
+the log is not run again. With the usual numbers it takes a quarter of an hour of one core. It needs
 torch for runs that are not in the log, and matplotlib for the plot. The runs are on five corpus
 graphs with proven optima, and on unseen graphs of a family.
 """
