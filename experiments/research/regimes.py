@@ -28,6 +28,7 @@ from placegap.experiments.studies.published import (
 from placegap.instances.problem.instance import Name
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.yaml_file import read_yaml
+from placegap.solvers.core.result import relative_gap
 
 REGIMES = "regimes.yaml"
 
@@ -87,9 +88,27 @@ class CauseRuns(Entry):
     best_effort: tuple[Name, ...] = ()
 
     def cells(self, cells: Cells) -> tuple[Sequence[GapCell], Figures]:
-        """The kept cells of all its studies, and the figures of the first."""
+        """The kept cells of all its studies, and the figures of the first.
+
+        The bounds of the first hold for plans of the same instances in the studies beside.
+        """
         found, figure = cells(self.results)
-        return [*found, *(cell for name in self.beside for cell in cells(name)[0])], figure
+        bounds = {_question(cell): cell for cell in found if cell.best_bound_ns is not None}
+        beside = [
+            cell
+            if bound is None
+            else replace(
+                cell,
+                best_bound_ns=bound.best_bound_ns,
+                best_bound_by=bound.best_bound_by,
+                best_rests_on=bound.best_rests_on,
+                gap=relative_gap(cell.value_ns, bound.best_bound_ns),
+            )
+            for name in self.beside
+            for cell in cells(name)[0]
+            for bound in [bounds.get(_question(cell))]
+        ]
+        return [*found, *beside], figure
 
     def of(self, table: PublishedTable) -> PublishedTable:
         """The table with these runs in its cells, and no sentences or notes on other runs."""
@@ -114,6 +133,10 @@ class CauseRuns(Entry):
         return table.model_copy(
             update={**nothing, "figures": {}, "stands_for": "", "columns": columns, "rows": rows}
         )
+
+
+def _question(cell: GapCell) -> tuple[str, str]:
+    return cell.cell.instance_hash, cell.cell.semantics.label
 
 
 class Change(Entry):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,17 @@ def test_a_column_may_have_its_runs_in_a_study_beside() -> None:
     cells = runs.cells(lambda name: trained("study") if name == "learned" else first(name))
     (row,) = compare(runs.of(TABLE), *cells).rows
     assert [cell.ours_ns for cell in row.cells] == [3 * S, 4 * S, 9 * S]
+
+
+def test_bounds_of_the_first_study_hold_for_the_plans_of_those_beside() -> None:
+    first, trained = study({"regime": (5, 4, 9)}), study({"an hour": (4, 8, 8)})
+    bounded = [replace(cell, best_bound_ns=3 * S) for cell in first("study")[0]]
+    runs = CauseRuns(results="study", beside=("learned",))
+    cells, _ = runs.cells(
+        lambda name: trained("study") if name == "learned" else (bounded, live_figure)
+    )
+    gaps = {(c.cell.table, c.cell.method): c.gap for c in cells if c.cell.table == "an hour"}
+    assert gaps["an hour", "a"] == pytest.approx(1 / 4)  # of a plan of 4 s above a bound of 3 s
 
 
 def test_a_pair_that_nothing_turns_back_says_what_was_tried() -> None:
