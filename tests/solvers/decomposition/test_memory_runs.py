@@ -140,9 +140,9 @@ def compare(seed: int, seen: Counter[str]) -> None:
         semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
         best = oracle(instance, semantics)
         limit = serial_horizon_ns(instance) if best is None else best
-        windows = work_windows(instance)
-        by_arcs = 0 if windows is None else memory_bound(instance, windows)
-        assert best is None or by_arcs <= best, (make.__name__, seed)
+        windows = None if best is None else work_windows(instance)
+        if best is not None and windows is not None:  # else an op may fit nowhere
+            assert memory_bound(instance, windows) <= best, (make.__name__, seed)
         for chain in chains_of(instance, limit):
             runs = runs_of(instance, chain)
             for exact in (False, True) if seed % 5 == 0 else (False,):
