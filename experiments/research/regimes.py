@@ -9,7 +9,7 @@ two plans otherwise. If the paper's order comes back there, the pair turned for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -88,27 +88,11 @@ class CauseRuns(Entry):
     best_effort: tuple[Name, ...] = ()
 
     def cells(self, cells: Cells) -> tuple[Sequence[GapCell], Figures]:
-        """The kept cells of all its studies, and the figures of the first.
-
-        The bounds of the first hold for plans of the same instances in the studies beside.
-        """
+        """The kept cells of all its studies, with the bounds of the first, and its figures."""
         found, figure = cells(self.results)
-        bounds = {_question(cell): cell for cell in found if cell.best_bound_ns is not None}
-        beside = [
-            cell
-            if bound is None
-            else replace(
-                cell,
-                best_bound_ns=bound.best_bound_ns,
-                best_bound_by=bound.best_bound_by,
-                best_rests_on=bound.best_rests_on,
-                gap=relative_gap(cell.value_ns, bound.best_bound_ns),
-            )
-            for name in self.beside
-            for cell in cells(name)[0]
-            for bound in [bounds.get(_question(cell))]
-        ]
-        return [*found, *beside], figure
+        bounds = {_question(cell): cell for cell in found}
+        beside = (cell for name in self.beside for cell in cells(name)[0])
+        return [*found, *(_bounded(cell, bounds) for cell in beside)], figure
 
     def of(self, table: PublishedTable) -> PublishedTable:
         """The table with these runs in its cells, and no sentences or notes on other runs."""
@@ -137,6 +121,20 @@ class CauseRuns(Entry):
 
 def _question(cell: GapCell) -> tuple[str, str]:
     return cell.cell.instance_hash, cell.cell.semantics.label
+
+
+def _bounded(cell: GapCell, others: Mapping[tuple[str, str], GapCell]) -> GapCell:
+    """The cell with the bound of another one of its question, if that is the better one."""
+    other = others.get(_question(cell), cell)
+    if (other.best_bound_ns or 0) <= (cell.best_bound_ns or 0):
+        return cell
+    return replace(
+        cell,
+        best_bound_ns=other.best_bound_ns,
+        best_bound_by=other.best_bound_by,
+        best_rests_on=other.best_rests_on,
+        gap=relative_gap(cell.value_ns, other.best_bound_ns),
+    )
 
 
 class Change(Entry):

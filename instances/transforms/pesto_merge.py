@@ -265,7 +265,7 @@ def merge_heavy_edges(
         raise ValueError(f"cannot make {parts} parts of a device's work")
     contraction = _Limited(instance, parts, apart)
     whole = [sum(held) for held in contraction.held]
-    contraction.run(num_ops or 1)
+    contraction.run(1 if num_ops is None else num_ops)
     while num_ops is not None and contraction.num_nodes > num_ops:
         if all(limit >= most for limit, most in zip(contraction.limits, whole, strict=True)):
             break
