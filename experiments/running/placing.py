@@ -123,7 +123,7 @@ def choose_semantics(
 ) -> Chosen:
     """What the value will mean, from the options, the file and the method, in this order.
 
-    Where a rule is not stated, it is the one that the method, with its parameters, is for. A method
+    A rule that neither states is the one that the method, with its parameters, is for. A method
     that cannot do what is usual for a model gets the nearest that it can. What options ask for
     stands.
 
@@ -166,9 +166,7 @@ def choose_semantics(
     able = [one for one in (usually, "makespan", *found.objectives) if one in found.objectives]
 
     def ask(asked: Rules, default: str) -> Semantics:
-        semantics = asked.override(own, default)
-        is_of_plan = stated is not None and stated.objective == semantics.objective
-        return semantics if does_all and is_of_plan else asked.fill(semantics, of_method)
+        return asked.override(own, default, of_method)
 
     def suits(semantics: Semantics) -> bool:
         return why_refused(instance, semantics, found.name, params) is None
@@ -191,7 +189,7 @@ def choose_semantics(
     if near is not None:
         plain = wished
         if own is not None:
-            plain = rules.fill(rules.override(instance.semantics), DEFAULT_RULES)
+            plain = rules.override(instance.semantics, usual=DEFAULT_RULES)
         if near == plain:
             return Chosen(near)
         options = as_options(near, plain)
@@ -448,10 +446,15 @@ def given_plan(
 
 
 def rules_of_start(path: str) -> Semantics | None:
-    """The semantics that a plan file states; None where it is none, which `given_plan` tells."""
+    """The semantics that a plan file states, every rule of it; None where it is no plan file.
+
+    What is wrong with such a file is for `given_plan` to say.
+    """
     try:
         raw = read_json(path)
-        return parse_semantics(raw["semantics"]) if is_plan(raw) else None
+        if not is_plan(raw):
+            return None
+        return parse_semantics(parse_semantics(raw["semantics"]).model_dump())
     except (InputError, KeyError, ValidationError):
         return None
 

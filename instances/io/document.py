@@ -149,12 +149,17 @@ def parse_document(raw: Any, source: str | Path) -> Document:
 def save_document(document: Document, path: str | Path) -> None:
     """Write a document; the bytes depend on its content alone.
 
-    Fields at their default are left out, so that files stay small; reading gives back an equal
-    document.
+    Fields at their default are left out, so that files stay small, but for rules of the semantics
+    that are stated; reading gives back an equal document.
     """
     if document.cluster is not None:
         MAX_LINKS.check(len(document.cluster.links), "the cluster, written link by link,", path)
     content = document.model_dump(mode="json", exclude_defaults=True)
+    for part, stated in zip(
+        (content, *content.get("best_known", ())), (document, *document.best_known), strict=True
+    ):
+        if stated.semantics is not None:
+            part["semantics"] = stated.semantics.model_dump(mode="json", exclude_unset=True)
     head = {"format": FORMAT, "version": VERSION}
     write_json({**head, **content}, path)
 

@@ -26,6 +26,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
+from placegap.instances.problem.semantics import PlanClass
 from placegap.solvers import METHODS
 from placegap.solvers.core.progress import News
 
@@ -43,11 +44,27 @@ def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> Non
     assert chosen(own=link, transfers="per_tensor") == "makespan link per_tensor"
     assert chosen(own=overlap) == "max_load chain overlap"
     assert chosen(own=overlap, objective="makespan") == "makespan port per_edge"
-    assert chosen(own=overlap, method="throughput-ip") == "max_load any overlap"
+    assert chosen(own=overlap, method="throughput-ip") == "max_load chain overlap"
+    assert chosen(method="throughput-ip") == "max_load any add"
     assert chosen(own=overlap, plans="convex") == "max_load convex overlap"
     assert chosen(method="ideal-dp") == "max_load chain add"
     assert chosen(load="overlap") == "max_load chain overlap"
     assert chosen(channels="free") == "makespan free per_edge"
+
+
+@pytest.mark.parametrize("plans", ["any", "convex", "chain"])
+def test_a_rule_that_the_file_states_stands_also_where_it_is_the_default_of_its_field(
+    plans: PlanClass,
+) -> None:
+    # ideal-dp does chains alone, noncontiguous any plans alone; all others do what the file states
+    own = MaxLoad(plans=plans, load="overlap")
+    for method, done in ((None, plans), ("ideal-dp", "chain"), ("noncontiguous", "any")):
+        found = choose_semantics(Rules(), example().model_copy(update={"semantics": own}), method)
+        assert found.semantics == MaxLoad(plans=done, load="overlap")
+        assert bool(found.note) == (done != plans), method
+    assert chosen(own=own, load="add") == f"max_load {plans} add"
+    assert chosen(own=MaxLoad(load="overlap")) == "max_load chain overlap"  # states no class
+    assert chosen(own=own, objective="max_load_fwd_bwd") == "max_load_fwd_bwd chain add"
 
 
 def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> None:
