@@ -29,7 +29,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from placegap.instances.io.cluster_text import cluster_content, is_cluster_text
-from placegap.instances.io.costing import catalogue, read_catalogue
+from placegap.instances.io.costing import (
+    HOST_OVERHEAD_NS,
+    StatedSpec,
+    catalogue,
+    read_catalogue,
+)
 from placegap.instances.io.document import read_json
 from placegap.instances.problem.instance import (
     Cluster,
@@ -59,7 +64,7 @@ from placegap.instances.reading.yaml_file import read_yaml
 class DeviceEntry(InstancePart):
     """One device, ``count`` devices numbered from 0, or the devices in ``names``.
 
-    Rates that it states stand before those of its kind; without a kind it is one of its own.
+    What it states stands before what its kind says; without a kind it is one of its own.
     """
 
     kind: Name = ""
@@ -71,7 +76,7 @@ class DeviceEntry(InstancePart):
     peak_flops_per_s: PeakRates | None = None
     bandwidth_bytes_per_s: Rate | None = None
     launch_overhead_ns: Size | None = None
-    is_host: Flag = False
+    is_host: Flag | None = None
     server: Name | None = None
 
     @model_validator(mode="after")
@@ -112,6 +117,9 @@ class DeviceEntry(InstancePart):
         }
         base = known.get(self.kind)
         if base is not None:
+            is_open = "launch_overhead_ns" not in base.model_fields_set
+            if self.is_host and is_open and self.kind not in catalogue():
+                base = base.model_copy(update={"launch_overhead_ns": HOST_OVERHEAD_NS})
             if rates:
                 own["source"] = f"{', '.join(rates)}: {STATED}; else {base.source}"
             return base.model_copy(update=own) if own else base
@@ -137,6 +145,7 @@ class DeviceEntry(InstancePart):
         memory = (
             free_bytes(self.memory_bytes, self.reserved_bytes) if spec is None else spec.free_bytes
         )
+        is_host = self.is_host if self.is_host is not None else spec is not None and spec.is_cpu
         names = self.names or (
             (f"{self.name}{number}" for number in range(self.count))
             if self.count is not None
@@ -147,15 +156,12 @@ class DeviceEntry(InstancePart):
                 name=name,
                 kind=self.own_kind,
                 memory_bytes=memory,
-                is_host=self.is_host,
+                is_host=is_host,
                 server=self.server,
             )
 
 
 STATED = "stated in the cluster file"
-
-HOST_OVERHEAD_NS = 1_000
-"""The catalogue's for all CPUs."""
 
 
 class LinkEntry(InstancePart):
@@ -216,7 +222,7 @@ class ClusterFile(InstancePart):
     name: Name
     devices: Annotated[tuple[DeviceEntry, ...], Field(min_length=1)]
     links: tuple[LinkEntry, ...] = ()
-    kinds: dict[Name, DeviceSpec] = Field(default_factory=dict)
+    kinds: dict[Name, StatedSpec] = Field(default_factory=dict)
     provenance: Provenance = Provenance()
 
     def cluster(self, added: Mapping[str, DeviceSpec] | None = None) -> Cluster:
