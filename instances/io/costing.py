@@ -32,7 +32,6 @@ from placegap.instances.reading.errors import (
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
-
 HOST_OVERHEAD_NS = 1_000
 """The launch overhead of a host that states none; the catalogue's for all CPUs."""
 
