@@ -21,6 +21,7 @@ integers: 25_000_000_000, 25e9 or 2.5e10.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 from pathlib import Path
@@ -28,7 +29,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from placegap.instances.io.cluster_text import cluster_content, is_cluster_text
+from placegap.instances.io.cluster_text import OTHER_KINDS, cluster_content, is_cluster_text
 from placegap.instances.io.costing import (
     HOST_OVERHEAD_NS,
     StatedSpec,
@@ -52,9 +53,11 @@ from placegap.instances.problem.instance import (
 )
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.reading.errors import (
+    SIGNS,
     InputError,
     from_validation_error,
     instead_of,
+    near_names,
     plain_name,
 )
 from placegap.instances.reading.input_files import MAX_DEVICES, data_path, refuse_other
@@ -297,25 +300,38 @@ def cluster_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in data_path("clusters").glob("*.yaml")))
 
 
-def full_name(name: str) -> str:
+def full_name(name: str, added: Mapping[str, DeviceSpec] | None = None) -> str:
     """The shipped cluster whose name alone ends so, or alone contains it; else the name itself.
 
-    Case and dashes do not count.
+    Case and dashes do not count. What is the name of a device kind, of the catalogue or of those
+    that are added, is that of one device.
 
     Examples
     --------
-    >>> full_name("4xv100-pcie"), full_name("8xH100"), full_name("moirai")
-    ('celeritas-4xV100-pcie', '8xH100-nvlink', 'moirai')
+    >>> full_name("4xv100-pcie"), full_name("8xH100"), full_name("moirai"), full_name("T4")
+    ('celeritas-4xV100-pcie', '8xH100-nvlink', 'moirai', 'T4')
     """
     names, wanted = cluster_names(), plain_name(name)
-    if wanted and name not in names:
-        for found in (
-            [each for each in names if plain_name(each).endswith(wanted)],
-            [each for each in names if wanted in plain_name(each)],
-        ):
-            if len(found) == 1:
-                return found[0]
-    return name
+    if name in names or wanted in map(plain_name, (*catalogue(), *(added or {}))):
+        return name
+    ends = [each for each in names if wanted in _parts(each, ends=True)]
+    inside = [each for each in names if wanted in _parts(each, ends=False)]
+    return next((found[0] for found in (ends, inside) if len(found) == 1), name)
+
+
+def _parts(name: str, *, ends: bool) -> set[str]:
+    """Runs of the words of a cluster's name, in plain letters; all of them, or those at its end.
+
+    A word ends at a sign, and so does a count: the words of ``8xH100-nvlink`` are 8x, H100, nvlink.
+
+    Examples
+    --------
+    >>> sorted(_parts("8xH100-nvlink", ends=True))
+    ['8xh100nvlink', 'h100nvlink', 'nvlink']
+    """
+    words = [word for word in re.split(rf"[{SIGNS}]|(?<=\dx)(?=\D)", name) if word]
+    stops = [len(words)] if ends else range(1, len(words) + 1)
+    return {plain_name("".join(words[start:stop])) for stop in stops for start in range(stop)}
 
 
 def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) -> Cluster:
@@ -345,7 +361,7 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
     """
     added = {} if devices is None else read_catalogue(devices)
     if isinstance(name_or_path, str):
-        name_or_path = full_name(name_or_path)
+        name_or_path = full_name(name_or_path, added)
     if isinstance(name_or_path, str) and name_or_path in cluster_names():
         path = data_path("clusters", f"{name_or_path}.yaml")
     else:
@@ -364,6 +380,10 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
             is_name = "no device kind" in str(error) and "did you mean" in hint
             if "," in text or not is_name:
                 raise
+    card = re.sub(r"^\s*\d+\s*[xX*]\s*", "", text)
+    if kinds := near_names(card, sorted({**catalogue(), **added})):
+        end = " D" if hint.endswith("?") else "; d"
+        hint += f"{end}evice kinds that are alike: {', '.join(kinds)} ({OTHER_KINDS})"
     raise InputError(f"there is no cluster {text!r}, nor such a .yaml or .json file{hint}")
 
 

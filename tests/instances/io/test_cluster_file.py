@@ -219,6 +219,12 @@ def test_a_part_of_a_name_is_the_one_cluster_that_has_it(part: str, name: str) -
     assert load_cluster(part).name == name
 
 
+@pytest.mark.parametrize("part", ["100-nvlink", "8xH10", "4xV10", "16GB", "slow-lin", "xT4-pcie"])
+def test_a_part_that_begins_or_ends_inside_a_word_is_no_name(part: str) -> None:
+    with pytest.raises(InputError, match=f"there is no cluster '{part}'"):
+        load_cluster(part)
+
+
 def test_a_part_of_several_names_offers_them() -> None:
     with pytest.raises(InputError, match="mean 'moirai-inter-server' or 'moirai-intra-server'"):
         load_cluster("moirai")
