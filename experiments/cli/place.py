@@ -38,7 +38,7 @@ from placegap.experiments.show.rendering import check_outputs, output, spinner, 
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
-from placegap.instances.problem.semantics import LoadSemantics, MaxContext, Semantics
+from placegap.instances.problem.semantics import MaxContext, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions, is_traced
 from placegap.solvers.core.result import fault_words
@@ -348,15 +348,6 @@ def _first_attempt(
         from placegap.experiments.running.exporting import check_formats
 
         check_formats(list(wanted.exports), instance, first.semantics)
-    if (
-        is_traced(asked.model)
-        and asked.rules.objective is None
-        and isinstance(first.semantics, LoadSemantics)
-    ):
-        warn(
-            f"the objective is {first.semantics.label}, as is usual for models that are traced: one"
-            " pass gains little from more devices; --objective makespan asks for that"
-        )
     return instance, first
 
 

@@ -170,7 +170,8 @@ def solve(
     objective : str or Semantics, optional
         ``makespan``, ``max_load``, ``max_load_fwd_bwd``, ``latency_subgraphs``,
         ``pipeline_iteration``, ``hybrid_pipeline`` or ``max_context``, or all rules at once. By
-        default the file's own, max_load for a model that is traced, else makespan.
+        default the file's own. A decode step has makespan, another model that is traced max_load,
+        and any other one makespan.
     method : str, optional
         A name of ``placegap.solvers.METHODS``; by default ``auto``: the method that
         proves most of such problems, and a search for plans beside it.

@@ -25,6 +25,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     FIELDS,
     HybridPipeline,
+    LoadSemantics,
     Makespan,
     MaxContext,
     Semantics,
@@ -33,6 +34,7 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.hybrid import why_no_degrees
 from placegap.instances.referee.loads import check_semantics
+from placegap.instances.torch_models.options import ASSUMED
 from placegap.solvers import Result, solve
 from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.method import Task
@@ -191,7 +193,8 @@ def choose_semantics(
         if own is not None:
             plain = rules.override(instance.semantics, usual=DEFAULT_RULES)
         if near == plain:
-            return Chosen(near)
+            is_usual = rules.objective is None and near.objective == usually
+            return Chosen(near, _why_objective(instance, near) if is_usual else "")
         options = as_options(near, plain)
         return Chosen(
             near,
@@ -209,6 +212,25 @@ def choose_semantics(
         mend = f"it does with {as_options(other, wished)}"
         mend += f", without {' '.join(lost)}" if lost else ""
     raise InputError(f"{found.name} does not apply to {instance.name}: {reason}; {mend}")
+
+
+def _why_objective(instance: Instance, semantics: Semantics) -> str:
+    """A line on why a traced model has its objective, and on the option for another; or nothing."""
+    known = instance.graph.provenance.parameters
+    is_load, said = isinstance(semantics, LoadSemantics), f"the objective is {semantics.label},"
+    if known.get("decode"):
+        if isinstance(semantics, Makespan):
+            return (
+                f"{said} the time of one token, as is usual for decode steps; --objective max_load"
+                " asks for the throughput of a full pipeline"
+            )
+        return f"{said} as its file states; --objective makespan asks for the time of one token"
+    if ASSUMED not in known or not is_load:
+        return ""
+    return (
+        f"{said} as is usual for models that are traced: one pass gains little from more devices;"
+        " --objective makespan asks for that"
+    )
 
 
 def why_refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,11 @@ from placegap.instances import (
     Semantics,
     example,
 )
+from placegap.instances.io.document import parse_document
 from placegap.instances.problem.semantics import PlanClass
+from placegap.instances.torch_models.fx_reader import FxProgram
+from placegap.instances.torch_models.model import as_document
+from placegap.instances.torch_models.options import ASSUMED, TraceOptions
 from placegap.solvers import METHODS
 from placegap.solvers.core.progress import News
 
@@ -79,6 +84,70 @@ def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> No
     assert usual(schedule="gpipe") == "pipeline_iteration gpipe m=8 overlap peak"
     assert usual(method="heft") == "makespan port per_edge peak"  # heft does no max_load
     assert usual(method="m-topo").startswith("max_load")
+
+
+def traced_as(**options: Any) -> Instance:
+    """The diamond as if it were traced with these options, converted and read again."""
+    graph = example().graph
+    program = FxProgram(
+        [op.model_dump() for op in graph.ops], [edge.model_dump() for edge in graph.edges]
+    )
+    said = {ASSUMED: "batch 1"}
+    document = as_document("hf:mine", TraceOptions(**options), program, 5, said=said)
+    written = document.model_dump(mode="json", exclude_defaults=True)
+    return parse_document({**written, "version": 1}, "mine.json").instance(example().cluster)
+
+
+@pytest.mark.parametrize(
+    ("options", "rules", "label", "note"),
+    [
+        (
+            {"decode": True, "kv_tokens": 8},
+            {},
+            "makespan port per_edge peak",
+            "the objective is makespan port per_edge peak, the time of one token, as is usual for"
+            " decode steps; --objective max_load asks for the throughput of a full pipeline",
+        ),
+        (
+            {"decode": True, "kv_tokens": 8},
+            {"objective": "max_load"},
+            "max_load chain add peak",
+            "",
+        ),
+        ({"decode": True, "kv_tokens": 8}, {"plans": "any"}, "max_load any add peak", ""),
+        (
+            {"prefill": 8},
+            {},
+            "max_load chain add peak",
+            "the objective is max_load chain add peak, as is usual for models that are traced: one"
+            " pass gains little from more devices; --objective makespan asks for that",
+        ),
+        ({"prefill": 8}, {"objective": "makespan"}, "makespan port per_edge peak", ""),
+        ({"train": True}, {"memory": "sum"}, "max_load chain add", "the objective is max_load"),
+    ],
+)
+def test_a_decode_step_is_placed_for_latency_and_what_streams_for_throughput(
+    options: dict[str, Any], rules: dict[str, str], label: str, note: str
+) -> None:
+    found = choose_semantics(Rules(**rules), traced_as(**options), None)
+    assert found.semantics.label == label
+    assert found.note.startswith(note)
+    assert bool(found.note) == bool(note)
+
+
+def test_a_file_of_a_decode_step_that_states_throughput_is_placed_for_that() -> None:
+    old = traced_as(decode=True, kv_tokens=8).model_copy(
+        update={"semantics": MaxLoad(plans="chain", memory="peak")}
+    )
+    found = choose_semantics(Rules(), old, None)
+    assert found.semantics == old.semantics
+    assert "as its file states; --objective makespan asks for the time of one token" in found.note
+
+
+def test_solve_says_which_objective_a_decode_step_has() -> None:
+    found = placegap.solve(traced_as(decode=True, kv_tokens=8), method="heft")
+    assert found.result.semantics == Makespan(memory="peak")
+    assert found.warnings[0].startswith("the objective is makespan port per_edge peak, the time")
 
 
 KINDS = {
