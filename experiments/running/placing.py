@@ -160,7 +160,9 @@ def choose_semantics(
     >>> choose_semantics(Rules(), pipeline, "etf").note.partition(",")[0]
     'etf is run under makespan port per_edge (--objective makespan)'
     """
-    own, params = stated or instance.semantics, params or {}
+    own, params = instance.semantics, params or {}
+    if stated is not None:
+        own = parse_semantics(stated.model_dump())  # which states every rule
     found = find_method(method or DEFAULT_METHOD)
     does_all = found.name == DEFAULT_METHOD
     of_method = DEFAULT_RULES if does_all else found.usual_rules(params)
@@ -468,15 +470,10 @@ def given_plan(
 
 
 def rules_of_start(path: str) -> Semantics | None:
-    """The semantics that a plan file states, every rule of it; None where it is no plan file.
-
-    What is wrong with such a file is for `given_plan` to say.
-    """
+    """The semantics that a plan file states; None where it is none, which `given_plan` tells."""
     try:
         raw = read_json(path)
-        if not is_plan(raw):
-            return None
-        return parse_semantics(parse_semantics(raw["semantics"]).model_dump())
+        return parse_semantics(raw["semantics"]) if is_plan(raw) else None
     except (InputError, KeyError, ValidationError):
         return None
 

@@ -36,7 +36,7 @@ from placegap.instances.problem.semantics import (
     plan_class,
 )
 from placegap.solvers.core.registry import METHODS
-from placegap.solvers.core.result import Result
+from placegap.solvers.core.result import Result, relative_gap
 
 if TYPE_CHECKING:
     from placegap.instances.io.certificate_file import Certificate
@@ -373,6 +373,19 @@ def certificate_line(certificate: Certificate) -> str:
     return f"{line}, {format_gap((printed - mine) / printed)} less than what rests on {basis}"
 
 
+def _gap_words(result: Result) -> str:
+    """The gap, and to which bound it is."""
+    most = relative_gap(result.value_ns, result.bound_ns)
+    if most is None or result.bound_ns is None:
+        return "unknown"
+    by = result.bound_origin or result.method
+    if result.gap is None:
+        return f"unknown; at most {format_gap(most)} ({by} alone)"
+    if not result.gap:
+        return format_gap(result.gap)
+    return f"{format_gap(result.gap)} to {format_value(result.bound_ns, result.semantics)} ({by})"
+
+
 def print_result(console: Console, instance: Instance, result: Result) -> None:
     """What each device does, and the value, the bound and the gap."""
     from placegap.solvers.core.result import describe_basis
@@ -395,12 +408,11 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
     if result.bound_ns is not None:
         basis = describe_basis(result.bound_origin or result.method, result.rests_on)
         bound = f"{format_value(result.bound_ns, rules)} ({basis})"
-    gap = "unknown" if result.gap is None else format_gap(result.gap)
     build = f"build {format_s(result.build_s)}, " if result.build_s else ""
     console.print(f"status  {result.status}")
     console.print(f"value   {value}", markup=False)
     console.print(f"bound   {bound}", markup=False)
-    console.print(f"gap     {gap}")
+    console.print(f"gap     {_gap_words(result)}", markup=False)
     once = f"; compiling kernels, once: {format_s(result.setup_s)}" if result.setup_s else ""
     console.print(f"time    {build}solve {format_s(result.solve_s)}{once}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):

@@ -12,11 +12,13 @@ from placegap.experiments.running import placing
 from placegap.experiments.running.placing import (
     Attempt,
     Rules,
+    better,
     choose_semantics,
     judged_plan,
     place,
     why_refused,
 )
+from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances import (
     InputError,
@@ -34,6 +36,8 @@ from placegap.instances.torch_models.model import as_document
 from placegap.instances.torch_models.options import ASSUMED, TraceOptions
 from placegap.solvers import METHODS
 from placegap.solvers.core.progress import News
+from placegap.solvers.core.result import Outcome, finish
+from placegap.solvers.solving.known_bounds import with_known_bound
 
 
 def chosen(own: Semantics | None = None, method: str | None = None, **rules: str) -> str:
@@ -253,6 +257,21 @@ def test_a_plan_to_start_from_brings_its_rules(tmp_path: Path) -> None:
     pair = tmp_path / "any.json"
     placegap.solve(chains, method="noncontiguous").save(pair)
     assert placegap.solve(chains, start=pair).result.semantics == MaxLoad()  # auto keeps plans: any
+
+
+def test_a_gap_is_to_a_bound_that_is_more_than_the_critical_path_alone() -> None:
+    # all ops on one device take 43 ns, and no path is longer than 33 ns; the optimum is 34
+    plan, placed = Plan.on([0] * 4), Attempt(example(), Makespan(), "single-device")
+    alone, _ = place(placed, pool=run_here)
+    assert (alone.value_ns, alone.bound_ns, alone.gap) == (43, 33, None)
+    started, _ = place(placed, start=judged_plan(example(), Makespan(), Plan.on([0, 1, 0, 0])))
+    assert (started.value_ns, started.bound_ns, started.gap) == (35, 33, None)
+    # a method that has proven something itself is told of the path, too
+    own = finish(example(), Makespan(), "mine", Outcome(plan, bound_ns=20), solve_s=0.0)
+    found = with_known_bound(example(), own)
+    assert (found.bound_ns, found.gap) == (33, pytest.approx(10 / 43))
+    proof = finish(example(), Makespan(), "mine", Outcome(bound_ns=34), solve_s=0.0)
+    assert better(alone, proof).gap == pytest.approx(9 / 43)
 
 
 def real() -> Instance:
