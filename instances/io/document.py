@@ -23,7 +23,7 @@ from placegap.instances.problem.instance import (
     InstancePart,
     Name,
 )
-from placegap.instances.problem.semantics import StatedSemantics
+from placegap.instances.problem.semantics import Semantics, StatedSemantics
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,
@@ -155,11 +155,14 @@ def save_document(document: Document, path: str | Path) -> None:
     if document.cluster is not None:
         MAX_LINKS.check(len(document.cluster.links), "the cluster, written link by link,", path)
     content = document.model_dump(mode="json", exclude_defaults=True)
-    for part, stated in zip(
-        (content, *content.get("best_known", ())), (document, *document.best_known), strict=True
-    ):
-        if stated.semantics is not None:
-            part["semantics"] = stated.semantics.model_dump(mode="json", exclude_unset=True)
+    stated: list[tuple[dict[str, Any], Semantics]] = [
+        (entry, known.semantics)
+        for entry, known in zip(content.get("best_known", ()), document.best_known, strict=True)
+    ]
+    if document.semantics is not None:
+        stated.append((content, document.semantics))
+    for entry, rules in stated:
+        entry["semantics"] = rules.model_dump(mode="json", exclude_unset=True)
     head = {"format": FORMAT, "version": VERSION}
     write_json({**head, **content}, path)
 
