@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from placegap.instances.io.output_files import OutputError
 from placegap.instances.reading.errors import InputError
 
 try:
@@ -69,6 +70,9 @@ class RunLog:
         try:
             self._lock()
             self.records = self._recover()
+        except OSError as error:
+            os.close(self._file)
+            raise OutputError(f"cannot be read or mended: {error.strerror}", self.path) from None
         except BaseException:
             os.close(self._file)
             raise
@@ -85,7 +89,7 @@ class RunLog:
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, before)
-            raise InputError(
+            raise OutputError(
                 f"cannot be written: {error.strerror}; the {len(self.records)} runs before are"
                 " intact, and the same command goes on from there",
                 self.path,

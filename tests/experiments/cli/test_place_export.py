@@ -161,7 +161,7 @@ def test_a_plan_that_a_format_cannot_say_is_shown_and_kept(
     assert "value   12 ns" in out
     assert message in err
     assert err.count("\n") == 1
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["net.json", "plan.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["b", "net.json", "plan.json"]
 
 
 def test_an_onnx_file_is_copied_with_the_plan_in_it(tmp_path: Path, capsys: Capture) -> None:
