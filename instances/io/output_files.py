@@ -57,16 +57,8 @@ class OutputFile:
 
     def write(self, data: bytes) -> None:
         """Add all of the data or, where that fails, none of it."""
-        before = os.fstat(self._file).st_size
         with _named(self.path):
-            try:
-                left = memoryview(data)
-                while left:
-                    left = left[os.write(self._file, left) :]
-            except OSError:
-                with suppress(OSError):  # of a pipe nothing can be taken back
-                    os.ftruncate(self._file, before)
-                raise
+            append_whole(self._file, data)
 
     def place(self) -> None:
         """Put what is written in its place; what is written later is added there."""
@@ -86,6 +78,19 @@ class OutputFile:
             os.close(self._file)
         if self._partial is not None:
             _remove(self._partial)
+
+
+def append_whole(file: int, data: bytes) -> None:
+    """Write all of the data to the end of an open file or, where that fails, none of it."""
+    before = os.fstat(file).st_size
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(file, left) :]
+    except OSError:
+        with suppress(OSError):  # of a pipe nothing can be taken back
+            os.ftruncate(file, before)
+        raise
 
 
 def write_text(text: str, path: str | Path) -> None:
