@@ -108,7 +108,8 @@ def study_command(asked: StudyOptions) -> None:
         print_rows(cells)
     if study.published is not None:
         written += print_published(study.published, asked.config, cells, folder)
-    output().print(f"written: {', '.join(map(str, written))}", markup=False, soft_wrap=True)
+    if written:
+        output().print(f"written: {', '.join(map(str, written))}", markup=False, soft_wrap=True)
     if not _judge(cells):
         raise typer.Exit(METHODS_DISAGREE)
 
