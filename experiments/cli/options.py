@@ -360,6 +360,32 @@ def source_of(asked: Any, model: str | None = None) -> Source:
     )
 
 
+INPUTS = (
+    *("model", "file", "config", "start", "cluster", "devices", "times", "module"),
+    *("measurements", "links", "tensors"),
+)
+"""Fields that name files to read, or may."""
+
+
+def inputs_of(asked: Any) -> list[str]:
+    """Names of the files that a command may read, for outputs to keep off them.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> inputs_of(SimpleNamespace(model="py:nets.mine:build", devices=Path("d.yaml"), cluster=None))
+    ['py:nets.mine:build', 'py:nets.mine:build', 'nets/mine.py', 'd.yaml', 'd.yaml', 'd/yaml.py']
+    """
+    texts = list[str]()
+    for given in (getattr(asked, name, None) for name in INPUTS):
+        texts += map(str, given if isinstance(given, list) else [] if given is None else [given])
+    names = list[str]()
+    for text in texts:
+        module = text.removeprefix("py:").partition(":")[0]
+        names += (text, text.removeprefix("hf:"), f"{module.replace('.', '/')}.py")
+    return names
+
+
 def read_instance(source: Source, *, tells: bool = False) -> Instance:
     """The instance of a source; reading that takes long is told, where it `tells` (`spinner`).
 

@@ -20,6 +20,7 @@ from placegap.experiments.cli.options import (
     ParamOption,
     TimesOption,
     UnitOption,
+    inputs_of,
     parse_pairs,
     read_instance,
     source_of,
@@ -34,8 +35,9 @@ from placegap.experiments.show.place_report import (
     print_result,
     result_object,
 )
-from placegap.experiments.show.rendering import check_outputs, output, spinner, warn
+from placegap.experiments.show.rendering import output, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
+from placegap.instances.io.output_files import attempt, is_file, reserve_outputs
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
 from placegap.instances.problem.semantics import MaxContext, Semantics
@@ -235,24 +237,21 @@ def place_command(asked: PlaceOptions) -> None:
         return
     result = _placed(asked, wanted, (fine, instance), first, known)
     opinion = written = price = None
-    if asked.second_opinion:
-        result, opinion = _ask_second(
-            asked, instance, replace(first, time_limit_s=asked.time_limit), result
-        )
-    if asked.certificate is not None:
-        written = _certify(asked, instance, result, asked.certificate)
-    if instance is not fine:
-        from placegap.experiments.running.exporting import price_of_modules
+    try:
+        if asked.second_opinion:
+            result, opinion = _ask_second(
+                asked, instance, replace(first, time_limit_s=asked.time_limit), result
+            )
+        if asked.certificate is not None:
+            written = _certify(asked, instance, result, asked.certificate)
+        if instance is not fine:
+            from placegap.experiments.running.exporting import price_of_modules
 
-        with spinner(f"placing {fine.name} op by op", tells=asked.tells):
-            rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
-            price = price_of_modules(fine, rest, result, wanted.whole)
-    # a signal that comes now keeps neither the plan nor what is printed from being whole
-    with held():
-        try:
-            _export(asked, wanted, fine, result)
-        finally:  # also where a format cannot say the plan, which may have taken an hour
-            report(asked, fine, result, Extras(opinion, written, price))
+            with spinner(f"placing {fine.name} op by op", tells=asked.tells):
+                rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
+                price = price_of_modules(fine, rest, result, wanted.whole)
+    finally:  # whatever fails now, the result may have taken an hour
+        _deliver(asked, wanted, fine, result, Extras(opinion, written, price))
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
@@ -275,10 +274,9 @@ def _checked(asked: PlaceOptions) -> Wanted:
         exports = parse_exports(asked.export)
         whole = needed_granularity(asked.granularity, list(exports))
     written = (asked.out, asked.write, asked.log, asked.plot, asked.certificate)
-    check_outputs(*written, *exports.values())
+    finer = finer_file(asked.out) if asked.out is not None and is_file(asked.out) else None
+    reserve_outputs(*written, *exports.values(), finer, inputs=inputs_of(asked))
     check_plot(asked.plot)
-    if asked.out is not None:
-        check_outputs(finer_file(asked.out))
     given = "-o" if asked.out is not None else "--export" if exports else ""
     if given and asked.method is not None and find_method(asked.method).claim == "bound":
         raise InputError(f"{asked.method} makes no plans: there is none for {given}")
@@ -372,9 +370,7 @@ def _placed(
     except Stopped as stopped:
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None
-        with held():
-            report(asked, fine, stopped.best, Extras())
-            _export(asked, wanted, fine, stopped.best)
+        _deliver(asked, wanted, fine, stopped.best, Extras())
         warn(f"stopped; this is the plan of {stopped.best.method}")
         raise typer.Exit(stop_status()) from None
     except RuntimeError as error:
@@ -385,14 +381,19 @@ def _placed(
     return result
 
 
-def _export(asked: PlaceOptions, wanted: Wanted, fine: Instance, result: Result) -> None:
-    """Write the plan for other tools, if it was asked for."""
-    if not wanted.exports:
-        return
-    from placegap.experiments.running.exporting import write_exports
+def _deliver(
+    asked: PlaceOptions, wanted: Wanted, fine: Instance, result: Result, extras: Extras
+) -> None:
+    """Write and print what was found, as a whole also where a signal comes now."""
+    with held():
+        try:
+            if wanted.exports:
+                from placegap.experiments.running.exporting import write_exports
 
-    for sentence in write_exports(fine, result, wanted.exports, asked.model):
-        warn(sentence)
+                for sentence in write_exports(fine, result, wanted.exports, asked.model):
+                    warn(sentence)
+        finally:
+            report(asked, fine, result, extras)
 
 
 def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> None:
@@ -456,12 +457,15 @@ def _certify(
     seen = instance if result.split is None else result.split.fine
     found = None
     try:
-        with spinner(f"certifying a bound of {instance.name}", tells=asked.tells):
+        with (
+            spinner(f"certifying a bound of {instance.name}", tells=asked.tells),
+            attempt(path) as failed,
+        ):
             found = write_certificate(seen, result, path, asked.time_limit)
     except KeyboardInterrupt:
         warn("stopped: there is no certificate")
     else:
-        if found is None:
+        if found is None and not failed:
             warn(f"no certificate: {NO_CERTIFICATE}")
     return found
 
@@ -482,13 +486,14 @@ def _ask_second(
 def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extras) -> None:
     """Print a result, explain a missing plan, write the plan.
 
-    A plan of a finer instance (operator splitting) is shown and written with that instance.
+    A plan of a finer instance (operator splitting) is shown and written with that instance. A plan
+    that cannot be written is printed as it would stand in its file.
     """
-    out, (opinion, certificate, price) = asked.out, extras
+    out, (opinion, certificate, price), lost = asked.out, extras, None
     if result.split is not None:
         instance = result.split.fine
     if out is not None and result.plan is not None and result.evaluation is not None:
-        _write_plan(instance, result, result.plan, out)  # first: stdout may be full, or closed
+        lost = _write_plan(instance, result, result.plan, out)  # first: stdout may be full, too
     if asked.as_json:
         from placegap.experiments.running.sources import open_questions
 
@@ -500,6 +505,8 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             content["certificate"] = certificate_object(certificate)
         if price is not None:
             content["granularity"] = price_object(price)
+        if lost is not None:
+            content["plan"] = lost
         print(json.dumps(content, ensure_ascii=False), flush=True)
     else:
         print_result(output(), instance, result)
@@ -509,6 +516,8 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             output().print(f"certified {certificate_line(certificate)}", markup=False)
         if price is not None:
             output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
+        if lost is not None:
+            print(json.dumps(lost, ensure_ascii=False), flush=True)
     for fault in result.faults:
         warn(fault_words(fault))
     if result.plan is None or result.evaluation is None:
@@ -516,28 +525,23 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             warn(f"{result.method} makes no plans, only bounds")
         else:
             _explain(instance, result)
-        return
-    if out is not None and result.split is not None:
-        warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
 
 
-def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> None:
-    """The plan, and the finer instance that it is one of, if it is."""
-    from placegap.instances.io.document import Document, save_document
-    from placegap.instances.io.plan_file import save_plan
+def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> dict[str, Any] | None:
+    """Write the plan, and the finer instance that it is one of; what of the plan is not written."""
+    from placegap.instances.io.document import Document, save_document, write_json
+    from placegap.instances.io.plan_file import describe_plan, plan_object
     from placegap.solvers.solving.known_bounds import bound_to_store
 
-    save_plan(
-        instance,
-        plan,
-        result.semantics,
-        out,
-        result.method,
-        value_ns=result.value_ns,
-        bound=bound_to_store(result),
-    )
+    named = describe_plan(instance, plan, result.semantics, result.method, value_ns=result.value_ns)
+    content = plan_object(named, bound_to_store(result))
+    with attempt(out) as failed:
+        write_json(content, out)
     if result.split is not None:
-        save_document(Document.of(instance), finer_file(out))
+        with attempt(finer_file(out)):
+            save_document(Document.of(instance), finer_file(out))
+            warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
+    return content if failed else None
 
 
 def finer_file(plan: Path) -> Path:

@@ -19,6 +19,7 @@ from placegap.experiments.cli.options import (
     ParamOption,
     TimesOption,
     UnitOption,
+    inputs_of,
     parse_pairs,
     read_instance,
     source_of,
@@ -26,6 +27,7 @@ from placegap.experiments.cli.options import (
 )
 from placegap.experiments.show.figures import format_ns, format_value
 from placegap.experiments.show.rendering import output, plain_table, spinner, warn
+from placegap.instances.io.output_files import attempt, reserve_outputs, write_text
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
@@ -95,10 +97,9 @@ def show_command(asked: ShowOptions) -> None:
     A plan is judged by the referee: what each device does, why the plan takes so long, its dearest
     transfers, and the single moves that gain most. The exit status is 1 if it breaks a rule.
     """
-    from placegap.experiments.show.rendering import check_outputs
     from placegap.experiments.show.search_log import check_plot
 
-    check_outputs(asked.gantt, asked.html)
+    reserve_outputs(asked.gantt, asked.html, inputs=inputs_of(asked))
     check_plot(asked.gantt)
     plan = read_plan(asked.file)
     if plan is None:
@@ -195,13 +196,12 @@ def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
         from placegap.experiments.show.drawing import write_figure
         from placegap.experiments.show.gantt import draw_plans
 
-        with spinner(f"drawing {gantt}"):
+        with spinner(f"drawing {gantt}"), attempt(gantt):
             write_figure(draw_plans([found]), gantt)
     if html is not None:
         from placegap.experiments.show.page import plan_page
-        from placegap.instances.io.document import write_text
 
-        with spinner(f"writing {html}"):
+        with spinner(f"writing {html}"), attempt(html):
             write_text(plan_page(found), html)
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placegap.experiments.running.placing import Attempt, judged_plan, place
-from placegap.instances.io.document import write_bytes, write_text
 from placegap.instances.io.export_modules import layer_devices
 from placegap.instances.io.export_onnx import device_faults
 from placegap.instances.io.export_table import (
@@ -19,6 +18,7 @@ from placegap.instances.io.export_table import (
     find_exporter,
 )
 from placegap.instances.io.onnx_model import inlined_model
+from placegap.instances.io.output_files import attempt, write_bytes, write_text
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
 from placegap.instances.problem.modules import Granularity, is_expert, layer_of
 from placegap.instances.problem.semantics import HybridPipeline, Semantics
@@ -150,39 +150,33 @@ def is_onnx_file(graph: Graph, model: str) -> bool:
 def write_exports(
     instance: Instance, result: Result, exports: dict[str, Path], model: str
 ) -> tuple[str, ...]:
-    """Write the plan in each format, or none of them; warnings.
+    """Write the plan in each format that can say it, where a file can be written; warnings.
 
     Parameters
     ----------
     instance, result, exports
     model : str
         As it was named: the file that a copy is of.
-
-    Raises
-    ------
-    InputError
-        One line: a format cannot say what the plan does, and the mend.
     """
     if result.plan is None:
         return ()
-    if result.split is not None and exports:
-        raise InputError(f"{result.method} splits ops, which no format has; choose another method")
-    copies = {
-        kind: _annotated(kind, instance, result, Path(model))
-        for kind in exports
-        if EXPORTERS[kind].annotate is not None
-    }
-    texts = {kind: _text(kind, instance, result) for kind in exports if kind not in copies}
-    for kind, text in texts.items():
-        write_text(text, exports[kind])
     notes = []
-    for kind, (data, outside) in copies.items():
-        write_bytes(data, exports[kind])
-        if outside and exports[kind].resolve().parent != Path(model).resolve().parent:
-            notes.append(
-                f"{kind}: the weights stay in {', '.join(outside)}, beside {model}; copy them to"
-                f" where {exports[kind]} is"
-            )
+    for kind, path in exports.items():
+        with attempt(path):
+            if result.split is not None:
+                raise InputError(
+                    f"{result.method} splits ops, which no format has; choose another method"
+                )
+            if EXPORTERS[kind].annotate is None:
+                write_text(_text(kind, instance, result), path)
+                continue
+            data, outside = _annotated(kind, instance, result, Path(model))
+            write_bytes(data, path)
+            if outside and path.resolve().parent != Path(model).resolve().parent:
+                notes.append(
+                    f"{kind}: the weights stay in {', '.join(outside)}, beside {model}; copy them"
+                    f" to where {path} is"
+                )
     if any(kind in IN_ORDER for kind in exports):
         notes += _unusual_order(instance, result)
     if DEVICE_MAP in exports and WITHOUT_OPS not in instance.graph.provenance.parameters:

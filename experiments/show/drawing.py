@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placegap.instances.io.output_files import write_bytes
 from placegap.instances.reading.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -117,10 +118,12 @@ def write_figure(figure: Figure, path: Path) -> None:
     ...     "<svg" in path.read_text()
     True
     """
+    data = io.BytesIO()
     if path.suffix.lower() == ".png":
-        path.write_bytes(png(figure))
+        data.write(png(figure))
     else:
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(data, format="svg", metadata={"Date": None, "Creator": None})
+    write_bytes(data.getvalue(), path)
 
 
 def dress(axis: Axes, title: str) -> None:

@@ -18,6 +18,7 @@ from placegap.experiments.show.drawing import COLOURS, new_figure, png
 from placegap.experiments.show.figures import common_unit, format_gap, format_value
 from placegap.experiments.show.timeline import Block, blocks
 from placegap.instances import load_cluster, load_corpus
+from placegap.instances.io.output_files import write_bytes
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.semantics import Makespan
@@ -382,7 +383,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         instance = load_corpus(options.network).instance(load_cluster(options.cluster))
-        options.out.write_bytes(png(draw_gap(instance, options.heuristic), dpi=DPI))
+        write_bytes(png(draw_gap(instance, options.heuristic), dpi=DPI), options.out)
     except InputError as error:
         print(f"gantt: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""What a command says: tables on stdout, progress and warnings on stderr, and files."""
+"""What a command says: tables on stdout, progress and warnings on stderr."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, TextIO, cast
 
 from rich.box import SIMPLE_HEAD
@@ -17,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from placegap.instances.reading.errors import InputError, shorten
+from placegap.instances.reading.errors import shorten
 
 LONGEST_WARNING = 300
 SOON_S = 1.0
@@ -165,38 +164,3 @@ def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[
     for row in rows:
         table.add_row(*(Text(value) for value in row))
     return table
-
-
-def check_outputs(*paths: Path | None) -> None:
-    """Refuse folders, files in folders that cannot be written to, and one file named twice.
-
-    Raises
-    ------
-    InputError
-        One line with the path and the mend.
-
-    Examples
-    --------
-    >>> check_outputs(Path("plan.json"), None)
-    >>> check_outputs(Path("a.json"), Path("./a.json"))
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: a.json: two outputs have this name; choose another
-    """
-    seen: set[str] = set()
-    for path in paths:
-        if path is None:
-            continue
-        whole = os.path.realpath(path)
-        if not path.name or path.is_dir():
-            raise InputError("is a folder; name a file in it", path)
-        if path.exists() and not path.is_file():  # /dev/stdout, a pipe: written to, not replaced
-            if not os.access(path, os.W_OK):
-                raise InputError("cannot be written: it may not be written to", path)
-            continue
-        if not Path(whole).parent.is_dir():
-            raise InputError("cannot be written: its folder does not exist", path)
-        if not os.access(Path(whole).parent, os.W_OK):
-            raise InputError("cannot be written: its folder may not be written to", path)
-        if whole in seen:
-            raise InputError("two outputs have this name; choose another", path)
-        seen.add(whole)

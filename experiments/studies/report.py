@@ -7,17 +7,18 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from placegap.experiments.show.drawing import Style, new_figure, png, styles
 from placegap.experiments.show.figures import format_gap, format_s
+from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.config import Study
 from placegap.experiments.studies.gap_tables import MODEL_HEAD, CellText, TableText, lay_out
 from placegap.experiments.studies.gaps import GapCell, MethodSummary, disagreements, summarize
+from placegap.instances.io.output_files import attempt, write_bytes
 from placegap.instances.problem.semantics import DEFAULTS, Semantics
-from placegap.instances.reading.errors import InputError, MissingExtra
+from placegap.instances.reading.errors import MissingExtra
 from placegap.solvers.core.result import relative_gap
 
 if TYPE_CHECKING:
@@ -216,38 +217,27 @@ CSV_COLUMNS = (
 )
 
 
-def write_report(study: Study, cells: Sequence[GapCell], folder: str | Path) -> tuple[Path, ...]:
-    """Write all files of a study and return their paths; the plot where matplotlib is installed.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be written; no file is ever left half written.
-    """
-    folder = Path(folder)
-    files = {
-        "table.md": markdown(study, cells).encode(),
-        "runs.csv": runs_csv(study, cells).encode(),
-    }
-    with suppress(MissingExtra):
-        files["gaps.png"] = plot_gaps(cells)
-    for name, data in files.items():
-        write_file(folder / name, data)
-    return tuple(folder / name for name in files)
+REPORT_FILES = ("table.md", "runs.csv", "gaps.png")
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file as a whole; InputError, and no half of it, where that fails."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(data)
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path) from None
-    finally:  # also after an interrupt
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+def write_report(study: Study, cells: Sequence[GapCell], folder: Path) -> tuple[Path, ...]:
+    """Write the files of a study that can be written (`attempt`), and return their paths."""
+    written = []
+    for name in REPORT_FILES:
+        with attempt(folder / name):
+            try:
+                write_bytes(_report_file(name, study, cells), folder / name)
+            except MissingExtra as error:
+                warn(f"no plot: {error}")
+            else:
+                written.append(folder / name)
+    return tuple(written)
+
+
+def _report_file(name: str, study: Study, cells: Sequence[GapCell]) -> bytes:
+    if name == "table.md":
+        return markdown(study, cells).encode()
+    return runs_csv(study, cells).encode() if name == "runs.csv" else plot_gaps(cells)
 
 
 def runs_csv(study: Study, cells: Sequence[GapCell]) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError
 
 from placegap.instances.io.costing import cost_graph
+from placegap.instances.io.output_files import write_text
 from placegap.instances.problem.instance import (
     BestKnown,
     Cluster,
@@ -230,43 +229,6 @@ def _count_values(data: bytes | str, source: str | Path) -> None:
 def write_json(content: Any, path: str | Path) -> None:
     """Write JSON, gzipped without a time stamp if the name ends in ``.gz``; never half a file."""
     write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", path)
-
-
-def write_text(text: str, path: str | Path) -> None:
-    """Write text, gzipped without a time stamp if the name ends in ``.gz``; never half a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
-    data = text.encode()
-    if Path(path).suffix == ".gz":
-        data = gzip.compress(data, compresslevel=9, mtime=0)
-    write_bytes(data, path)
-
-
-def write_bytes(data: bytes, path: str | Path) -> None:
-    """Write bytes as they are; never half a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
-    path = Path(path)
-    special = path.exists() and not path.is_file()  # a pipe or /dev/stdout must stay what it is
-    partial = path if special else path.with_name(path.name + ".partial")
-    try:
-        partial.write_bytes(data)
-        if not special:
-            partial.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror or error}", path) from None
-    finally:  # also after an interrupt
-        if not special:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -186,8 +186,13 @@ def save_plan(
 ) -> None:
     """Write a plan, with the semantics it was made under, and what is claimed of it."""
     content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
-    content = content.model_copy(update={"bound": bound})
-    write_json(content.model_dump(mode="json", exclude_none=True), path)
+    write_json(plan_object(content, bound), path)
+
+
+def plan_object(content: PlanFile, bound: StoredBound | None = None) -> dict[str, Any]:
+    """What stands in a plan's file."""
+    stated = content.model_copy(update={"bound": bound})
+    return stated.model_dump(mode="json", exclude_none=True)
 
 
 def describe_plan(
