@@ -105,7 +105,8 @@ def convert_command(asked: ConvertOptions) -> None:
             document = Document.of(on_cluster(document, chosen, asked.times))
         if asked.weight_gradients:
             graph = mark_weight_gradients(document.graph)
-            document = document.model_copy(update={"graph": graph, "best_known": ()})
+            if graph != document.graph:
+                document = document.model_copy(update={"graph": graph, "best_known": ()})
         if asked.pipeline is not None:
             document = _one_pipeline(asked.pipeline, document, chosen, asked.model)
         save_document(document, asked.out)

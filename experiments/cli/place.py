@@ -27,7 +27,7 @@ from placegap.experiments.cli.options import (
 )
 from placegap.experiments.running.pool import held, stop_status
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.figures import format_gap, format_value
 from placegap.experiments.show.place_report import (
     certificate_line,
     certificate_object,
@@ -40,7 +40,7 @@ from placegap.experiments.show.search_log import both, check_plot, live_line, se
 from placegap.instances.io.output_files import attempt, is_file, reserve_outputs
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
-from placegap.instances.problem.semantics import LoadSemantics, Semantics
+from placegap.instances.problem.semantics import MaxContext, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions, is_traced
 from placegap.solvers.core.result import fault_words
@@ -346,15 +346,6 @@ def _first_attempt(
         from placegap.experiments.running.exporting import check_formats
 
         check_formats(list(wanted.exports), instance, first.semantics)
-    if (
-        is_traced(asked.model)
-        and asked.rules.objective is None
-        and isinstance(first.semantics, LoadSemantics)
-    ):
-        warn(
-            f"the objective is {first.semantics.label}, as is usual for models that are traced: one"
-            " pass gains little from more devices; --objective makespan asks for that"
-        )
     return instance, first
 
 
@@ -591,20 +582,25 @@ def price_line(price: ModulePrice) -> str:
     Examples
     --------
     >>> from placegap.experiments.running.exporting import ModulePrice
+    >>> from placegap.instances import MaxContext
     >>> price_line(ModulePrice("layer", 100, 80, 80))
     'kept whole; op by op 80 ns is the best, 20.0 % less'
     >>> price_line(ModulePrice("layer", 100, 90, 80))
     'kept whole; op by op 90 ns was found, and no plan is below 80 ns, 20.0 % less'
+    >>> price_line(ModulePrice("layer", -50, -55, -60, MaxContext()))
+    'kept whole; op by op 55 tokens was found, and no plan has more than 60 tokens, 20.0 % more'
     """
-    fine, share = format_ns(price.fine_value_ns), price.at_most
+    is_context = isinstance(price.semantics, MaxContext)
+    beyond, change = ("has more than", "more") if is_context else ("is below", "less")
+    fine, share = format_value(price.fine_value_ns, price.semantics), price.at_most
     if price.fine_value_ns == price.value_ns == price.fine_bound_ns:
         return "kept whole, at no cost: no plan of single ops is better"
     if share is None or price.fine_bound_ns is None:
         return f"kept whole; op by op {fine} was found"
     if price.fine_bound_ns == price.fine_value_ns:
-        return f"kept whole; op by op {fine} is the best, {format_gap(share)} less"
-    bound = format_ns(price.fine_bound_ns)
+        return f"kept whole; op by op {fine} is the best, {format_gap(share)} {change}"
+    bound = format_value(price.fine_bound_ns, price.semantics)
     return (
-        f"kept whole; op by op {fine} was found, and no plan is below {bound},"
-        f" {format_gap(share)} less"
+        f"kept whole; op by op {fine} was found, and no plan {beyond} {bound},"
+        f" {format_gap(share)} {change}"
     )

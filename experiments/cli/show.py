@@ -347,6 +347,7 @@ def judged(
     What one file says no plan is below counts for the others, too.
     """
     from placegap.experiments.show.anatomy import Anatomy, take_apart
+    from placegap.instances.problem.semantics import told
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
     from placegap.solvers.solving.known_bounds import (
@@ -396,8 +397,8 @@ def judged(
     for (file, stated), anatomy in zip(files, found, strict=True):
         if stated.value_ns not in (None, anatomy.value_ns):
             warn(
-                f"{file}: it is said to be worth {stated.value_ns} ns and is worth"
-                f" {anatomy.value_ns}"
+                f"{file}: it is said to be worth {told(semantics, stated.value_ns)} and is worth"
+                f" {told(semantics, anatomy.value_ns)}"
             )
     return found
 

@@ -255,7 +255,7 @@ def _print(
         console.print(f"bound    {format_value(bound.ns, semantics)} ({basis})", markup=False)
         console.print(f"gap      {'unknown' if gap is None else format_gap(gap)}")
     if best_ns is not None and best_ns != first.value_ns:
-        console.print(f"best     {format_ns(best_ns)} is recorded")
+        console.print(f"best     {format_value(best_ns, semantics)} is recorded")
     console.print(f"verdict  {'feasible' if first.feasible else 'infeasible'}")
     for violation in first.violations:
         print_line(f"- {violation}")

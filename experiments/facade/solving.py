@@ -72,6 +72,11 @@ class Solution:
         return self.result.bound_ns
 
     @property
+    def bound_origin(self) -> str:
+        """What proves the bound; ``recorded: ...`` where the corpus records it."""
+        return self.result.bound_origin
+
+    @property
     def tokens(self) -> int | None:
         """Under max_context, for how many tokens the plan has room: the value without its sign."""
         is_context = isinstance(self.result.semantics, MaxContext)
@@ -79,7 +84,11 @@ class Solution:
 
     @property
     def gap(self) -> float | None:
-        """(value - bound) / value."""
+        """(value - bound) / value.
+
+        None where the method proved no bound and none is recorded: the bound is then one that costs
+        nothing, such as the critical path, and says little about the plan.
+        """
         return self.result.gap
 
     @property
@@ -170,7 +179,8 @@ def solve(
     objective : str or Semantics, optional
         ``makespan``, ``max_load``, ``max_load_fwd_bwd``, ``latency_subgraphs``,
         ``pipeline_iteration``, ``hybrid_pipeline`` or ``max_context``, or all rules at once. By
-        default the file's own, max_load for a model that is traced, else makespan.
+        default the file's own. A decode step has makespan, another model that is traced max_load,
+        and any other one makespan.
     method : str, optional
         A name of ``placegap.solvers.METHODS``; by default ``auto``: the method that
         proves most of such problems, and a search for plans beside it.

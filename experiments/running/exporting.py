@@ -43,13 +43,14 @@ class ModulePrice:
     value_ns: int
     fine_value_ns: int
     fine_bound_ns: int | None
+    semantics: Semantics | None = None
 
     @property
     def at_most(self) -> float | None:
-        """By which share of it the value is above the bound op by op; None: there is no bound."""
+        """The distance of value and bound op by op, as a share of the value; None: no bound."""
         if self.fine_bound_ns is None or not self.value_ns:
             return None
-        return (self.value_ns - self.fine_bound_ns) / self.value_ns
+        return (self.value_ns - self.fine_bound_ns) / abs(self.value_ns)
 
 
 def parse_exports(pairs: Sequence[str]) -> dict[str, Path]:
@@ -273,4 +274,5 @@ def price_of_modules(
         return None
     if fine.value_ns is None:
         return None
-    return ModulePrice(granularity, result.value_ns, fine.value_ns, fine.bound_ns)
+    values = (result.value_ns, fine.value_ns, fine.bound_ns)
+    return ModulePrice(granularity, *values, result.semantics)

@@ -25,6 +25,7 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     FIELDS,
     HybridPipeline,
+    LoadSemantics,
     Makespan,
     MaxContext,
     Semantics,
@@ -33,6 +34,7 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.hybrid import why_no_degrees
 from placegap.instances.referee.loads import check_semantics
+from placegap.instances.torch_models.options import ASSUMED
 from placegap.solvers import Result, solve
 from placegap.solvers.core.clock import compiled_s, while_compiling
 from placegap.solvers.core.method import Task
@@ -123,7 +125,7 @@ def choose_semantics(
 ) -> Chosen:
     """What the value will mean, from the options, the file and the method, in this order.
 
-    Where a rule is not stated, it is the one that the method, with its parameters, is for. A method
+    A rule that neither states is the one that the method, with its parameters, is for. A method
     that cannot do what is usual for a model gets the nearest that it can. What options ask for
     stands.
 
@@ -158,7 +160,9 @@ def choose_semantics(
     >>> choose_semantics(Rules(), pipeline, "etf").note.partition(",")[0]
     'etf is run under makespan port per_edge (--objective makespan)'
     """
-    own, params = stated or instance.semantics, params or {}
+    own, params = instance.semantics, params or {}
+    if stated is not None:
+        own = parse_semantics(stated.model_dump())  # which states every rule
     found = find_method(method or DEFAULT_METHOD)
     does_all = found.name == DEFAULT_METHOD
     of_method = DEFAULT_RULES if does_all else found.usual_rules(params)
@@ -166,9 +170,7 @@ def choose_semantics(
     able = [one for one in (usually, "makespan", *found.objectives) if one in found.objectives]
 
     def ask(asked: Rules, default: str) -> Semantics:
-        semantics = asked.override(own, default)
-        is_of_plan = stated is not None and stated.objective == semantics.objective
-        return semantics if does_all and is_of_plan else asked.fill(semantics, of_method)
+        return asked.override(own, default, of_method)
 
     def suits(semantics: Semantics) -> bool:
         return why_refused(instance, semantics, found.name, params) is None
@@ -191,9 +193,10 @@ def choose_semantics(
     if near is not None:
         plain = wished
         if own is not None:
-            plain = rules.fill(rules.override(instance.semantics), DEFAULT_RULES)
+            plain = rules.override(instance.semantics, usual=DEFAULT_RULES)
         if near == plain:
-            return Chosen(near)
+            is_usual = rules.objective is None and near.objective == usually
+            return Chosen(near, _why_objective(instance, near) if is_usual else "")
         options = as_options(near, plain)
         return Chosen(
             near,
@@ -211,6 +214,25 @@ def choose_semantics(
         mend = f"it does with {as_options(other, wished)}"
         mend += f", without {' '.join(lost)}" if lost else ""
     raise InputError(f"{found.name} does not apply to {instance.name}: {reason}; {mend}")
+
+
+def _why_objective(instance: Instance, semantics: Semantics) -> str:
+    """A line on why a traced model has its objective, and on the option for another; or nothing."""
+    known = instance.graph.provenance.parameters
+    is_load, said = isinstance(semantics, LoadSemantics), f"the objective is {semantics.label},"
+    if known.get("decode"):
+        if isinstance(semantics, Makespan):
+            return (
+                f"{said} the time of one token, as is usual for decode steps; --objective max_load"
+                " asks for the throughput of a full pipeline"
+            )
+        return f"{said} as its file states; --objective makespan asks for the time of one token"
+    if ASSUMED not in known or not is_load:
+        return ""
+    return (
+        f"{said} as is usual for models that are traced: one pass gains little from more devices;"
+        " --objective makespan asks for that"
+    )
 
 
 def why_refused(

@@ -27,6 +27,7 @@ from placegap.instances.problem.instance import (
 )
 from placegap.instances.problem.links import slowed
 from placegap.instances.problem.memory_pressure import with_device_memory
+from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.torch_models.options import (
@@ -174,7 +175,9 @@ def as_layers(
         graph = chain_with_modes(document.name, ModelledOn.cluster(cluster), dict(sizes))
     else:
         graph = traced_layers(graph, cluster)
-    update = {"graph": graph, "semantics": None, "best_known": ()}
+    rules = document.semantics  # those of another objective are about the ops one by one
+    kept = rules if isinstance(rules, HybridPipeline) else None
+    update = {"graph": graph, "semantics": kept, "best_known": ()}
     return document.model_copy(update=update).read_from(document.source)
 
 

@@ -25,6 +25,7 @@ from placegap.experiments.show.timeline import (
 )
 from placegap.instances.io.export_trace import Levels, levels_of, memory_levels
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.modules import Granularity, with_content
 from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import (
     AllLoads,
@@ -84,6 +85,8 @@ class Anatomy:
         What made the plan.
     stages : tuple of StageApart
         Of a hybrid plan; all that is said of devices, by number too, is then said of stages.
+    kept : {"op", "module", "experts", "layer"}
+        What stays on one device in all single moves.
     """
 
     instance: Instance
@@ -100,6 +103,7 @@ class Anatomy:
     next_moves: Tried
     method: str = ""
     stages: tuple[StageApart, ...] = ()
+    kept: Granularity = "op"
 
     @property
     def home(self) -> list[int]:
@@ -194,7 +198,14 @@ def take_apart(
         tuple(sorted(crossed, key=lambda each: (-each.time_ns, each.tensor, each.targets))),
         tried,
         method,
+        kept=_granularity(instance, whole),
     )
+
+
+def _granularity(instance: Instance, whole: Instance | None) -> Granularity:
+    """What is a whole in the other one of two instances, which differ in nothing else."""
+    found = None if whole is None else with_content(instance, whole.content_hash)
+    return "op" if found is None else found[1]
 
 
 def _hybrid(

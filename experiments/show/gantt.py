@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
 from placegap.experiments.show.drawing import COLOURS, new_figure, png
-from placegap.experiments.show.figures import common_unit, format_gap, format_ns, format_value
+from placegap.experiments.show.figures import common_unit, format_gap, format_value
 from placegap.experiments.show.timeline import Block, blocks
 from placegap.instances import load_cluster, load_corpus
 from placegap.instances.io.output_files import write_bytes
@@ -326,7 +326,7 @@ def _add_legend(figure: Figure, plans: Sequence[Anatomy], colours: dict[str, str
         marks.append(Line2D([], [], color=PATH, linewidth=1.6, label="critical path"))
     bounds_ns = [found.bound.ns for found in plans if found.bound is not None]
     if bounds_ns:
-        label = f"no plan is below {format_ns(max(bounds_ns))}"
+        label = f"no plan is below {format_value(max(bounds_ns), plans[0].semantics)}"
         marks.append(Line2D([], [], color=PROVEN, linestyle=(0, (4, 2)), label=label))
     figure.legend(
         handles=marks,

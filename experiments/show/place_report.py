@@ -5,6 +5,7 @@ Below the result stand sentences on why a plan leaves devices unused, and what t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +36,7 @@ from placegap.instances.problem.semantics import (
     plan_class,
 )
 from placegap.solvers.core.registry import METHODS
-from placegap.solvers.core.result import Result
+from placegap.solvers.core.result import Result, relative_gap
 
 if TYPE_CHECKING:
     from placegap.instances.io.certificate_file import Certificate
@@ -106,7 +107,8 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     Parameters
     ----------
     instance : Instance
-        The one of the plan: the finer one, where the method split ops.
+        The one of the plan: the finer one, where the method split ops, and the one with single
+        ops, where layers were kept whole.
     result : Result
 
     Examples
@@ -136,9 +138,14 @@ def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
 
 
 def _idle(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str, ...]:
-    """Why the plan leaves devices unused, if it does."""
+    """Why the plan leaves devices unused, if it does.
+
+    What is optimal among plans of whole layers is not proven of the ops one by one.
+    """
     if not verdict.idle_devices:
         return ()
+    if result.status == "optimal" and result.instance_hash != instance.content_hash:
+        result = replace(result, status="feasible")
     cluster, time_ns = instance.cluster, instance.arrays.time_ns
     idle = [cluster.device_index[name] for name in verdict.idle_devices]
     runs_none = (time_ns == UNSUPPORTED).all(axis=0)
@@ -366,6 +373,19 @@ def certificate_line(certificate: Certificate) -> str:
     return f"{line}, {format_gap((printed - mine) / printed)} less than what rests on {basis}"
 
 
+def _gap_words(result: Result) -> str:
+    """The gap, and to which bound it is."""
+    most = relative_gap(result.value_ns, result.bound_ns)
+    if most is None or result.bound_ns is None:
+        return "unknown"
+    by = result.bound_origin or result.method
+    if result.gap is None:
+        return f"unknown; at most {format_gap(most)} ({by} alone)"
+    if not result.gap:
+        return format_gap(result.gap)
+    return f"{format_gap(result.gap)} to {format_value(result.bound_ns, result.semantics)} ({by})"
+
+
 def print_result(console: Console, instance: Instance, result: Result) -> None:
     """What each device does, and the value, the bound and the gap."""
     from placegap.solvers.core.result import describe_basis
@@ -388,12 +408,11 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
     if result.bound_ns is not None:
         basis = describe_basis(result.bound_origin or result.method, result.rests_on)
         bound = f"{format_value(result.bound_ns, rules)} ({basis})"
-    gap = "unknown" if result.gap is None else format_gap(result.gap)
     build = f"build {format_s(result.build_s)}, " if result.build_s else ""
     console.print(f"status  {result.status}")
     console.print(f"value   {value}", markup=False)
     console.print(f"bound   {bound}", markup=False)
-    console.print(f"gap     {gap}")
+    console.print(f"gap     {_gap_words(result)}", markup=False)
     once = f"; compiling kernels, once: {format_s(result.setup_s)}" if result.setup_s else ""
     console.print(f"time    {build}solve {format_s(result.solve_s)}{once}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from typing import Any
@@ -24,6 +24,7 @@ from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.experiments.show.timeline import labels_of
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
+from placegap.instances.problem.modules import Granularity
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     AllLoads,
@@ -105,16 +106,26 @@ def move_sentence(found: Anatomy) -> str:
     """What was tried, and with what success."""
     tried, total = found.next_moves.tried, found.next_moves.all
     of = f"All {tried}" if tried == total else f"{tried} of {total}"
-    what = f"{of} single moves of an op, group or layer to another device were tried"
+    unit = "an op, group or layer" if found.kept == "op" else WHOLES[found.kept]
+    what = f"{of} single moves of {unit} to another device were tried"
     if found.stages:
         what = f"{of} changes of one layer were tried: another mode, or the stage next to its own"
     if found.next_moves.moves:
         return f"{what}; these are best"
-    if found.gap == 0:
-        return f"{what}; none is better, and none can be: the plan is optimal"
     if not found.verdict.feasible:
         return f"{what}; each breaks a rule"
-    return f"{what}; none is better"
+    optimal = f"the plan is optimal under {found.semantics.label}" if found.gap == 0 else ""
+    if found.kept != "op":
+        among = f"{optimal} among plans of {WHOLES[found.kept]}; " if optimal else ""
+        return f"{what}; none is better; {among}'placegap place --granularity op' divides them"
+    return f"{what}; none is better" + (f", and none can be: {optimal}" if optimal else "")
+
+
+WHOLES: Mapping[Granularity, str] = {
+    "layer": "whole layers",
+    "experts": "whole layers and experts",
+    "module": "whole modules",
+}
 
 
 def bound_sentence(found: Anatomy) -> str:

@@ -110,12 +110,11 @@ def build_network(name: str) -> Document:
     graph = made.graph.model_copy(
         update={"name": name, "provenance": provenance.model_copy(update=update)}
     )
-    return Document(
-        name=name,
-        graph=graph,
-        cluster=load_cluster(recipe.cluster),
-        semantics=MaxLoad(plans="chain", memory=recipe.memory),
-    )
+    rules = MaxLoad(plans="chain")
+    if recipe.memory != rules.memory:
+        rules = rules.model_copy(update={"memory": recipe.memory})
+    cluster = load_cluster(recipe.cluster)
+    return Document(name=name, graph=graph, cluster=cluster, semantics=rules)
 
 
 def _made(recipe: NetworkRecipe) -> Document:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, TypeAdapter
 
 from placegap.instances.problem.instance import (
     Cluster,
@@ -31,6 +32,24 @@ from placegap.instances.reading.errors import (
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
+HOST_OVERHEAD_NS = 1_000
+"""The launch overhead of a host that states none; the catalogue's for all CPUs."""
+
+
+def _as_spec(raw: Any) -> Any:
+    """A kind of a file with the fields of `DeviceSpec`: one of hosts is a CPU."""
+    if not isinstance(raw, dict):
+        return raw
+    fields = {"is_cpu" if name == "is_host" else name: value for name, value in raw.items()}
+    if len(fields) < len(raw):
+        raise ValueError("is_cpu and is_host say the same; leave out is_cpu")
+    overhead = {"launch_overhead_ns": HOST_OVERHEAD_NS} if fields.get("is_cpu") is True else {}
+    return overhead | fields
+
+
+StatedSpec = Annotated[DeviceSpec, BeforeValidator(_as_spec)]
+"""A kind as a file states it; ``is_host`` says that its devices are hosts."""
+
 
 @cache
 def catalogue() -> dict[str, DeviceSpec]:
@@ -47,6 +66,8 @@ def catalogue() -> dict[str, DeviceSpec]:
 def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
     """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`.
 
+    ``is_host`` may stand for ``is_cpu``.
+
     Raises
     ------
     InputError
@@ -54,7 +75,7 @@ def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
     """
     raw = read_yaml(path)
     with as_input_error(raw, path):
-        return TypeAdapter(dict[Name, DeviceSpec]).validate_python(raw)
+        return TypeAdapter(dict[Name, StatedSpec]).validate_python(raw)
 
 
 def device_spec(kind: str) -> DeviceSpec:

@@ -22,7 +22,7 @@ from placegap.instances.problem.instance import (
     InstancePart,
     Name,
 )
-from placegap.instances.problem.semantics import StatedSemantics
+from placegap.instances.problem.semantics import Semantics, StatedSemantics
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,
@@ -148,12 +148,20 @@ def parse_document(raw: Any, source: str | Path) -> Document:
 def save_document(document: Document, path: str | Path) -> None:
     """Write a document; the bytes depend on its content alone.
 
-    Fields at their default are left out, so that files stay small; reading gives back an equal
-    document.
+    Fields at their default are left out, so that files stay small, but for rules of the semantics
+    that are stated; reading gives back an equal document.
     """
     if document.cluster is not None:
         MAX_LINKS.check(len(document.cluster.links), "the cluster, written link by link,", path)
     content = document.model_dump(mode="json", exclude_defaults=True)
+    stated: list[tuple[dict[str, Any], Semantics]] = [
+        (entry, known.semantics)
+        for entry, known in zip(content.get("best_known", ()), document.best_known, strict=True)
+    ]
+    if document.semantics is not None:
+        stated.append((content, document.semantics))
+    for entry, rules in stated:
+        entry["semantics"] = rules.model_dump(mode="json", exclude_unset=True)
     head = {"format": FORMAT, "version": VERSION}
     write_json({**head, **content}, path)
 

@@ -19,7 +19,7 @@ from typing import Any, get_args
 from placegap.instances.io.document import Document, read_json
 from placegap.instances.io.weight_formats import WeightFormat, configured_format, weight_format
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph
-from placegap.instances.problem.semantics import MaxLoad
+from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.torch_models.fx_reader import FxProgram, live_nodes, read_fx_graph
 from placegap.instances.torch_models.image_inputs import (
@@ -62,6 +62,9 @@ FOLDED = ("nodes that read only weights and constants folded into constants",)
 USUAL = MaxLoad(plans="chain", memory="peak")
 """What a model that is traced is for, where nobody says more: a full pipeline, whose stages say
 what they hold when."""
+
+USUAL_DECODE = Makespan(memory="peak")
+"""The same for a decode step, whose next token waits for this one: the time of one token."""
 
 MOST_NAMED = 3
 """Ops without a rule for FLOPs that the provenance names."""
@@ -220,7 +223,8 @@ def as_document(
         },
     }
     with as_input_error(raw, name):
-        return Document(name=short, graph=Graph.model_validate(raw), semantics=USUAL)
+        rules = USUAL_DECODE if options.decode else USUAL
+        return Document(name=short, graph=Graph.model_validate(raw), semantics=rules)
 
 
 def _uncounted(program: FxProgram) -> dict[str, str]:

@@ -187,7 +187,8 @@ class Result:
     """What is reported about one run of one method; made by `finish` only.
 
     `value_ns` is the referee's, `bound_ns` the method's own proof; `gap` is
-    (value - bound) / value, 0 when both are 0, None where one of them is missing. Where the method
+    (value - bound) / value, 0 when both are 0, None where one of them is missing, or where the
+    bound is one that costs nothing, and no method proved any (`known_bounds`). Where the method
     split ops, `split` says which, and all else is about `split.fine`: its name, its hash, a plan of
     it, judged on it. Such a value may lie below the optimum of the instance that was asked about.
     `setup_s` went into compiling kernels, which happens once on a machine: no other time includes
@@ -258,6 +259,7 @@ def carry_bound(result: Result, other: Result) -> Result:
     ):
         return replace(result, faults=faults)
     is_optimal = result.value_ns == other.bound_ns
+    has_gap = is_optimal or other.value_ns is None or other.gap is not None
     words = [result.message] if is_optimal else [result.message, other.message]
     return replace(
         result,
@@ -267,7 +269,7 @@ def carry_bound(result: Result, other: Result) -> Result:
         bound_class=other.bound_class,
         rests_on=other.rests_on,
         faults=faults,
-        gap=relative_gap(result.value_ns, other.bound_ns),
+        gap=relative_gap(result.value_ns, other.bound_ns) if has_gap else None,
         message="; ".join(dict.fromkeys(filter(None, words))),
     )
 

@@ -146,15 +146,16 @@ def with_known_bound(instance: Instance, result: Result) -> Result:
     """A result with the best bound at hand, where that is higher than its own.
 
     What a method proved itself then stands among the details, as `own_bound_ns`. A recorded bound
-    that its plan refutes is one of its faults.
+    that its plan refutes is one of its faults. There is no gap where the method proved nothing,
+    nothing is recorded, and the bound that costs nothing does not prove the plan optimal.
 
     Examples
     --------
     >>> from placegap.instances import Makespan, example
     >>> from placegap.solvers import solve
     >>> found = with_known_bound(example(), solve(example(), Makespan(), "heft"))
-    >>> found.bound_ns, found.bound_origin
-    (33, 'critical path')
+    >>> found.bound_ns, found.bound_origin, found.gap
+    (33, 'critical path', None)
     """
     if result.value_ns is None or result.split is not None:
         return result
@@ -165,7 +166,9 @@ def with_known_bound(instance: Instance, result: Result) -> Result:
     if result.bound_ns is not None:
         own = {"own_bound_ns": result.bound_ns, **result.details}
         result = replace(result, details=own)
-    return carry_bound(result, _as_result(instance, result.semantics, result.method, known))
+    is_quick = result.bound_ns is None and not known.origin.startswith(RECORDED)
+    found = carry_bound(result, _as_result(instance, result.semantics, result.method, known))
+    return replace(found, gap=None) if is_quick and found.status != "optimal" else found
 
 
 def proven_by(result: Result) -> Iterator[KnownBound]:

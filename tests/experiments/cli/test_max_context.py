@@ -69,6 +69,47 @@ def test_place_verify_show_and_compare_say_tokens(
     assert ("13 tokens" in row, "15 tokens" in row) == (True, True)
 
 
+def test_whole_layers_cost_tokens_and_that_many_are_more_op_by_op(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    # three layers of two ops, 10 bytes and 1 byte a token each, on two cards of 100 bytes: a card
+    # has two whole layers, (100 - 40) / 4 = 15 tokens, or three ops, (100 - 30) / 3 = 23
+    monkeypatch.setattr(placing, "run_pool", run_here)
+    halves = tuple(
+        Op(
+            name=f"op{i}",
+            module=f"net.h.{i // 2}",
+            time_ns={"gpu": 1},
+            resident_bytes=10,
+            caches=(Cache(token_bytes=1),),
+        )
+        for i in range(6)
+    )
+    ends = pairwise(halves)
+    edges = tuple(Edge(producer=a.name, consumer=b.name, host_time_ns=0) for a, b in ends)
+    graph = Graph(name="halves", ops=halves, edges=edges)
+    path = str(tmp_path / "halves.json")
+    save_document(Document(name="halves", graph=graph, cluster=layers().cluster), Path(path))
+    asked = ["place", path, "--objective", "max_context", "--plans", "chain", "--quiet"]
+    assert main([*asked, "--granularity", "layer"]) == 0
+    out = capsys.readouterr().out
+    assert "value   15 tokens" in out
+    assert "layer   kept whole; op by op 23 tokens is the best, 53.3 % more" in out
+    assert main([*asked, "--granularity", "layer", "--json"]) == 0
+    price = json.loads(capsys.readouterr().out)["granularity"]
+    assert price["price_at_most"] == pytest.approx((23 - 15) / 15)
+
+
+def test_a_stored_value_that_is_wrong_is_told_in_tokens(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    wrong = str(tmp_path / "wrong.json")
+    rules = MaxContext(plans="chain")
+    save_plan(layers(), Plan.on([0, 0, 0, 1, 1, 1]), rules, wrong, "by hand", value_ns=-99)
+    assert main(["show", wrong, "--model", str(model)]) == 0
+    assert "said to be worth 99 tokens and is worth 13 tokens" in capsys.readouterr().err
+
+
 def test_a_load_of_so_many_times_the_least(model: Path, capsys: Capture) -> None:
     # the least load is 3 ns, of 3 layers; 1.34 times that allows 4
     limited = placegap.solve(model, objective="max_context", at_most=1.0, plans="chain")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from draws.splittable import splittable_diamond
 
 import placegap
+from placegap.experiments.cli import main
 from placegap.instances import (
     InputError,
     Makespan,
@@ -93,6 +95,53 @@ def test_without_a_method_the_default_of_place_proves_the_optimum() -> None:
     for words in ("gpu0", "status  optimal", "value   34 ns", "gap     0 %"):
         assert words in text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("model", "cluster", "value_ns", "bound_ns", "gap", "words"),
+    [
+        # HEFT puts the diamond on one device, 5 + 20 + 10 + 8; no path is longer than 5 + 20 + 8.
+        # Nothing but that path is known of it
+        ("diamond", None, 43, 33, None, "unknown; at most 23.3 % (critical path alone)"),
+        # the corpus records the optimum, 786,996 ns
+        (
+            "inception_v1",
+            "celeritas-4xV100-pcie",
+            913_572,
+            786_996,
+            1 - 786_996 / 913_572,
+            "13.9 % to 787.0 us (recorded: decomposition",
+        ),
+        # the plan is as long as a path, which proves it optimal
+        ("one", None, 5, 5, 0.0, "0 %"),
+    ],
+)
+def test_a_gap_is_to_a_bound_that_says_something_in_both_doors(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    cluster: str | None,
+    value_ns: int,
+    bound_ns: int,
+    gap: float | None,
+    words: str,
+) -> None:
+    diamond = example()
+    one = diamond.graph.model_copy(update={"ops": diamond.graph.ops[:1], "edges": ()})
+    for name, graph in (("diamond", diamond.graph), ("one", one)):
+        save_document(Document.of(diamond.with_graph(graph)), tmp_path / f"{name}.json")
+    name = str(tmp_path / f"{model}.json") if cluster is None else model
+    found = placegap.solve(name, cluster, method="heft")
+    command = ["place", name, *(() if cluster is None else ("--cluster", cluster))]
+    assert main([*command, "--method", "heft", "--json"]) == 0
+    placed = json.loads(capsys.readouterr().out)
+    assert placed["gap"] == found.gap == (gap if gap is None else pytest.approx(gap))
+    for door in (placed, vars(found.result)):
+        assert (door["value_ns"], door["bound_ns"]) == (value_ns, bound_ns)
+        assert door["bound_origin"] == found.bound_origin
+    assert main([*command, "--method", "heft"]) == 0
+    for text in (str(found), capsys.readouterr().out):
+        assert f"gap     {words}" in text
 
 
 def test_rules_are_strings_or_a_semantics() -> None:
