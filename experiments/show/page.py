@@ -30,6 +30,7 @@ from placegap.experiments.show.words import (
     CROSSING_HEAD,
     MOVE_HEAD,
     bound_sentence,
+    claim_sentences,
     crossing_rows,
     device_rows,
     move_rows,
@@ -139,6 +140,7 @@ def _lists(found: Anatomy) -> dict[str, str]:
         ("value", format_value(found.value_ns, found.semantics)),
         ("gap", gap),
         ("bound", bound_sentence(found)),
+        *(("claimed", sentence) for sentence in claim_sentences(found)),
         ("ops", f"{found.instance.num_ops:,}"),
         ("devices used", f"{len(uses) - len(found.verdict.idle_devices)} of {len(uses)}"),
     ]

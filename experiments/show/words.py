@@ -20,6 +20,7 @@ from placegap.experiments.show.hybrid_stages import (
     memory_parts,
     stage_rows,
 )
+from placegap.experiments.show.place_report import claim_objects, claim_words
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.experiments.show.timeline import labels_of
 from placegap.instances.problem.instance import Instance
@@ -125,6 +126,11 @@ def bound_sentence(found: Anatomy) -> str:
         return "none"
     basis = describe_basis(found.bound.origin, found.bound.rests_on)
     return f"{format_value(found.bound.ns, found.semantics)} ({basis})"
+
+
+def claim_sentences(found: Anatomy) -> list[str]:
+    """What files claim."""
+    return [claim_words(claim, found.semantics) for claim in found.claims]
 
 
 def path_sentences(found: Anatomy) -> list[str]:
@@ -300,6 +306,8 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
     console.print(f"value   {format_value(found.value_ns, found.semantics)}")
     console.print(f"bound   {bound_sentence(found)}", markup=False)
     console.print(f"gap     {'unknown' if found.gap is None else format_gap(found.gap)}")
+    for sentence in claim_sentences(found):
+        console.print(f"claimed {sentence}", markup=False)
     if not verdict.feasible:
         console.print("The plan breaks rules:")
         for violation in verdict.violations:
@@ -444,6 +452,7 @@ def comparison_object(first: Anatomy, second: Anatomy) -> dict[str, Any]:
                 "bound_origin": "" if each.bound is None else each.bound.origin,
                 "rests_on": "" if each.bound is None else each.bound.rests_on,
                 "gap": each.gap,
+                "claims": claim_objects(each.claims),
                 **time_parts(each),
                 "devices": [share._asdict() for share in each.devices],
             }
@@ -507,6 +516,8 @@ def print_comparison(
     console.print(plain_table(None, ("", *titles, "change"), rows))
     for sentence in dict.fromkeys(map(bound_sentence, (first, second))):
         console.print(f"bound   {sentence}", markup=False)
+    for sentence in claim_sentences(first):
+        console.print(f"claimed {sentence}", markup=False)
     for name, each in zip(titles, (first, second), strict=True):
         for violation in each.verdict.violations:
             print_line(f"{name} breaks a rule: {violation}")

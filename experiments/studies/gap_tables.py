@@ -23,8 +23,7 @@ from placegap.experiments.studies.gaps import (
     MethodSummary,
     summarize,
 )
-from placegap.solvers.core.result import describe_basis, fault_words, relative_gap
-from placegap.solvers.solving.known_bounds import RECORDED
+from placegap.solvers.core.result import RECORDED, describe_basis, fault_words, relative_gap
 
 MODEL_HEAD = (
     "instance",

@@ -73,8 +73,9 @@ plans proved a bound. ``no_plan``: none found, and the message says why.
 """
 
 
-INTERNAL_ERROR, STORED = "an internal error in", "stored in "
-"""How a fault begins that is no claim of a solver: ours, or of a file."""
+INTERNAL_ERROR, RECORDED = "an internal error in", "recorded: "
+"""How a fault begins that no solver said: our code failed, or the corpus records a wrong bound. The
+origin of a bound that the corpus records begins so, too."""
 
 
 class SolverDisagreement(AssertionError):
@@ -131,7 +132,7 @@ def fault_words(fault: str, where: str = "") -> str:
     'net: an internal error in diving: OverflowError: too large'
     """
     words = f"{where}: {fault}" if where else fault
-    is_no_solver = fault.startswith((INTERNAL_ERROR, STORED))
+    is_no_solver = fault.startswith((INTERNAL_ERROR, RECORDED))
     return words if is_no_solver else f"a solver was wrong: {words}"
 
 
