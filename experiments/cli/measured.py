@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from placegap.experiments.show.rendering import (
     check_outputs,
     output,
     plain_table,
+    print_json,
     print_line,
     spinner,
     warn,
@@ -121,7 +121,7 @@ def profile_command(asked: ProfileOptions) -> None:
     if asked.out is not None:
         write_text(times_csv(profile), asked.out)
     if asked.as_json:
-        print(json.dumps(profile_object(profile), ensure_ascii=False), flush=True)
+        print_json(profile_object(profile))
     else:
         print_profile(profile)
     if asked.cluster_out is not None:  # last: it may fail, and the profile took longer
@@ -252,7 +252,7 @@ def run_command(asked: RunOptions) -> None:
         warn(f"the pipeline failed: {error}")
         raise typer.Exit(FAILED) from None
     if asked.as_json:
-        print(json.dumps(comparison_object(asked.model, found), ensure_ascii=False), flush=True)
+        print_json(comparison_object(asked.model, found))
     else:
         print_comparison(asked.model, found)
 
@@ -450,7 +450,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
         )
     why = None if asked.plan is None else _write_plan(found.document.instance(), asked.plan)
     if asked.as_json:
-        print(json.dumps(report(found), ensure_ascii=False), flush=True)
+        print_json(report(found))
     else:
         print_report(found)
     if why is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +34,7 @@ from placegap.experiments.show.place_report import (
     print_result,
     result_object,
 )
-from placegap.experiments.show.rendering import check_outputs, output, spinner, warn
+from placegap.experiments.show.rendering import check_outputs, output, print_json, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
@@ -445,7 +444,7 @@ def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> Non
             "unit_ns": written.unit_ns,
             "start_ns": written.start_ns,
         }
-        print(json.dumps(content, ensure_ascii=False), flush=True)
+        print_json(content)
         return
     size = f"{written.rows} rows, {written.columns} columns"
     output().print(
@@ -524,7 +523,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
         if price is not None:
             content["granularity"] = price_object(price)
         content["claims"] = claim_objects(claims)
-        print(json.dumps(content, ensure_ascii=False), flush=True)
+        print_json(content)
     else:
         print_result(output(), instance, result, claims)
         if opinion is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +24,7 @@ from placegap.experiments.cli.options import (
     warn_open,
 )
 from placegap.experiments.show.figures import format_ns, format_value
-from placegap.experiments.show.rendering import output, plain_table, spinner, warn
+from placegap.experiments.show.rendering import output, plain_table, print_json, spinner, warn
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
@@ -126,10 +125,7 @@ def show_command(asked: ShowOptions) -> None:
     if asked.as_json:
         from placegap.experiments.show.anatomy import anatomy_object
 
-        print(
-            json.dumps({**plan_summary(plan), **anatomy_object(found)}, ensure_ascii=False),
-            flush=True,
-        )
+        print_json({**plan_summary(plan), **anatomy_object(found)})
     else:
         from placegap.experiments.show.words import print_anatomy
 
@@ -169,7 +165,7 @@ def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
     summary = document_summary(document)
     warn_open(document.graph, source.model)
     if as_json:
-        print(json.dumps(summary, ensure_ascii=False), flush=True)
+        print_json(summary)
     else:
         print_summary(summary)
 
@@ -184,7 +180,7 @@ def _show_names(plan: PlanFile, file: str, picture: Path | None, as_json: bool) 
         raise InputError(need, file)
     summary = plan_summary(plan)
     if as_json:
-        print(json.dumps(summary, ensure_ascii=False), flush=True)
+        print_json(summary)
     else:
         print_summary(summary)
         warn(f"{file}: {need}")
@@ -261,7 +257,7 @@ def compare_command(asked: CompareOptions) -> None:
         instance, [(asked.first, one), (asked.second, other)], source, num_moves=0
     )
     if asked.as_json:
-        print(json.dumps(comparison_object(before, after), ensure_ascii=False), flush=True)
+        print_json(comparison_object(before, after))
     else:
         print_comparison(output(), before, after, (asked.first, asked.second))
     if not (before.verdict.feasible and after.verdict.feasible):

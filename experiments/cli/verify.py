@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from placegap.experiments.show.place_report import (
     plan_table,
     server_lines,
 )
-from placegap.experiments.show.rendering import output, print_line, spinner, warn
+from placegap.experiments.show.rendering import output, print_json, print_line, spinner, warn
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def verify_command(asked: VerifyOptions) -> None:
         assert certified is not None
         if asked.as_json:
             content = {"instance": instance.name, "certificate": _certificate_json(certified)}
-            print(json.dumps(content, ensure_ascii=False), flush=True)
+            print_json(content)
         else:
             print_line(f"{instance.name}: {_certificate_line(certified)}")
         raise typer.Exit(0 if certified.holds else BROKEN_RULES)
@@ -154,7 +153,7 @@ def verify_command(asked: VerifyOptions) -> None:
         content = _json(instance, semantics, verdict, bound, best_ns, claims)
         if certified is not None:
             content["certificate"] = _certificate_json(certified)
-        print(json.dumps(content, ensure_ascii=False), flush=True)
+        print_json(content)
     else:
         _print(instance, semantics, verdict, bound, best_ns, claims)
         if certified is not None:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Unpack, cast
 
-from rich.console import Console
-
 from placegap.experiments.running.placing import (
     Attempt,
     Stopped,
@@ -24,7 +22,7 @@ from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import as_layers, check_rates, find_model
 from placegap.experiments.show.place_report import named_placement, plan_notes, print_result
-from placegap.experiments.show.rendering import PLAIN_WIDTH
+from placegap.experiments.show.rendering import output
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.document import Document
 from placegap.instances.io.plan_file import save_plan
@@ -124,8 +122,7 @@ class Solution:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        console = Console(file=text, width=PLAIN_WIDTH, highlight=False, color_system=None)
-        print_result(console, self.instance, self.result, self.claims)
+        print_result(output(text), self.instance, self.result, self.claims)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 

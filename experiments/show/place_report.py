@@ -35,6 +35,8 @@ from placegap.instances.problem.semantics import (
     memory_rule,
     plan_class,
 )
+from placegap.instances.reading.errors import shorten
+from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Result
 from placegap.solvers.solving.claims import Claim
@@ -122,7 +124,8 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     verdict = result.evaluation
     if result.plan is None or verdict is None:
         return ()
-    return (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
+    notes = (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
+    return tuple(map(printable, notes))
 
 
 def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
@@ -368,6 +371,10 @@ def certificate_line(certificate: Certificate) -> str:
     return f"{line}, {format_gap((printed - mine) / printed)} less than what rests on {basis}"
 
 
+LONGEST_ORIGIN = 80
+"""Characters of what a file says has proven its claim."""
+
+
 def claim_words(claim: Claim, semantics: Semantics) -> str:
     """What a file claims, and that it does.
 
@@ -378,7 +385,7 @@ def claim_words(claim: Claim, semantics: Semantics) -> str:
     '787.0 us by plan.json (ideal-dp)'
     """
     value = format_value(claim.ns, semantics)
-    origin = ", ".join(filter(None, (claim.origin, claim.plans)))
+    origin = ", ".join(filter(None, (shorten(claim.origin, LONGEST_ORIGIN), claim.plans)))
     what = value if claim.is_bound else f"a plan of {value}"
     return f"{what} by {claim.file}" + (f" ({origin})" if origin else "")
 

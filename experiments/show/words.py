@@ -314,17 +314,20 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
             print_line(f"- {violation}")
     is_context = isinstance(found.semantics, MaxContext)
     title = "Why there are no more tokens" if is_context else "Why it takes so long"
-    console.print(f"\n{title}", style="bold")
+    console.print()
+    console.print(title, style="bold")
     for line in path_sentences(found):
         print_line(f"- {line}")
     per = ", per microbatch" if isinstance(found.semantics, PipelineIteration) else ""
     if found.crossings:
         count = min(len(found.crossings), MOST_CROSSINGS)
         title = f"The longest {count} of {len(found.crossings)} transfers{per}"
-        console.print(f"\n{title}", style="bold")
+        console.print()
+        console.print(title, style="bold")
         console.print(plain_table(None, CROSSING_HEAD, crossing_rows(found)))
     if found.next_moves.all:
-        console.print("\nWhat to change next", style="bold")
+        console.print()
+        console.print("What to change next", style="bold")
         print_line(move_sentence(found))
         if found.next_moves.moves:
             console.print(plain_table(None, MOVE_HEAD, move_rows(found)))

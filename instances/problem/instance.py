@@ -36,6 +36,7 @@ from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import ClusterError, instead_of
 from placegap.instances.reading.exact_integer import exact_integer
 from placegap.instances.reading.input_files import MAX_DEVICES
+from placegap.instances.reading.printable import printable
 
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM)]
 
@@ -650,7 +651,7 @@ class Instance(InstancePart):
 
     def __str__(self) -> str:
         """A table of at most ten lines: what it is, some ops, devices and links."""
-        return "\n".join(_table(self))
+        return "\n".join(map(printable, _table(self)))
 
     def __repr__(self) -> str:
         return (

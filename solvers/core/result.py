@@ -18,6 +18,7 @@ from placegap.instances.problem.semantics import (
     plan_class,
     told,
 )
+from placegap.instances.reading.printable import printable
 from placegap.instances.transforms.op_splitting import OpSplit
 
 PROOF = "proof"
@@ -105,7 +106,7 @@ def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
         fault = internal_error(f"{by} on {instance.name}", said)
     else:
         fault = f"{by} on {instance.name}: {' '.join(str(said).split())}"
-    warnings.warn(Fault(f"a method failed: {fault}"), stacklevel=3)
+    warnings.warn(Fault(printable(f"a method failed: {fault}")), stacklevel=3)
     return fault
 
 

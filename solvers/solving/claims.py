@@ -16,6 +16,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import with_content
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics, includes, told
+from placegap.instances.reading.printable import printable
 from placegap.solvers.core.result import Result, describe_basis
 from placegap.solvers.solving.known_bounds import KnownBound, proven_by, recorded_value_ns
 
@@ -136,7 +137,7 @@ def refuted_claims(
                 f"{claim.file} claims a plan of {ns}{origin}, but no plan is better than"
                 f" {told(semantics, bound.ns)} ({basis})"
             )
-    return tuple(sentences)
+    return tuple(map(printable, sentences))
 
 
 def _better(
