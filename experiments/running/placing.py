@@ -21,6 +21,7 @@ from placegap.experiments.running.warm_up import GRACE_S, one_line
 from placegap.instances.io.document import read_json
 from placegap.instances.io.plan_file import PlanFile, is_plan
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import times_written
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     FIELDS,
@@ -354,7 +355,7 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
             f"no load to compare with: no plan of {result.instance} holds its ops with the caches"
             " that they state; trace a shorter --context, or leave out --at-most"
         )
-    limit_ns = int(at_most * result.value_ns)
+    limit_ns = times_written(at_most, result.value_ns)
     proven = "" if result.status == "optimal" else " (not proven to be the least)"
     rules = semantics.model_copy(update={"at_most_ns": limit_ns})
     said = f"at most {limit_ns} ns of load, {at_most:g} times {result.value_ns} ns{proven}"
