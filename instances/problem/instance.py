@@ -598,10 +598,10 @@ class Graph(InstancePart):
 
 
 class BestKnown(InstancePart):
-    """The best value and bound that are known under one semantics, and what proves them.
+    """The best value and bound under one semantics, and what is said to prove them.
 
     `bound_origin` names the method behind the bound, `rests_on` whose word it is if it is no proof
-    of placegap's own; value == bound is a proven optimum.
+    of placegap's own. What the corpus records is believed; in another file it is a claim.
     """
 
     semantics: StatedSemantics
@@ -623,6 +623,7 @@ class Instance(InstancePart):
     semantics : Semantics or None
         The semantics the source states its numbers under, if it does.
     best_known : tuple of BestKnown
+        What the source claims.
 
     Examples
     --------
