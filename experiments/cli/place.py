@@ -505,8 +505,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     """
     from placegap.solvers.solving.claims import refuted_by
 
-    out, (opinion, certificate, price, claims) = asked.out, extras
-    refuted = refuted_by(result, instance, claims)
+    out, whole, (opinion, certificate, price, claims) = asked.out, instance, extras
     if result.split is not None:
         instance = result.split.fine
     if out is not None and result.plan is not None and result.evaluation is not None:
@@ -532,7 +531,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             output().print(f"certified {certificate_line(certificate)}", markup=False)
         if price is not None:
             output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
-    for sentence in (*map(fault_words, result.faults), *refuted):
+    for sentence in (*map(fault_words, result.faults), *refuted_by(result, whole, claims)):
         warn(sentence)
     if result.plan is None or result.evaluation is None:
         if result.status == "bound":

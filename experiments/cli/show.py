@@ -368,7 +368,7 @@ def judged(
         model = "" if source is None else source.model
         bounds = {file: stated.bound for file, stated in files}
         claims = tuple(claims_of(instance, semantics, model, bounds))
-        at_hand = {Path(file).name: stated.plan for file, stated in files}
+        at_hand = [(Path(file).name, stated.plan) for file, stated in files]
         refuted = refuted_claims(claims, semantics, at_hand, bound)
         wholes = [c.about for c in claims if c.about is not None and c.about is not instance]
         found = list[Anatomy]()

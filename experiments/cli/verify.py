@@ -144,7 +144,7 @@ def verify_command(asked: VerifyOptions) -> None:
                 now += more
             value_ns = verdict.first.value_ns if verdict.holds else None
             bound, wrong = known_bound(instance, semantics, value_ns, now)
-        plans = {Path(name).name: verdict.plan} if verdict.holds else {}
+        plans = [(Path(name).name, verdict.plan)] if verdict.holds else []
         wrong += refuted_claims(claims, semantics, plans, bound)
         best_ns = recorded_value_ns(instance, semantics)
         for sentence in said:

@@ -447,7 +447,7 @@ def plan_file_at(path: str) -> PlanFile | None:
     try:
         raw = read_json(path)
         return PlanFile.model_validate(raw) if is_plan(raw) else None
-    except (InputError, ValidationError):
+    except (InputError, ValidationError, RecursionError):
         return None
 
 

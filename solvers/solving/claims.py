@@ -101,7 +101,7 @@ def _about(
 def refuted_claims(
     claims: Iterable[Claim],
     semantics: Semantics,
-    plans: Mapping[str, Plan],
+    plans: Iterable[tuple[str, Plan]],
     bound: KnownBound | None = None,
 ) -> tuple[str, ...]:
     """A sentence for each claim that something else contradicts.
@@ -110,8 +110,8 @@ def refuted_claims(
     ----------
     claims : iterable of Claim
     semantics : Semantics
-    plans : mapping of str to Plan
-        Plans at hand, by the file or the method that has them.
+    plans : iterable of (str, Plan)
+        Plans at hand, with the file or the method that has each.
     bound : KnownBound, optional
         What no plan of the instance is below.
 
@@ -119,10 +119,10 @@ def refuted_claims(
     --------
     >>> from placegap.instances import Makespan, example
     >>> claim = Claim("a.json", 36, True, "cp-sat", example())
-    >>> refuted_claims([claim], Makespan(), {"b.json": Plan.on([0, 1, 0, 0])})
+    >>> refuted_claims([claim], Makespan(), [("b.json", Plan.on([0, 1, 0, 0]))])
     ('a.json claims that no plan is better than 36 ns (cp-sat), but b.json has one of 35 ns',)
     """
-    claims, sentences = list(claims), list[str]()
+    claims, plans, sentences = list(claims), list(plans), list[str]()
     for claim in claims:
         origin, ns = f" ({claim.origin})" * bool(claim.origin), told(semantics, claim.ns)
         rivals = _better(claim, claims, semantics, plans) if claim.is_bound else ()
@@ -141,14 +141,14 @@ def refuted_claims(
 
 
 def _better(
-    claim: Claim, claims: Iterable[Claim], semantics: Semantics, plans: Mapping[str, Plan]
+    claim: Claim, claims: Iterable[Claim], semantics: Semantics, plans: Iterable[tuple[str, Plan]]
 ) -> Iterator[tuple[str, int]]:
     """Values below a claimed bound, and who has them: plans, the corpus, other claims."""
     if claim.about is None:
         return
     values = [other for other in claims if not other.is_bound]
     rivals = [
-        *((f"{by} has", _value_ns(claim.about, plan, semantics)) for by, plan in plans.items()),
+        *((f"{by} has", _value_ns(claim.about, plan, semantics)) for by, plan in plans),
         ("the corpus records", recorded_value_ns(claim.about, semantics)),
         *((f"{c.file} claims", c.ns) for c in values if c.about is claim.about),
     ]
@@ -159,7 +159,9 @@ def _better(
 
 def refuted_by(result: Result, instance: Instance, claims: Iterable[Claim]) -> tuple[str, ...]:
     """What a result refutes of claims about the instance: by its plan, and by its bound."""
-    plans = {} if result.plan is None or result.split is not None else {result.method: result.plan}
+    plans = []
+    if result.plan is not None and result.split is None:
+        plans = [(result.method, result.plan)]
     is_whole = result.instance_hash != instance.content_hash
     bound = None if is_whole else next(proven_by(result), None)
     return refuted_claims(claims, result.semantics, plans, bound)
