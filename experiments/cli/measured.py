@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,14 @@ from placegap.experiments.cli.options import (
 )
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_ns
-from placegap.experiments.show.rendering import output, plain_table, print_line, spinner, warn
+from placegap.experiments.show.rendering import (
+    output,
+    plain_table,
+    print_json,
+    print_line,
+    spinner,
+    warn,
+)
 from placegap.instances.io.output_files import attempt, reserve_outputs, write_bytes, write_text
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
@@ -116,7 +122,7 @@ def profile_command(asked: ProfileOptions) -> None:
         with attempt(asked.out):
             write_text(times_csv(profile), asked.out)
     if asked.as_json:
-        print(json.dumps(profile_object(profile), ensure_ascii=False), flush=True)
+        print_json(profile_object(profile))
     else:
         print_profile(profile)
     if asked.cluster_out is not None:  # last: it may fail, and the profile took longer
@@ -247,7 +253,7 @@ def run_command(asked: RunOptions) -> None:
         warn(f"the pipeline failed: {error}")
         raise typer.Exit(FAILED) from None
     if asked.as_json:
-        print(json.dumps(comparison_object(asked.model, found), ensure_ascii=False), flush=True)
+        print_json(comparison_object(asked.model, found))
     else:
         print_comparison(asked.model, found)
 
@@ -446,7 +452,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
             write_bytes(plot_deviations(found.deviations, title), asked.plot)
     why = None if asked.plan is None else _write_plan(found.document.instance(), asked.plan)
     if asked.as_json:
-        print(json.dumps(report(found), ensure_ascii=False), flush=True)
+        print_json(report(found))
     else:
         print_report(found)
     if why is not None:

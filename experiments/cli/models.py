@@ -29,7 +29,7 @@ from placegap.experiments.cli.options import (
     warn_open,
 )
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.show.rendering import output, plain_table, spinner, warn
+from placegap.experiments.show.rendering import output, plain_table, print_json, spinner, warn
 from placegap.instances.io.output_files import attempt, reserve_outputs
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
@@ -264,7 +264,7 @@ def print_sizes(
     if as_json:
         named = {when: dict(zip(SIZE, size, strict=True)) for when, size in sizes.items()}
         whole = {"instance": before.name, **content, **named}
-        print(json.dumps(whole, ensure_ascii=False), flush=True)
+        print_json(whole)
         return
     rows = [(when, *map(str, size)) for when, size in sizes.items()]
     _print_table(f"{before.name}: {what}", ("", *HEAD[1:4]), rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,11 +30,12 @@ from placegap.experiments.show.figures import format_gap, format_value
 from placegap.experiments.show.place_report import (
     certificate_line,
     certificate_object,
+    claim_objects,
     opinion_object,
     print_result,
     result_object,
 )
-from placegap.experiments.show.rendering import output, spinner, warn
+from placegap.experiments.show.rendering import output, print_json, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
 from placegap.instances.io.output_files import attempt, is_file, reserve_outputs
 from placegap.instances.problem.instance import Instance
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from placegap.instances.io.certificate_file import Certificate
     from placegap.instances.problem.plan import Plan
     from placegap.solvers import Result
+    from placegap.solvers.solving.claims import Claim
     from placegap.solvers.solving.second_opinion import Opinion
 
 
@@ -201,11 +202,18 @@ class Extras(NamedTuple):
     opinion: Opinion | None = None
     certificate: Certificate | None = None
     price: ModulePrice | None = None
+    claims: tuple[Claim, ...] = ()
 
 
 def place_command(asked: PlaceOptions) -> None:
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
-    from placegap.experiments.running.placing import FIRST_SHARE, given_plan, with_load_limit
+    from placegap.experiments.running.placing import (
+        FIRST_SHARE,
+        given_plan,
+        plan_file_at,
+        with_load_limit,
+    )
+    from placegap.solvers.solving.claims import claims_of
 
     wanted = _checked(asked)
     fine = read_instance(source_of(asked), tells=asked.tells)
@@ -220,7 +228,9 @@ def place_command(asked: PlaceOptions) -> None:
         check_copies(list(wanted.exports), fine.graph, asked.model)
         together = joins_ends(list(wanted.exports))
     instance = with_granularity(fine, wanted.whole, join_ends=together)
-    instance, first = _first_attempt(asked, wanted, fine, instance)
+    stated = None if asked.start is None else plan_file_at(asked.start)
+    rules = None if stated is None else stated.semantics
+    first = _first_attempt(asked, wanted, fine, instance, rules)
     if asked.at_most is not None:
         with spinner("looking for the least load", tells=asked.tells):
             first, limit = with_load_limit(first, asked.at_most)
@@ -228,14 +238,14 @@ def place_command(asked: PlaceOptions) -> None:
     known = None
     if asked.start is not None:
         with spinner(f"reading {asked.start}", tells=asked.tells):
-            known, said = given_plan(instance, first.semantics, asked.start, fine)
-        for sentence in said:
-            warn(sentence)
+            known = given_plan(instance, first.semantics, asked.start)
         first = replace(first, incumbent=known.plan)
+    plan_files = {} if stated is None else {str(asked.start): stated.bound}
+    claims = tuple(claims_of(fine, first.semantics, asked.model, plan_files))
     if asked.write is not None:
         _write_model(asked, instance, first)
         return
-    result = _placed(asked, wanted, (fine, instance), first, known)
+    result = _placed(asked, wanted, (fine, instance), first, known, claims)
     opinion = written = price = None
     try:
         if asked.second_opinion:
@@ -251,7 +261,7 @@ def place_command(asked: PlaceOptions) -> None:
                 rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
                 price = price_of_modules(fine, rest, result, wanted.whole)
     finally:  # whatever fails now, the result may have taken an hour
-        _deliver(asked, wanted, fine, result, Extras(opinion, written, price))
+        _deliver(asked, wanted, fine, result, Extras(opinion, written, price, claims))
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
@@ -305,16 +315,15 @@ def _checked(asked: PlaceOptions) -> Wanted:
 
 
 def _first_attempt(
-    asked: PlaceOptions, wanted: Wanted, fine: Instance, instance: Instance
-) -> tuple[Instance, Attempt]:
-    """The instance with the bounds that are known of it, and what is asked of a method."""
-    from placegap.experiments.running.placing import (
-        FIRST_SHARE,
-        Attempt,
-        choose_semantics,
-        rules_of_start,
-    )
-    from placegap.solvers.solving.known_bounds import with_bounds_of
+    asked: PlaceOptions,
+    wanted: Wanted,
+    fine: Instance,
+    instance: Instance,
+    stated: Semantics | None,
+) -> Attempt:
+    """What is asked of a method; `stated` are the rules of the plan to start from."""
+    from placegap.experiments.running.placing import FIRST_SHARE, Attempt, choose_semantics
+    from placegap.solvers.solving.known_bounds import recorded_bounds
     from placegap.solvers.solving.solve import default_method
 
     is_own = is_traced(asked.model) or instance is not fine  # a worker would trace it once more
@@ -324,13 +333,12 @@ def _first_attempt(
         instance,
         asked.method,
         wanted.params,
-        stated=None if asked.start is None else rules_of_start(asked.start),
+        stated=stated,
         is_final=asked.coarsen is None,
     )
     if chosen.note:
         warn(chosen.note)
-    if instance is not fine:
-        instance = with_bounds_of(fine, instance, chosen.semantics)
+    recorded = () if instance is fine else tuple(recorded_bounds(fine, chosen.semantics))
     first = Attempt(
         source=instance if is_own else source_of(asked),
         semantics=chosen.semantics,
@@ -341,12 +349,13 @@ def _first_attempt(
         seed=asked.seed,
         coarsen=asked.coarsen,
         coarsen_params=wanted.coarsen_params,
+        recorded=recorded,
     )
     if wanted.exports:
         from placegap.experiments.running.exporting import check_formats
 
         check_formats(list(wanted.exports), instance, first.semantics)
-    return instance, first
+    return first
 
 
 def _placed(
@@ -355,6 +364,7 @@ def _placed(
     instances: tuple[Instance, Instance],
     first: Attempt,
     known: Result | None,
+    claims: tuple[Claim, ...],
 ) -> Result:
     """The result of the method; after a stop signal that of before is reported, and it ends."""
     from placegap.experiments.running.placing import Stopped, place
@@ -370,7 +380,7 @@ def _placed(
     except Stopped as stopped:
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None
-        _deliver(asked, wanted, fine, stopped.best, Extras())
+        _deliver(asked, wanted, fine, stopped.best, Extras(claims=claims))
         warn(f"stopped; this is the plan of {stopped.best.method}")
         raise typer.Exit(stop_status()) from None
     except RuntimeError as error:
@@ -426,7 +436,7 @@ def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> Non
             "unit_ns": written.unit_ns,
             "start_ns": written.start_ns,
         }
-        print(json.dumps(content, ensure_ascii=False), flush=True)
+        print_json(content)
         return
     size = f"{written.rows} rows, {written.columns} columns"
     output().print(
@@ -489,7 +499,10 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     A plan of a finer instance (operator splitting) is shown and written with that instance. A plan
     that cannot be written is printed as it would stand in its file.
     """
-    out, (opinion, certificate, price), lost = asked.out, extras, None
+    from placegap.solvers.solving.claims import refuted_by
+
+    out, whole, lost = asked.out, instance, None
+    opinion, certificate, price, claims = extras
     if result.split is not None:
         instance = result.split.fine
     if out is not None and result.plan is not None and result.evaluation is not None:
@@ -505,11 +518,12 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             content["certificate"] = certificate_object(certificate)
         if price is not None:
             content["granularity"] = price_object(price)
+        content["claims"] = claim_objects(claims)
         if lost is not None:
             content["plan"] = lost
-        print(json.dumps(content, ensure_ascii=False), flush=True)
+        print_json(content)
     else:
-        print_result(output(), instance, result)
+        print_result(output(), instance, result, claims)
         if opinion is not None:
             output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
         if certificate is not None:
@@ -517,9 +531,9 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
         if price is not None:
             output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
         if lost is not None:
-            print(json.dumps(lost, ensure_ascii=False), flush=True)
-    for fault in result.faults:
-        warn(fault_words(fault))
+            print_json(lost)
+    for sentence in (*map(fault_words, result.faults), *refuted_by(result, whole, claims)):
+        warn(sentence)
     if result.plan is None or result.evaluation is None:
         if result.status == "bound":
             warn(f"{result.method} makes no plans, only bounds")

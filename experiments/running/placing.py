@@ -19,8 +19,9 @@ from placegap.experiments.running.rules import Rules, as_options, nearest, optio
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line
 from placegap.instances.io.document import read_json
-from placegap.instances.io.plan_file import is_plan
+from placegap.instances.io.plan_file import PlanFile, is_plan
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import times_written
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     FIELDS,
@@ -50,7 +51,7 @@ from placegap.solvers.core.result import (
     with_reason,
     word_of,
 )
-from placegap.solvers.solving.known_bounds import with_known_bound, with_stored_bound
+from placegap.solvers.solving.known_bounds import KnownBound, with_known_bound
 from placegap.solvers.solving.solve import default_method
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ class Attempt:
     coarsen_params: Mapping[str, str] = field(default_factory=dict)
     alone: bool = False
     """Whether only what the method itself proves counts, and nothing that is recorded."""
+
+    recorded: tuple[KnownBound, ...] = ()
+    """What the corpus records of the single ops, where whole modules or layers are placed."""
 
 
 @dataclass(frozen=True)
@@ -374,7 +378,7 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
             f"no load to compare with: no plan of {result.instance} holds its ops with the caches"
             " that they state; trace a shorter --context, or leave out --at-most"
         )
-    limit_ns = int(at_most * result.value_ns)
+    limit_ns = times_written(at_most, result.value_ns)
     proven = "" if result.status == "optimal" else " (not proven to be the least)"
     rules = semantics.model_copy(update={"at_most_ns": limit_ns})
     said = f"at most {limit_ns} ns of load, {at_most:g} times {result.value_ns} ns{proven}"
@@ -419,7 +423,7 @@ def _told(
         message=f"{how}; this is what it had told by then",
     )
     told = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
-    return with_known_bound(instance, told)
+    return with_known_bound(instance, told, attempt.recorded)
 
 
 def _words_of(method: str) -> str:
@@ -445,18 +449,10 @@ def _news(result: Result) -> News:
     )
 
 
-def given_plan(
-    instance: Instance, semantics: Semantics, path: str, fine: Instance | None = None
-) -> tuple[Result, tuple[str, ...]]:
-    """The plan of a plan file or split file, judged, as a result to start from, and warnings.
+def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
+    """The plan of a plan file or split file, judged, as a result to start from.
 
-    The bound that a plan file states is the result's, if it holds (`known_bounds`).
-
-    Parameters
-    ----------
-    instance, semantics, path
-    fine : Instance, optional
-        The instance before whole modules or layers were asked for.
+    The bound that a plan file states is a claim (`claims`), and not the result's.
 
     Raises
     ------
@@ -466,15 +462,15 @@ def given_plan(
     found = solve(instance, semantics, "expert", {"path": path})
     if found.plan is None:
         raise InputError(f"cannot be the start for {instance.name}: {found.message}", path)
-    return with_stored_bound(instance, replace(found, method=START), path, fine)
+    return replace(found, method=START)
 
 
-def rules_of_start(path: str) -> Semantics | None:
-    """The semantics that a plan file states; None where it is none, which `given_plan` tells."""
+def plan_file_at(path: str) -> PlanFile | None:
+    """What a plan file states; None where it is none, which `given_plan` tells."""
     try:
         raw = read_json(path)
-        return parse_semantics(raw["semantics"]) if is_plan(raw) else None
-    except (InputError, KeyError, ValidationError):
+        return PlanFile.model_validate(raw) if is_plan(raw) else None
+    except (InputError, ValidationError, RecursionError):
         return None
 
 
@@ -600,7 +596,7 @@ def _run_attempt(attempt: Attempt) -> Result | Failure:
             incumbent=attempt.incumbent,
         )
         if not attempt.alone:
-            result = with_known_bound(instance, result)
+            result = with_known_bound(instance, result, attempt.recorded)
         result = with_reason(result, instance)
         return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
     except InputError as error:

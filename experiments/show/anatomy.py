@@ -14,6 +14,7 @@ from placegap.experiments.show.hybrid_stages import (
     stage_moves,
     stages_apart,
 )
+from placegap.experiments.show.place_report import claim_objects
 from placegap.experiments.show.single_moves import Tried, single_moves
 from placegap.experiments.show.timeline import (
     Crossing,
@@ -35,6 +36,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import relative_gap
+from placegap.solvers.solving.claims import Claim
 from placegap.solvers.solving.known_bounds import KnownBound
 
 MOST_CROSSINGS = 5
@@ -87,6 +89,8 @@ class Anatomy:
         Of a hybrid plan; all that is said of devices, by number too, is then said of stages.
     kept : {"op", "module", "experts", "layer"}
         What stays on one device in all single moves.
+    claims : tuple of Claim
+        What the files of the model and of plans claim.
     """
 
     instance: Instance
@@ -104,6 +108,7 @@ class Anatomy:
     method: str = ""
     stages: tuple[StageApart, ...] = ()
     kept: Granularity = "op"
+    claims: tuple[Claim, ...] = ()
 
     @property
     def home(self) -> list[int]:
@@ -283,6 +288,7 @@ def anatomy_object(found: Anatomy) -> dict[str, Any]:
         "bound_class": "" if found.bound is None else found.bound.plans,
         "rests_on": "" if found.bound is None else found.bound.rests_on,
         "gap": found.gap,
+        "claims": claim_objects(found.claims),
         **(
             {"stages": [*map(_stage_object, found.stages, found.devices)]}
             if found.stages

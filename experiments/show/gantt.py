@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
-from placegap.experiments.show.drawing import COLOURS, new_figure, png
+from placegap.experiments.show.drawing import COLOURS, new_figure, plain_label, png
 from placegap.experiments.show.figures import common_unit, format_gap, format_value
 from placegap.experiments.show.timeline import Block, blocks
 from placegap.instances import load_cluster, load_corpus
@@ -23,6 +23,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError, shorten
+from placegap.instances.reading.printable import printable
 from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.known_bounds import known_bound, proven_by
 
@@ -257,7 +258,8 @@ def _write_texts(
     inches = scale.width * 0.86 / scale.end_ns
     for block in merged:
         width = (block.end_ns - block.start_ns) * inches
-        forms = (block.text, block.text.rpartition(".")[2])  # h.11, or at least 11
+        whole = printable(block.text)
+        forms = (whole, whole.rpartition(".")[2])  # h.11, or at least 11
         text = next((text for text in forms if len(text) * LETTER + 0.03 <= width), "")
         if block.is_move or not text:
             continue
@@ -316,7 +318,7 @@ def _add_legend(figure: Figure, plans: Sequence[Anatomy], colours: dict[str, str
     from matplotlib.patches import Patch
 
     marks: list[Patch | Line2D] = [
-        Patch(color=colour, label=shorten(kind, LONGEST_TICK).replace("$", r"\$"))
+        Patch(color=colour, label=plain_label(shorten(kind, LONGEST_TICK)))
         for kind, colour in colours.items()
     ]
     marks.append(Patch(facecolor=IDLE, edgecolor="#b0bec5", label="idle"))

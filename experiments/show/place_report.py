@@ -5,6 +5,7 @@ Below the result stand sentences on why a plan leaves devices unused, and what t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,11 @@ from placegap.instances.problem.semantics import (
     memory_rule,
     plan_class,
 )
+from placegap.instances.reading.errors import shorten
+from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Result, relative_gap
+from placegap.solvers.solving.claims import Claim
 
 if TYPE_CHECKING:
     from placegap.instances.io.certificate_file import Certificate
@@ -122,7 +126,8 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     verdict = result.evaluation
     if result.plan is None or verdict is None:
         return ()
-    return (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
+    notes = (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
+    return tuple(map(printable, notes))
 
 
 def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
@@ -386,8 +391,42 @@ def _gap_words(result: Result) -> str:
     return f"{format_gap(result.gap)} to {format_value(result.bound_ns, result.semantics)} ({by})"
 
 
-def print_result(console: Console, instance: Instance, result: Result) -> None:
-    """What each device does, and the value, the bound and the gap."""
+LONGEST_ORIGIN = 80
+"""Characters of what a file says has proven its claim."""
+
+
+def claim_words(claim: Claim, semantics: Semantics) -> str:
+    """What a file claims, and that it does.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan
+    >>> claim_words(Claim("plan.json", 787_000, True, "ideal-dp", None), Makespan())
+    '787.0 us by plan.json (ideal-dp)'
+    """
+    value = format_value(claim.ns, semantics)
+    origin = ", ".join(filter(None, (shorten(claim.origin, LONGEST_ORIGIN), claim.plans)))
+    what = value if claim.is_bound else f"a plan of {value}"
+    return f"{what} by {claim.file}" + (f" ({origin})" if origin else "")
+
+
+def claim_objects(claims: Sequence[Claim]) -> list[dict[str, Any]]:
+    """What ``--json`` prints of claims."""
+    return [
+        {
+            "file": claim.file,
+            "bound_ns" if claim.is_bound else "value_ns": claim.ns,
+            "origin": claim.origin,
+            "plans": claim.plans,
+        }
+        for claim in claims
+    ]
+
+
+def print_result(
+    console: Console, instance: Instance, result: Result, claims: Sequence[Claim] = ()
+) -> None:
+    """What each device does, the value, the bound and the gap, and what files claim."""
     from placegap.solvers.core.result import describe_basis
 
     console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
@@ -413,6 +452,8 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
     console.print(f"value   {value}", markup=False)
     console.print(f"bound   {bound}", markup=False)
     console.print(f"gap     {_gap_words(result)}", markup=False)
+    for claim in claims:
+        console.print(f"claimed {claim_words(claim, rules)}", markup=False)
     once = f"; compiling kernels, once: {format_s(result.setup_s)}" if result.setup_s else ""
     console.print(f"time    {build}solve {format_s(result.solve_s)}{once}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):

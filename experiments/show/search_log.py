@@ -21,6 +21,7 @@ from placegap.experiments.show.figures import common_unit, format_gap, format_s,
 from placegap.experiments.show.rendering import SOON_S, shows_live, spinner, warn
 from placegap.instances.io.output_files import OutputFile, attempt
 from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.printable import printable
 from placegap.solvers.core.progress import NOTHING, Listener, News
 from placegap.solvers.core.result import relative_gap
 
@@ -163,7 +164,7 @@ def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
             va="center" if has_room else "bottom",
             fontweight="bold",
         )
-    dress(axes, "\n".join(textwrap.wrap(title, TITLE_LETTERS)))
+    dress(axes, "\n".join(textwrap.wrap(printable(title), TITLE_LETTERS)))
     axes.set(xlabel="seconds", ylabel=unit)
     axes.set_xlim(0, end_s)
     axes.set_ylim(0, 1.12 * max((x for x in (*values, *bounds) if not math.isnan(x)), default=1))

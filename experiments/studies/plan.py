@@ -100,7 +100,7 @@ class Cell:
     """Bytes of all ops over the memory of all accelerators; None where that has no limit."""
 
     recorded: tuple[KnownBound, ...] = ()
-    """Bounds that the corpus or the instance's file records, where the study counts them."""
+    """Bounds that the corpus records, where the study counts them."""
 
 
 def plan_study(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placegap.experiments.show.drawing import Style, new_figure, png, styles
+from placegap.experiments.show.drawing import Style, new_figure, plain_label, png, styles
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.config import Study
@@ -19,6 +19,7 @@ from placegap.experiments.studies.gaps import GapCell, MethodSummary, disagreeme
 from placegap.instances.io.output_files import attempt, write_bytes
 from placegap.instances.problem.semantics import DEFAULTS, Semantics
 from placegap.instances.reading.errors import MissingExtra
+from placegap.instances.reading.printable import printable
 from placegap.solvers.core.result import relative_gap
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def plot_gaps(cells: Sequence[GapCell]) -> bytes:
             axis.set_title(f"{firsts[id(table)]}\n", loc="left", fontsize=12, fontweight="bold")
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], label=name, **own.dots) for name, own in style.items()]
+    handles = [Line2D([], [], label=plain_label(name), **own.dots) for name, own in style.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return png(figure)
 
@@ -146,8 +147,8 @@ def draw_panel(
     first = cells[0].cell
     label = first.semantics.label
     title = label if first.table == first.semantics.objective else f"{first.table}: {label}"
-    axis.text(0, 1.01, title, transform=axis.transAxes, va="bottom", fontsize=10.5)
-    _dress(axis, [summary.label for summary in order], aside)
+    axis.text(0, 1.01, plain_label(title), transform=axis.transAxes, va="bottom", fontsize=10.5)
+    _dress(axis, [plain_label(summary.label) for summary in order], aside)
 
 
 LEAST_GAP, ASIDE = 5e-5, 0.07
@@ -246,7 +247,8 @@ def runs_csv(study: Study, cells: Sequence[GapCell]) -> str:
     writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
     for cell in cells:
-        writer.writerow(_csv_row(study, cell))
+        row = _csv_row(study, cell)
+        writer.writerow({k: printable(v) if isinstance(v, str) else v for k, v in row.items()})
     return text.getvalue()
 
 
@@ -303,7 +305,7 @@ def markdown(study: Study, cells: Sequence[GapCell]) -> str:
         lines += _markdown_table(table)
     makers = dict.fromkeys(cell.made_by for cell in cells if cell.made_by)
     lines += [f"Made by {_escape(maker)}." for maker in makers]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _markdown_table(table: TableText) -> Iterator[str]:

@@ -141,7 +141,9 @@ def best_known(
 
 
 def known_of(instance: Instance, semantics: Semantics) -> tuple[BestKnown, ...]:
-    """What the instance's file and the corpus know of this very content under one semantics.
+    """What the corpus records of this very content under one semantics.
+
+    Not what the instance's file states (`Instance.best_known`), which anybody can write.
 
     Examples
     --------
@@ -149,13 +151,17 @@ def known_of(instance: Instance, semantics: Semantics) -> tuple[BestKnown, ...]:
     >>> known_of(example(), Makespan())
     ()
     """
-    own = (found for found in instance.best_known if found.semantics == semantics)
-    shipped = (
-        entry
-        for entry in read_best_known()
-        if entry.content_hash == instance.content_hash and entry.semantics == semantics
-    )
-    return (*own, *shipped)
+    found = _recorded().get(instance.content_hash, ())
+    return tuple(entry for entry in found if entry.semantics == semantics)
+
+
+@cache
+def _recorded() -> dict[str, list[BestEntry]]:
+    """The package's own entries by the content that they are about."""
+    entries: dict[str, list[BestEntry]] = {}
+    for entry in read_best_known():
+        entries.setdefault(entry.content_hash, []).append(entry)
+    return entries
 
 
 def record_best(instance: Instance, found: BestKnown, path: str | Path) -> BestEntry:

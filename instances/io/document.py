@@ -31,6 +31,7 @@ from placegap.instances.reading.errors import (
     paused_collector,
 )
 from placegap.instances.reading.input_files import MAX_LINKS, MAX_VALUES, read_content
+from placegap.instances.reading.printable import json_text
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -228,7 +229,7 @@ def _count_values(data: bytes | str, source: str | Path) -> None:
 
 def write_json(content: Any, path: str | Path) -> None:
     """Write JSON, gzipped without a time stamp if the name ends in ``.gz``; never half a file."""
-    write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", path)
+    write_text(json_text(content, indent=1) + "\n", path)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from placegap.instances.problem.modules import layer_of, numbered_layers
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.printable import printable
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import PlanError
 from placegap.instances.referee.stages import plan_stages
@@ -226,7 +227,7 @@ def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """The table of a plan; an op of a replicated stage has a row for each of its devices.
 
     ``stage`` is empty but under pipeline_iteration, ``start_ns`` and ``end_ns`` are where the
-    value has no schedule of ops.
+    value has no schedule of ops. Control characters of names are written as escapes.
 
     Examples
     --------
@@ -247,12 +248,9 @@ def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
             spec = instance.cluster.devices[k]
             table.writerow(
                 (
-                    op.name,
-                    op.kind,
-                    op.module or "",
+                    *map(printable, (op.name, op.kind, op.module or "")),
                     int(op.backward),
-                    spec.name,
-                    spec.kind,
+                    *map(printable, (spec.name, spec.kind)),
                     stage[i] if stage else "",
                     int(instance.arrays.time_ns[i, k]),
                     *when,

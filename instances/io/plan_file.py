@@ -124,7 +124,7 @@ class PlanFile(InstancePart):
     value_ns : int or None
         What the plan is said to be worth; a claim that is checked.
     bound : StoredBound or None
-        What no plan is said to be below; a claim that a reader quotes as this file's.
+        What no plan is said to be below; a claim: no result relies on it.
     times : TimesFile or None
         makespan: when everything is said to happen; checked as well. Simulating the plan decides
         its value.

@@ -36,6 +36,7 @@ from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import ClusterError, instead_of
 from placegap.instances.reading.exact_integer import exact_integer
 from placegap.instances.reading.input_files import MAX_DEVICES
+from placegap.instances.reading.printable import printable
 
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM)]
 
@@ -597,10 +598,10 @@ class Graph(InstancePart):
 
 
 class BestKnown(InstancePart):
-    """The best value and bound that are known under one semantics, and what proves them.
+    """The best value and bound under one semantics, and what is said to prove them.
 
     `bound_origin` names the method behind the bound, `rests_on` whose word it is if it is no proof
-    of placegap's own; value == bound is a proven optimum.
+    of placegap's own. What the corpus records is believed; in another file it is a claim.
     """
 
     semantics: StatedSemantics
@@ -622,6 +623,7 @@ class Instance(InstancePart):
     semantics : Semantics or None
         The semantics the source states its numbers under, if it does.
     best_known : tuple of BestKnown
+        What the source claims.
 
     Examples
     --------
@@ -650,7 +652,7 @@ class Instance(InstancePart):
 
     def __str__(self) -> str:
         """A table of at most ten lines: what it is, some ops, devices and links."""
-        return "\n".join(_table(self))
+        return "\n".join(map(printable, _table(self)))
 
     def __repr__(self) -> str:
         return (

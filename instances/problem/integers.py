@@ -4,6 +4,9 @@ them.
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import floor
+
 NS_PER_S = 10**9
 
 LARGEST_SUM = 2**62
@@ -31,6 +34,17 @@ def ceil_div(numerator: int, denominator: int) -> int:
     (4, 3)
     """
     return -(-numerator // denominator)
+
+
+def times_written(factor: float, whole: int) -> int:
+    """A whole number times what a decimal says, not its binary neighbour, rounded down.
+
+    Examples
+    --------
+    >>> times_written(1.15, 100), int(1.15 * 100)
+    (115, 114)
+    """
+    return floor(Fraction(str(factor)) * whole)
 
 
 def format_bytes(size: int) -> str:

@@ -18,6 +18,7 @@ from placegap.instances.problem.semantics import (
     plan_class,
     told,
 )
+from placegap.instances.reading.printable import printable
 from placegap.instances.transforms.op_splitting import OpSplit
 
 PROOF = "proof"
@@ -73,8 +74,9 @@ plans proved a bound. ``no_plan``: none found, and the message says why.
 """
 
 
-INTERNAL_ERROR, STORED = "an internal error in", "stored in "
-"""How a fault begins that is no claim of a solver: ours, or of a file."""
+INTERNAL_ERROR, RECORDED = "an internal error in", "recorded: "
+"""How a fault begins that no solver said: our code failed, or the corpus records a wrong bound. The
+origin of a bound that the corpus records begins so, too."""
 
 
 class SolverDisagreement(AssertionError):
@@ -104,7 +106,7 @@ def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
         fault = internal_error(f"{by} on {instance.name}", said)
     else:
         fault = f"{by} on {instance.name}: {' '.join(str(said).split())}"
-    warnings.warn(Fault(f"a method failed: {fault}"), stacklevel=3)
+    warnings.warn(Fault(printable(f"a method failed: {fault}")), stacklevel=3)
     return fault
 
 
@@ -131,7 +133,7 @@ def fault_words(fault: str, where: str = "") -> str:
     'net: an internal error in diving: OverflowError: too large'
     """
     words = f"{where}: {fault}" if where else fault
-    is_no_solver = fault.startswith((INTERNAL_ERROR, STORED))
+    is_no_solver = fault.startswith((INTERNAL_ERROR, RECORDED))
     return words if is_no_solver else f"a solver was wrong: {words}"
 
 

@@ -123,6 +123,37 @@ def test_a_load_of_so_many_times_the_least(model: Path, capsys: Capture) -> None
     assert "at most 3 ns of load, 1 times 3 ns" in err
 
 
+def test_the_factor_of_the_least_load_is_the_decimal_that_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    # 100 ns is the least load: a, b | c, d, with room for 30 tokens. 1.15 times that are 115 ns,
+    # and 114 in floating point: only a, c | b, d has 115, and room for 40
+    rows = (("a", 60, 10, 1), ("b", 40, 0, 0), ("c", 55, 10, 0), ("d", 45, 60, 1))
+    ops = tuple(
+        Op(
+            name=name,
+            time_ns={"gpu": time},
+            resident_bytes=size,
+            caches=(Cache(token_bytes=1),) * token,
+        )
+        for name, time, size, token in rows
+    )
+    devices = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=100) for k in range(2))
+    graph, cluster = Graph(name="g", ops=ops), Cluster(name="c", devices=devices)
+    instance = Instance(name="four", graph=graph, cluster=cluster)
+    for at_most, tokens in ((1.14, 30), (1.15, 40)):
+        found = placegap.solve(instance, objective="max_context", plans="any", at_most=at_most)
+        assert (found.tokens, found.status) == (tokens, "optimal")
+    monkeypatch.setattr(placing, "run_pool", run_here)
+    file = str(tmp_path / "four.json")
+    save_document(Document.of(instance), file)
+    asked = ["place", file, "--objective", "max_context", "--plans", "any", "--at-most", "1.15"]
+    assert main(asked) == 0
+    out, err = capsys.readouterr()
+    assert "value   40 tokens" in out
+    assert "at most 115 ns of load, 1.15 times 100 ns" in err
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
