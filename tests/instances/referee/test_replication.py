@@ -170,9 +170,7 @@ def test_weights_cannot_be_summed_without_a_path() -> None:
     assert loads(instance(op("a", 4), devices=2, bandwidth=one_way), (0, 1)) == [2, 2]
 
 
-def test_weights_whose_sum_takes_more_than_64_bits_hold_are_a_broken_rule_of_both_referees() -> (
-    None
-):
+def test_weights_whose_sum_takes_above_2_to_61_ns_break_a_rule_of_both_referees() -> None:
     # two devices send each weight once: at 1 byte/s, 2**61 // 10**9 bytes are within 2**61 ns
     most = 2**61 // 10**9
     slow = {(0, 1): 1, (1, 0): 1}
