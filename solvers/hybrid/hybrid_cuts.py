@@ -188,7 +188,7 @@ class _Search:
 
     def _why_undecided(self) -> str:
         if self.problem.rounded:
-            return f"what bytes cost is rounded down to 1/{self.problem.scale} ns, to fit 64 bits"
+            return "costs of bytes are rounded down, so that sums fit 64 bits"
         return "the modes of some stages were too many to decide"
 
     def _close(self, choice: Choice, low: int) -> tuple[int, bool]:
