@@ -18,6 +18,7 @@ from placegap.instances.problem.semantics import (
     plan_class,
     told,
 )
+from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.op_splitting import OpSplit
 
 PROOF = "proof"
@@ -73,8 +74,8 @@ plans proved a bound. ``no_plan``: none found, and the message says why.
 """
 
 
-INTERNAL_ERROR, STORED = "an internal error in", "stored in "
-"""How a fault begins that is no claim of a solver: ours, or of a file."""
+INTERNAL_ERROR, STORED, RUN_OF = "an internal error in", "stored in ", "the run of"
+"""How a fault begins that is no claim of a solver: ours, of a file, or of a method of your own."""
 
 
 class SolverDisagreement(AssertionError):
@@ -100,7 +101,9 @@ def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
     ...     fault_of("heft", example(), ValueError("a bug"))
     'an internal error in heft on fd-dps-figure-3: ValueError: a bug'
     """
-    if isinstance(said, Exception) and not isinstance(said, SolverDisagreement):
+    if isinstance(said, InputError):
+        fault = str(said)
+    elif isinstance(said, Exception) and not isinstance(said, SolverDisagreement):
         fault = internal_error(f"{by} on {instance.name}", said)
     else:
         fault = f"{by} on {instance.name}: {' '.join(str(said).split())}"
@@ -131,7 +134,7 @@ def fault_words(fault: str, where: str = "") -> str:
     'net: an internal error in diving: OverflowError: too large'
     """
     words = f"{where}: {fault}" if where else fault
-    is_no_solver = fault.startswith((INTERNAL_ERROR, STORED))
+    is_no_solver = fault.startswith((INTERNAL_ERROR, STORED, RUN_OF))
     return words if is_no_solver else f"a solver was wrong: {words}"
 
 
