@@ -279,8 +279,8 @@ class Method(Generic[P, T]):
         if wrong is None and isinstance(found, Outcome):
             return found
         raise WrongOutcome(
-            f"{RUN_OF} {self.name} has to return {wrong}; return Outcome(Plan.on(devices)), with the"
-            " number of each op's device, or Outcome(message=...) where there is no plan"
+            f"{RUN_OF} {self.name} has to return {wrong}; return Outcome(Plan.on(devices)), with"
+            " the number of each op's device, or Outcome(message=...) where there is no plan"
         )
 
     @property

@@ -278,6 +278,8 @@ def carry_bound(result: Result, other: Result) -> Result:
 def with_reason(result: Result, instance: Instance) -> Result:
     """The result; one without a plan says what memory is missing and what would help, if it is.
 
+    Where no plan can exist for it, that is all it says: why the method found none is no news.
+
     Examples
     --------
     >>> from placegap.instances import Makespan, example
@@ -289,10 +291,8 @@ def with_reason(result: Result, instance: Instance) -> Result:
         return result
     from placegap.instances.problem.explain import why_no_room  # brings numba
 
-    why = why_no_room(instance, result.semantics)
-    said = (
-        [] if not result.message or "; ".join(why).startswith(result.message) else [result.message]
-    )
+    why, proven = why_no_room(instance, result.semantics)
+    said = [] if proven or not result.message else [result.message]
     return replace(result, message="; ".join((*said, *why))) if why else result
 
 

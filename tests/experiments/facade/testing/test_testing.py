@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import placegap
@@ -59,10 +61,11 @@ def test_a_result_without_a_plan_fails_with_its_message(problem: KnownOptimum) -
     )
     result = solve(small, problem.semantics, "etf")
     assert result.plan is None
-    assert result.message
+    assert "memory" in result.message
     tight = KnownOptimum(small, problem.semantics, problem.optimum_ns)
-    for given in (result, placegap.solve(small, objective=problem.semantics, method="etf")):
-        with pytest.raises(AssertionError, match=r"there is no plan: .*memory"):
+    solution = placegap.solve(small, objective=problem.semantics, method="etf")
+    for given, message in ((result, result.message), (solution, solution.result.message)):
+        with pytest.raises(AssertionError, match=f"there is no plan: {re.escape(message)}"):
             assert_gap(tight, given, at_most=1.0)
     with pytest.raises(AssertionError, match="there is no plan: my placer gave up"):
         assert_gap(tight, Outcome(message="my placer gave up"), at_most=1.0)
