@@ -7,7 +7,8 @@ All times are scaled, so that a stage of d replicas is within T ns per batch if 
 with integers on both sides: N / d * compute + ceil(bytes / B) <= T is multiplied by B d, and the
 common divisor of B and 10**9 taken out. Where sums would exceed 64 bits, as with a bandwidth that
 was measured, the scale is smaller, and what bytes cost is rounded down: a no is still a proof, and
-a plan may take longer than the limit that it was found for. Times of layers stay exact.
+a plan may take longer than the limit that it was found for. Times of layers stay exact. Where even
+whole ns would not fit, each cost is cut at a share of what does.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def assert_gap(
     where, why = f"{problem.instance.name}, {problem.semantics.label}", "None was given"
     found = plan.result if isinstance(plan, Solution) else plan
     if isinstance(found, Result | Outcome):
-        why, found = found.message or "its method gives no reason", found.plan
+        why, found = found.message or "the method gives no reason", found.plan
     if found is None:
         raise AssertionError(f"{where}: there is no plan: {why}")
     given = found if isinstance(found, Plan) else Plan.on(list(found))
