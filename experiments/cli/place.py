@@ -538,7 +538,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
         if result.status == "bound":
             warn(f"{result.method} makes no plans, only bounds")
         else:
-            _explain(instance, result)
+            warn(f"{result.instance}: no feasible plan")  # the message says why
 
 
 def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> dict[str, Any] | None:
@@ -567,17 +567,6 @@ def finer_file(plan: Path) -> Path:
     'plan.instance.json.gz'
     """
     return plan.with_name(f"{plan.name.removesuffix('.json')}.instance.json.gz")
-
-
-def _explain(instance: Instance, result: Result) -> None:
-    """Why there is no plan: what the method says, and a line for each thing about memory."""
-    from placegap.instances.problem.explain import why_no_room
-
-    why = why_no_room(instance, result.semantics)
-    said = result.message.removesuffix("; ".join(why)).removesuffix("; ")
-    warn(f"{result.instance}: no feasible plan ({said or result.status})")
-    for sentence in why:
-        warn(sentence)
 
 
 def price_object(price: ModulePrice) -> dict[str, Any]:

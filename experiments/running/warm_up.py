@@ -10,6 +10,7 @@ from typing import Any
 
 from placegap.instances.problem.example import example
 from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import InputError
 from placegap.solvers import solve
 from placegap.solvers.core.registry import find_method
 
@@ -21,7 +22,11 @@ _warm: set[tuple[str, str, str]] = set()
 
 
 def one_line(error: BaseException) -> str:
-    """``KeyError: 'conv1' (etf.py:57)``: an exception and where it was raised."""
+    """``KeyError: 'conv1' (etf.py:57)``: an exception and where it was raised; an InputError, which
+    is a sentence, as it is.
+    """
+    if isinstance(error, InputError):
+        return " ".join(str(error).split())
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
     return " ".join(f"{type(error).__name__}: {error}".split()) + place

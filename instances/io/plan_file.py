@@ -61,8 +61,8 @@ class TimesFile(InstancePart):
 
 T = TypeVar("T")
 
-Value = Annotated[int, Field(strict=True, ge=-MOST_TOKENS, le=LARGEST_SUM)]
-"""Below 0 where more is better."""
+Value = Annotated[int, Field(strict=True, ge=-MOST_TOKENS, le=LARGEST_SUM**2)]
+"""Below 0 where more is better; above `LARGEST_SUM` where a batch has many microbatches."""
 
 CallNumber = Annotated[int, Field(strict=True, ge=0)]
 

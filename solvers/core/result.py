@@ -18,6 +18,7 @@ from placegap.instances.problem.semantics import (
     plan_class,
     told,
 )
+from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
 from placegap.instances.transforms.op_splitting import OpSplit
 
@@ -74,9 +75,10 @@ plans proved a bound. ``no_plan``: none found, and the message says why.
 """
 
 
-INTERNAL_ERROR, RECORDED = "an internal error in", "recorded: "
-"""How a fault begins that no solver said: our code failed, or the corpus records a wrong bound. The
-origin of a bound that the corpus records begins so, too."""
+INTERNAL_ERROR, RECORDED, RUN_OF = "an internal error in", "recorded: ", "the run of"
+"""How a fault begins that no solver said: our code failed, the corpus records a wrong bound, or a
+method of the user's did not return what it has to. The origin of a bound that the corpus records
+begins like the second one, too."""
 
 
 class SolverDisagreement(AssertionError):
@@ -102,7 +104,9 @@ def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
     ...     fault_of("heft", example(), ValueError("a bug"))
     'an internal error in heft on fd-dps-figure-3: ValueError: a bug'
     """
-    if isinstance(said, Exception) and not isinstance(said, SolverDisagreement):
+    if isinstance(said, InputError):
+        fault = str(said)
+    elif isinstance(said, Exception) and not isinstance(said, SolverDisagreement):
         fault = internal_error(f"{by} on {instance.name}", said)
     else:
         fault = f"{by} on {instance.name}: {' '.join(str(said).split())}"
@@ -133,7 +137,7 @@ def fault_words(fault: str, where: str = "") -> str:
     'net: an internal error in diving: OverflowError: too large'
     """
     words = f"{where}: {fault}" if where else fault
-    is_no_solver = fault.startswith((INTERNAL_ERROR, RECORDED))
+    is_no_solver = fault.startswith((INTERNAL_ERROR, RECORDED, RUN_OF))
     return words if is_no_solver else f"a solver was wrong: {words}"
 
 
@@ -279,6 +283,8 @@ def carry_bound(result: Result, other: Result) -> Result:
 def with_reason(result: Result, instance: Instance) -> Result:
     """The result; one without a plan says what memory is missing and what would help, if it is.
 
+    Where no plan can exist for it, that is all it says: why the method found none is no news.
+
     Examples
     --------
     >>> from placegap.instances import Makespan, example
@@ -290,10 +296,8 @@ def with_reason(result: Result, instance: Instance) -> Result:
         return result
     from placegap.instances.problem.explain import why_no_room  # brings numba
 
-    why = why_no_room(instance, result.semantics)
-    said = (
-        [] if not result.message or "; ".join(why).startswith(result.message) else [result.message]
-    )
+    why, proven = why_no_room(instance, result.semantics)
+    said = [] if proven or not result.message else [result.message]
     return replace(result, message="; ".join((*said, *why))) if why else result
 
 

@@ -29,6 +29,7 @@ from placegap.solvers.core.clock import (
     compiled_s,
     end_orderly,
     interruptible,
+    other_compiles,
     stop_asked,
     while_compiling,
 )
@@ -184,12 +185,22 @@ class Beside:
                 self._process.pipe.send(plan)
 
     def wait(self) -> None:
-        """Wait until the search has ended, the time is over, or nothing is left to find."""
+        """Wait until the search has ended, the time is over, or nothing is left to find.
+
+        The search gets the time back that it spent on kernels, and the clock stands meanwhile.
+        """
+        waited_s = 0.0
         while not (self._ended.is_set() or self.board.is_over or stop_asked()):
-            late_s = -self._left_s()
-            if late_s > 0 and (self._process is None or late_s > self._compiling_s()):
+            late_s = waited_s - self._left_s()
+            if late_s <= 0:
+                self._ended.wait(POLL_S)
+                continue
+            if self._process is None or late_s > self._compiling_s():
                 return
-            self._ended.wait(POLL_S)
+            began = time.monotonic()
+            with other_compiles():
+                self._ended.wait(POLL_S)
+            waited_s += time.monotonic() - began
 
     def _left_s(self) -> float:
         """Of the limit; negative after it."""

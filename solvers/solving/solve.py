@@ -176,7 +176,7 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
             settle=method.settle,
         )
     if method.claim != "exact":
-        return method.run(task, params)
+        return method.outcome(task, params)
     if method.name != default_method(task.semantics):  # which runs others, and they say so
         say(f"proving by {method.name}")
     from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS

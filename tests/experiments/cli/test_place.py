@@ -250,7 +250,8 @@ def test_no_feasible_plan_is_exit_status_1(model: Path, capsys: Capture) -> None
     out, err = capsys.readouterr()
     content = json.loads(out)
     assert (content["status"], content["placement"], content["value_ns"]) == ("no_plan", None, None)
-    assert "no feasible plan (found nothing)" in err
+    assert content["message"] == "found nothing"
+    assert err.endswith(": no feasible plan\n")
 
 
 def test_why_no_plan_fits_is_explained(
@@ -265,10 +266,14 @@ def test_why_no_plan_fits_is_explained(
         cluster=base.cluster.model_copy(update={"devices": devices}),
     )
     save_document(document, tmp_path / "tight.json")
-    assert main(["place", str(tmp_path / "tight.json"), "--method", "brute-force"]) == 1
-    err = capsys.readouterr().err
-    assert "no feasible plan" in err
-    assert "op1" in err
+    command = ["place", str(tmp_path / "tight.json"), "--method", "brute-force"]
+    for more in ([], ["--json"]):
+        assert main([*command, *more]) == 1
+        out, err = capsys.readouterr()
+        said = " ".join((out + err).split())
+        # 4 ops of 5 bytes, none of which fits in 4
+        assert said.count("'op1' needs 5 B") == said.count("what would help") == 1
+        assert err == "placegap: tight: no feasible plan\n"
 
 
 def test_a_method_that_raises_is_one_line(model: Path, capsys: Capture) -> None:

@@ -52,6 +52,31 @@ def test_python_dash_m_is_the_command() -> None:
     assert done.stderr.startswith("placegap: No such command 'plaice'. Did you mean 'place'?")
 
 
+WINDOWS = ("import sys; sys.platform = 'win32'", "import signal; del signal.SIGUSR1")
+ELSEWHERE = "placegap runs on Linux and macOS; on Windows use WSL\n"
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sys.argv = ['C:/placegap.exe', 'place']; from placegap.experiments.cli import main",
+        "sys.argv = ['C:/placegap-script.py']; from placegap.experiments.cli import main",
+        "import runpy; sys.argv = ['-m']; runpy.run_module('placegap', run_name='__main__')",
+    ],
+)
+def test_on_windows_the_command_is_one_line_and_exit_status_2(windows: str, command: str) -> None:
+    done = python("-c", f"import sys; {windows}; {command}")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", ELSEWHERE)
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_on_windows_an_import_says_where_placegap_runs(windows: str) -> None:
+    done = python("-c", f"{windows}; import placegap.solvers")
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"\nImportError: {ELSEWHERE}")
+
+
 def test_importing_the_package_loads_nothing_heavy() -> None:
     code = (
         "import sys, placegap\n"
@@ -253,4 +278,4 @@ def test_a_solution_without_a_plan_says_what_memory_is_missing() -> None:
     # 4 x 5 bytes of 2 x 8, and no two of 5 fit a device
     missing = "all 4 ops need 20 B on gpu0, gpu1: 16 B together, 2 B per device are missing"
     assert missing in found.result.message
-    assert "what would help: 2 devices more like gpu0" in str(found)
+    assert "what would help: 2 devices more like gpu0" in " ".join(str(found).split())

@@ -37,7 +37,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, solve
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.clock import Clock, compiled_s
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.progress import News
 from placegap.solvers.core.result import PROOF, SolverDisagreement, finish
@@ -301,6 +301,19 @@ def test_a_process_that_cannot_start_costs_a_sentence(monkeypatch: pytest.Monkey
     with beside_of(board, 60.0) as search:
         search.wait()
     assert board.notes == {"search": "its process cannot start (no more processes)"}
+
+
+def test_the_clock_stands_while_the_search_gets_back_what_compiling_took() -> None:
+    limit_s, compiling_s = 0.05, 0.5
+    board = Board(task=Task(hard(), PORT, Limits(limit_s)), gap=0.0)
+    clock, compiled, wall = Clock(limit_s), compiled_s(), time.perf_counter()
+    search = Beside(board, clock, 0.0)
+    search._process = object()  # type: ignore[assignment] (nothing is asked of it)
+    search._compiled = beside.Compiled(is_compiling=False, seconds=compiling_s)
+    search.wait()
+    assert time.perf_counter() - wall >= limit_s + compiling_s
+    assert clock.spent_s < limit_s + 3 * beside.POLL_S < limit_s + compiling_s
+    assert compiled_s() - compiled > compiling_s - 3 * beside.POLL_S
 
 
 def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
