@@ -272,11 +272,14 @@ def parse_params(method: AnyMethod, params: Mapping[str, object]) -> Params:
 def why_not(method: AnyMethod, task: Task, params: Params) -> str | None:
     """Why the method does not apply to the task, or None; at last, that it is not installed.
 
-    A memory rule that a method does not keep is kept around it, so it is asked about the other.
+    A memory rule that a method does not keep is kept around it, so it is asked about what it will
+    run on: devices that hold all resident bytes may differ in what they hold at the peak.
     """
     if memory_rule(task.semantics) not in method.memory_rules:
-        plain = task.semantics.model_copy(update={"memory": method.memory_rules[0]})
-        task = replace(task, semantics=plain)
+        from placegap.instances.problem.additive_memory import relax_memory
+
+        instance, semantics = relax_memory(task.instance, task.semantics)
+        task = replace(task, instance=instance, semantics=semantics)
     if task.semantics.objective not in method.objectives:
         return f"does not do {task.semantics.objective}"
     return method.applies(task, params) or method.missing()

@@ -26,7 +26,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.integers import NEVER, to_whole
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
@@ -273,10 +273,10 @@ class Game:
         """
         scale = 1 << max(0, min(MOST_BITS, 60 - self._most.bit_length()))
         of_paths, prices = solved.of_paths / solved.of_paths.sum() * scale, solved.prices * scale
-        whole = np.floor(of_paths).astype(np.int64)
+        whole = to_whole(of_paths)
         whole[int(np.argmax(whole))] += scale - int(whole.sum())
         cut = min(1.0, 2.0**60 / max(1.0, 2.0 * float(prices.sum()) * self._size))
-        price = np.floor(prices * cut).astype(np.int64)
+        price = to_whole(prices * cut)
         weight = np.asarray(whole @ solved.paths, np.int64) + price @ limits.rows
         return Weighted(weight, scale, int(price @ limits.most))
 

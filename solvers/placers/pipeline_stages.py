@@ -352,7 +352,8 @@ def heaviest_stage(task: Task[PipelineIteration], params: Params | None = None) 
 def in_stage_order(instance: Instance, block: Ints) -> Instance:
     """The instance whose chains of max_load are those that a pipeline can run.
 
-    Blocks of stages become colocation groups; where a gradient leads from block to block, an edge
+    Blocks of stages become colocation groups (whose modes, which max_load does not look at, might
+    differ); where a gradient leads from block to block, an edge
     between forward ops that moves nothing leads the other way. O(n + m).
 
     Examples
@@ -378,7 +379,7 @@ def in_stage_order(instance: Instance, block: Ints) -> Instance:
     ]
     size = np.bincount(block)
     ops = tuple(
-        op.model_copy(update={"colocation": f"block {b}" if size[b] > 1 else None})
+        op.model_copy(update={"colocation": f"block {b}" if size[b] > 1 else None, "modes": ()})
         for op, b in zip(graph.ops, block.tolist(), strict=True)
     )
     update = {"ops": ops, "edges": (*graph.edges, *extra)}

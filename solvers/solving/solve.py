@@ -168,9 +168,13 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
         is_exact = method.claim == "exact"
         from placegap.solvers.solving.peak_memory import run_at_peak  # loads the referee
 
+        def run(part: Task) -> Outcome:
+            reason = why_not(method, part, params)
+            return Outcome(message=reason) if reason else _run(method, part, params)
+
         return run_at_peak(
             task,
-            lambda part: _run(method, part, params),
+            run,
             method.name,
             is_exact=is_exact,
             settle=method.settle,
