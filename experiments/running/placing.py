@@ -278,7 +278,6 @@ def place(
         ledger.enter(news)
 
     if start is not None:
-        ledger.enter(_news(start))
         attempt = replace(attempt, incumbent=start.plan)
     endings = (pool or run_pool)(
         [attempt],
@@ -291,6 +290,8 @@ def place(
     )
     best, warnings = start, list[str]()
     try:
+        if start is not None:
+            ledger.enter(_news(start))
         with closing(endings):
             for ending in endings:
                 answer = _answer(ending)

@@ -20,7 +20,6 @@ from placegap.solvers.core.progress import (
     OnPlan,
     listening,
     say,
-    stopped_quietly,
 )
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish, installed_version
@@ -139,8 +138,12 @@ def solve(
     asked = on_plan is not None or on_bound is not None
     outcome = None
     hear = control.hear if asked else progress
-    with listening(instance, semantics, hear), stopped_quietly(control):
-        outcome = _run(chosen, task, parsed)
+    try:
+        with listening(instance, semantics, hear), control.region:
+            outcome = _run(chosen, task, parsed)
+    except KeyboardInterrupt:
+        if not control.is_stopped:
+            raise
     if outcome is None or (control.is_stopped and outcome.plan is None):
         outcome = Outcome(control.plan, message="stopped by a callback")
     elapsed = now_s() - began
