@@ -21,6 +21,7 @@ from placegap.experiments.running.warm_up import GRACE_S, one_line
 from placegap.instances.io.document import read_json
 from placegap.instances.io.plan_file import is_plan
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.loading import loading_s
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     FIELDS,
@@ -34,7 +35,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.hybrid import why_no_degrees
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers import Result, solve
-from placegap.solvers.core.clock import compiled_s, while_compiling
+from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once, hearing
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -556,7 +557,7 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
 
 def _run_attempt(attempt: Attempt) -> Result | Failure:
     try:
-        compiled = compiled_s()
+        loaded = loading_s()
         run: Callable[..., Result]
         if attempt.coarsen is not None:
             from placegap.solvers.solving.coarsened import solve_coarse
@@ -581,7 +582,7 @@ def _run_attempt(attempt: Attempt) -> Result | Failure:
         if not attempt.alone:
             result = with_known_bound(instance, result)
         result = with_reason(result, instance)
-        return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
+        return replace(result, setup_s=loading_s() - loaded)  # with what reading it took
     except InputError as error:
         return Failure(str(error), is_input_error=True)
     except SolverDisagreement as error:

@@ -394,7 +394,7 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
     console.print(f"value   {value}", markup=False)
     console.print(f"bound   {bound}", markup=False)
     console.print(f"gap     {gap}")
-    once = f"; compiling kernels, once: {format_s(result.setup_s)}" if result.setup_s else ""
-    console.print(f"time    {build}solve {format_s(result.solve_s)}{once}")
+    setup = f"; loading {format_s(result.setup_s)}" if result.setup_s else ""
+    console.print(f"time    {build}solve {format_s(result.solve_s)}{setup}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):
         console.print(f"note    {sentence}", markup=False)

@@ -23,10 +23,11 @@ from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, Progress
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.loading import loading_s
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, solve
-from placegap.solvers.core.clock import compiled_s, while_compiling
+from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.solve import versions_of, what_is_missing
@@ -93,9 +94,9 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
-        compiled = compiled_s()
+        loaded = loading_s()
         with warming:
-            warm_up(run.method, run.semantics, run.params, branching=True)
+            warm_up(run.method, run.semantics, run.params)
         on: Callable[..., Result] = solve
         if run.coarsen is not None:
             from placegap.solvers.solving.coarsened import solve_coarse
@@ -118,7 +119,7 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
             "message": one_line(error),
             "traceback": traceback.format_exc(),
         }
-    result = with_reason(replace(result, setup_s=compiled_s() - compiled), instance)
+    result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
     described = describe_result(result)
     described["details"].update(_clocks(instance, result))
     return described

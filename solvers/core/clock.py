@@ -1,9 +1,10 @@
 """When to stop: the clock that methods look at between pieces of work, and interrupts.
 
-The clock stands while a kernel is compiled. Compiling takes tens of seconds when placegap runs
-for the first time on a machine, and nothing later: no method's time, and no time limit, includes
-it. `Clock.check` raises where the time is over; `Clock.is_over` is for loops that end by
-themselves, and also says so after a stop was asked for.
+The clock stands while a kernel is loaded or compiled, or the module of a method is loaded.
+Compiling takes tens of seconds when placegap runs for the first time on a machine, and loading up
+to two in each process: no method's time, and no time limit, includes it. `Clock.check` raises where
+the time is over; `Clock.is_over` is for loops that end by themselves, and also says so after a stop
+was asked for.
 
 Interrupts come from Ctrl-C, from the signal that stops a worker, from a callback that ends the
 search, and from a search that has made a proof needless. Each takes effect only in an
@@ -20,10 +21,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
+
+from placegap.instances.problem.loading import loading_s
 
 T = TypeVar("T")
 
@@ -100,42 +101,10 @@ class Clock:
 
 
 def now_s() -> float:
-    """Seconds by a clock that stands while kernels are compiled; only differences mean anything."""
-    return time.perf_counter() - compiled_s()
-
-
-def compiled_s() -> float:
-    """Seconds that this process has spent on compiling kernels since it was first asked; those of
-    a kernel that is compiled now, perhaps by another thread, count.
+    """Seconds by a clock that stands while modules and kernels are loaded or compiled; only
+    differences mean anything.
     """
-    spent = _compiling()
-    began = spent.began
-    return spent.total_s + (0.0 if began is None else time.perf_counter() - began)
-
-
-@dataclass
-class _Compiling:
-    """Since when a kernel is compiled, and how long all before have taken."""
-
-    began: float | None = None
-    total_s: float = 0.0
-
-    def begin(self) -> None:
-        self.began = time.perf_counter()
-
-    def end(self) -> None:
-        began, self.began = self.began, None
-        if began is not None:  # an interrupt may have come before it was set
-            self.total_s += time.perf_counter() - began
-
-
-@cache
-def _compiling() -> _Compiling:
-    from placegap.instances.problem.kernels import watchers  # which loads NumPy
-
-    spent = _Compiling()
-    watchers.append((spent.begin, spent.end))
-    return spent
+    return time.perf_counter() - loading_s()
 
 
 @contextmanager

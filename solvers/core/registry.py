@@ -25,6 +25,7 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
+from placegap.instances.problem.loading import loading
 from placegap.instances.problem.semantics import Objective, memory_rule
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.solvers.core.method import AnyMethod, Cost, Method, P, Params, T, Task
@@ -56,13 +57,17 @@ class Registry(MutableMapping[str, AnyMethod]):
 
     def __getitem__(self, name: str) -> AnyMethod:
         if name not in self._loaded:
-            if name in HOMES:
-                import_module(f"placegap.solvers.{HOMES[name].module}")
-            else:
-                self._load_modules()
-                if name not in self._loaded and name in self._entries:
-                    self._load_entry(name)
+            with loading():
+                self._load(name)
         return self._loaded[name]
+
+    def _load(self, name: str) -> None:
+        if name in HOMES:
+            import_module(f"placegap.solvers.{HOMES[name].module}")
+        else:
+            self._load_modules()
+            if name not in self._loaded and name in self._entries:
+                self._load_entry(name)
 
     def __setitem__(self, name: str, method: AnyMethod) -> None:
         self._loaded[name] = method

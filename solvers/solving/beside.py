@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.loading import loading_s
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
@@ -26,7 +27,6 @@ from placegap.solvers.core.clock import (
     STOP,
     Clock,
     Interruptible,
-    compiled_s,
     stop_asked,
     while_compiling,
 )
@@ -289,17 +289,17 @@ def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
         with lock:  # solvers tell of news from threads of their own
             pipe.send(message)
 
-    clock = order.limits.clock()
+    end_s = time.monotonic() + (order.limits.time_limit_s or 0.0)  # loading counts: it ends in time
     task = Task(instance, order.semantics, order.limits)
     board = Board(task=task, gap=order.limits.gap)
     if order.known is not None:
         board.offer(order.known, "the start")
     with while_compiling(
-        lambda: send(Compiled(is_compiling=True, seconds=compiled_s())),
-        lambda: send(Compiled(is_compiling=False, seconds=compiled_s())),
+        lambda: send(Compiled(is_compiling=True, seconds=loading_s())),
+        lambda: send(Compiled(is_compiling=False, seconds=loading_s())),
     ):
         for step in plans(task, order.limits.seed, order.waiting, order.workers):
-            left_s = clock.left_s or 0.0
+            left_s = end_s - time.monotonic()
             if left_s < LEAST_STEP_S or region.is_requested:
                 break
             while pipe.poll():

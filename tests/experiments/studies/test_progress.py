@@ -218,7 +218,7 @@ def test_what_compiling_took_is_printed_apart(
     monkeypatch.setattr(study, "run_pool", slow_machine)
     assert main(["study", str(study_file(tmp_path)), "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "compiling kernels, once: 12.0 s; no time above includes it\n" in out
+    assert "loading modules and kernels: 12.0 s; no time above includes it\n" in out
     assert set(pd.read_csv(tmp_path / "runs.csv").setup_s) == {2.0}
 
 
