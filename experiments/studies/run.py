@@ -20,6 +20,7 @@ from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
+from placegap.experiments.studies.own_code import code_of
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, Progress
 from placegap.instances.problem.instance import Instance
@@ -57,6 +58,8 @@ def unfit(run: Run) -> str | None:
     for name, version in run.versions.items():
         if here.get(name) != version:
             return f"has {name} {here.get(name)}, and the study needs {version}"
+    if code_of(run.method) != run.code:
+        return f"has another code of {run.method} than the study"
     return None
 
 
@@ -94,6 +97,8 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
+        if code_of(run.method) != run.code:
+            raise InputError(f"the code of {run.method} has changed since the study began")
         loaded = loading_s()
         with warming:
             warm_up(run.method, run.semantics, run.params)
