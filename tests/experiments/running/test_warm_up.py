@@ -22,11 +22,11 @@ def test_a_long_search_is_no_long_warm_up(monkeypatch: pytest.MonkeyPatch) -> No
     )
     long = {"moves": 10**9, "restarts": 10**9}
     warm_up("annealing", MAKESPAN, long)
-    assert asked == [("annealing", {"moves": FEW})]
+    assert asked == 2 * [("annealing", {"moves": FEW})]  # on two examples
     # what decides the kernels is kept, and one of a kind is enough
     warm_up("fastt", MAKESPAN, {"parts": 3})
     warm_up("fastt", MAKESPAN, {"parts": 3, "patience": 2})
-    assert asked[1:] == [("fastt", {"parts": 3})]
+    assert asked[2:] == 2 * [("fastt", {"parts": 3})]
 
 
 FIRST_RUN = """
