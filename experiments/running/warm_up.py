@@ -7,8 +7,6 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from placegap.instances.corpus.generate import generate
-from placegap.instances.io.document import Document
 from placegap.instances.problem.example import example
 from placegap.instances.problem.kernels import all_compiled
 from placegap.instances.problem.semantics import Semantics
@@ -49,6 +47,9 @@ def warm_up(method: str, semantics: Semantics, params: Mapping[str, Any]) -> Non
     if what in _warm:
         return
     _warm.add(what)
+    from placegap.instances.corpus.generate import generate
+    from placegap.instances.io.document import Document
+
     small = example()
     graph = generate("layered", {"ops": 48, "width": 4}, seed=2)
     large = Document(name="warm-up", graph=graph).instance(small.cluster)

@@ -93,6 +93,9 @@ def _communication_ns(verdict: Evaluation, num_devices: int) -> list[int]:
     return moved
 
 
+SHOWN_S = 0.1
+"""Loading that takes less is not printed."""
+
 MOST_NAMES = 4
 """More devices are counted, not named."""
 
@@ -394,7 +397,7 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
     console.print(f"value   {value}", markup=False)
     console.print(f"bound   {bound}", markup=False)
     console.print(f"gap     {gap}")
-    setup = f"; loading {format_s(result.setup_s)}" if result.setup_s else ""
+    setup = f"; loading {format_s(result.setup_s)}" if result.setup_s >= SHOWN_S else ""
     console.print(f"time    {build}solve {format_s(result.solve_s)}{setup}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):
         console.print(f"note    {sentence}", markup=False)

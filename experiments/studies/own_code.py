@@ -9,55 +9,68 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+from placegap.instances.problem.semantics import Objective
 from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.method import AnyMethod
 from placegap.solvers.core.registry import METHODS, OURS
 
 LIBRARIES = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
 """Folders of what is installed: of such a folder, a method's own package alone counts."""
 
-_first_seen: dict[Path, str] = {}
+_sources: dict[Path, bytes] = {}
+"""Of files, as they were when this process first looked."""
 
 
-def code_of(method: str) -> str:
-    """SHA-256 of the source of a method's modules and of what these import from their own folder;
-    empty for placegap's own methods.
+def code_of(method: AnyMethod, objective: Objective) -> str:
+    """SHA-256 of the source of a method from outside of the package, with what its modules import
+    from their own folder; empty for placegap's own methods.
 
+    If the method starts from plans of placers, those from outside of the package count as well.
     Imports are read from the source, also those inside functions. Data files do not count.
-
-    Raises
-    ------
-    InputError
-        If a file has changed since this process first saw it: what is loaded is the old code.
 
     Examples
     --------
-    >>> code_of("heft")
+    >>> code_of(METHODS["heft"], "makespan")
     ''
     """
-    files: dict[Path, tuple[str, str]] = {}
-    for name in METHODS.modules_of(method):
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if file is None:
-            continue
-        parts, file = name.split("."), Path(file).absolute()
-        root = file.parents[min(len(parts) - (file.stem != "__init__"), len(file.parents) - 1)]
-        package = parts[0] if root in LIBRARIES else ""
-        for found in (file, *_files(root, parts)):
-            _add(files, found, root, package)
+    files = _files_of(method, objective)
     if not files:
         return ""
     return hashlib.sha256(repr(sorted(files.values())).encode()).hexdigest()
+
+
+def refuse_edited(method: AnyMethod, objective: Objective) -> None:
+    """Raise an InputError if a file was edited since this process loaded it: the old code runs."""
+    for file in _files_of(method, objective):
+        if not file.is_file() or file.read_bytes() != _sources[file]:
+            raise InputError("was edited after it was loaded; start the program again", file)
+
+
+def _files_of(method: AnyMethod, objective: Objective) -> dict[Path, tuple[str, str]]:
+    """The files that count, with what goes into the hash: their places and their content."""
+    asked = {method.name}
+    if method.claim == "exact" or "start" in method.params.model_fields:
+        asked |= {name for name, costs in METHODS.start_costs() if objective in costs}
+    files: dict[Path, tuple[str, str]] = {}
+    for name in sorted({module for one in asked for module in METHODS.modules_of(one)}):
+        stated = getattr(sys.modules.get(name), "__file__", None)
+        if stated is not None:
+            parts, file = name.split("."), Path(stated).absolute()
+            root = file.parents[min(len(parts) - (file.stem != "__init__"), len(file.parents) - 1)]
+            package = parts[0] if root in LIBRARIES else ""
+            for found in (file, *_files(root, parts)):
+                _add(files, found, root, package)
+    return files
 
 
 def _add(files: dict[Path, tuple[str, str]], file: Path, root: Path, package: str) -> None:
     """Add a file, by its place below the root and its content, and what it imports from there."""
     if file in files or not file.is_relative_to(root):
         return
-    source = file.read_bytes()
-    digest = hashlib.sha256(source).hexdigest()
-    if _first_seen.setdefault(file, digest) != digest:
-        raise InputError("was edited after it was loaded; start the program again", file)
-    files[file] = (file.relative_to(root).as_posix(), digest)
+    if file not in _sources:
+        _sources[file] = file.read_bytes()
+    source = _sources[file]
+    files[file] = (file.relative_to(root).as_posix(), hashlib.sha256(source).hexdigest())
     for folder, parts in _imports(source, file, root):
         if folder != root or (parts[0] != OURS and package in ("", parts[0])):
             for found in _files(folder, parts):

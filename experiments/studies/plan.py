@@ -19,7 +19,7 @@ from placegap.experiments.studies.config import (
     TableEntry,
 )
 from placegap.experiments.studies.log import run_key
-from placegap.experiments.studies.own_code import code_of
+from placegap.experiments.studies.own_code import code_of, refuse_edited
 from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.corpus.layer_chains import is_chain
 from placegap.instances.corpus.workloads import is_workload
@@ -49,7 +49,7 @@ class Run:
     versions: Mapping[str, str]
     coarsen: str | None = None
     code: str = ""
-    """Of the source of a method from outside of the package (`code_of`)."""
+    """Of the source of methods from outside of the package (`code_of`)."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -151,6 +151,7 @@ def _columns(
             params = parse_params(method, _beside(given, path))
         except InputError as error:
             raise InputError(f"table {table.name!r}: {error}", path) from None
+        refuse_edited(method, table.semantics.objective)
         shown = ", ".join(f"{name}={_plain(value)}" for name, value in given.items())
         yield method, params, f"{method.name} {shown}".strip()
 
@@ -261,7 +262,7 @@ def _row(
                     gap=table.limits.gap,
                     versions=versions_of(method),
                     coarsen=table.coarsen,
-                    code=code_of(method.name),
+                    code=code_of(method, table.semantics.objective),
                 )
             yield Cell(
                 table=table.name,

@@ -58,8 +58,8 @@ def unfit(run: Run) -> str | None:
     for name, version in run.versions.items():
         if here.get(name) != version:
             return f"has {name} {here.get(name)}, and the study needs {version}"
-    if code_of(run.method) != run.code:
-        return f"has another code of {run.method} than the study"
+    if code_of(method, run.semantics.objective) != run.code:
+        return f"has other code for {run.method} than the study"
     return None
 
 
@@ -97,7 +97,7 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
-        if code_of(run.method) != run.code:
+        if code_of(find_method(run.method), run.semantics.objective) != run.code:
             raise InputError(f"the code of {run.method} has changed since the study began")
         loaded = loading_s()
         with warming:

@@ -59,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def edit(file: Path) -> None:
     file.write_text(file.read_text() + "\n")
-    own_code._first_seen.clear()  # as in the next process
+    own_code._sources.clear()  # as in the next process
 
 
 def test_a_run_is_repeated_after_an_edit_of_the_placer_or_of_what_it_imports(folder: Path) -> None:
@@ -80,13 +80,13 @@ def test_the_code_is_that_of_the_module_and_of_what_it_imports_from_its_folder(
     folder: Path,
 ) -> None:
     use_module("mine.py")
-    code = code_of("mine")
+    code = code_of(METHODS["mine"], "makespan")
     edit(folder / "stranger.py")
-    assert code_of("mine") == code
+    assert code_of(METHODS["mine"], "makespan") == code
     codes = {code}
     for name in ("mine.py", "helper.py", "my_numbers.py"):
         edit(folder / name)
-        codes.add(code_of("mine"))
+        codes.add(code_of(METHODS["mine"], "makespan"))
     assert len(codes) == 4
 
 
@@ -103,10 +103,10 @@ def test_the_code_of_a_package_is_that_of_all_that_it_imports(folder: Path) -> N
     for name, text in own.items():
         (package / name).write_text(text)
     use_module("my_package.placer")
-    codes = {code_of("mine")}
+    codes = {code_of(METHODS["mine"], "makespan")}
     for name in own:
         edit(package / name)
-        codes.add(code_of("mine"))
+        codes.add(code_of(METHODS["mine"], "makespan"))
     assert len(codes) == 1 + len(own)
 
 
@@ -115,16 +115,16 @@ def test_installed_libraries_are_no_part_of_the_code(
 ) -> None:
     monkeypatch.setattr(own_code, "LIBRARIES", [folder])
     use_module("mine.py")
-    code = code_of("mine")
+    code = code_of(METHODS["mine"], "makespan")
     edit(folder / "helper.py")  # of another distribution there
-    assert code_of("mine") == code
+    assert code_of(METHODS["mine"], "makespan") == code
     edit(folder / "mine.py")
-    assert code_of("mine") != code
+    assert code_of(METHODS["mine"], "makespan") != code
 
 
 def test_where_the_folder_lies_makes_no_difference(folder: Path) -> None:
     use_module("mine.py")
-    before = code_of("mine")
+    before = code_of(METHODS["mine"], "makespan")
     other = folder / "elsewhere"
     other.mkdir()
     for name in ("mine.py", "helper.py", "my_numbers.py"):
@@ -132,23 +132,37 @@ def test_where_the_folder_lies_makes_no_difference(folder: Path) -> None:
     METHODS.pop("mine")
     del sys.modules["mine"]
     use_module(str(other / "mine.py"))
-    assert code_of("mine") == before
+    assert code_of(METHODS["mine"], "makespan") == before
 
 
 def test_the_code_of_placegap_s_own_methods_is_no_part_of_their_keys(folder: Path) -> None:
     use_module("mine.py")
     cells = list(plan_study(load_study("study.yaml"), "study.yaml"))
     mine, ours = (run.identity for run in missing_runs(cells, {}))
-    assert mine["code"] == code_of("mine")
+    assert mine["code"] == code_of(METHODS["mine"], "makespan")
     assert "code" not in ours
 
 
-def test_an_edit_while_the_process_has_the_old_code_is_an_error(folder: Path) -> None:
+def test_a_study_is_refused_while_the_process_has_the_old_code(folder: Path) -> None:
     use_module("mine.py")
-    code_of("mine")
+    study = load_study("study.yaml")
+    before = missing_runs(list(plan_study(study, "study.yaml")), {})[0]
     (folder / "mine.py").write_text(PLACER + "# edited\n")
+    assert unfit(before) is None  # what runs is still what the study began with
     with pytest.raises(InputError, match=r"mine\.py: was edited after it was loaded; start the"):
-        code_of("mine")
+        list(plan_study(study, "study.yaml"))
+
+
+def test_the_code_of_a_placer_counts_for_the_methods_that_start_from_its_plans(
+    folder: Path,
+) -> None:
+    text = PLACER.replace('summary=""', 'summary="", starts={"makespan": Cost(1, 1)}')
+    text = "from placegap.solvers.core.method import Cost" + text
+    (folder / "mine.py").write_text(text)
+    assert code_of(METHODS["cp-sat"], "makespan") == ""
+    use_module("mine.py")
+    assert code_of(METHODS["cp-sat"], "makespan") == code_of(METHODS["mine"], "makespan") != ""
+    assert code_of(METHODS["ideal-dp"], "max_load") == code_of(METHODS["heft"], "makespan") == ""
 
 
 def test_a_worker_with_other_code_than_the_study_s_refuses_the_run(folder: Path) -> None:
@@ -156,7 +170,7 @@ def test_a_worker_with_other_code_than_the_study_s_refuses_the_run(folder: Path)
     run, _ = missing_runs(list(plan_study(load_study("study.yaml"), "study.yaml")), {})
     assert unfit(run) is None
     edit(folder / "helper.py")
-    assert unfit(run) == "has another code of mine than the study"
+    assert unfit(run) == "has other code for mine than the study"
     assert run_task(run)["message"].startswith(
         "InputError: the code of mine has changed since the study began"
     )

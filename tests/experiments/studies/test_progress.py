@@ -195,7 +195,7 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
         return fake_methods.run(task, params)
 
     monkeypatch.setitem(METHODS, "fake", type(method)(**{**vars(method), "run": compiled}))
-    run = fake_run(params={"kind": "plan"}, code=code_of("fake"))
+    run = fake_run(params={"kind": "plan"}, code=code_of(METHODS["fake"], "makespan"))
     monkeypatch.setattr(warm_up, "_warm", set())
     monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: None)
     (ending,) = run_in_this_process([run], run_task, on_news=news.append)
