@@ -142,7 +142,9 @@ def print_summaries(cells: Sequence[GapCell]) -> None:
     took = {cell.cell.run.key: cell.setup_s or 0.0 for cell in cells if cell.cell.run}
     setup_s = sum(took.values())
     if setup_s:
-        console.print(f"compiling kernels, once: {format_s(setup_s)}; no time above includes it")
+        console.print(
+            f"loading modules and kernels: {format_s(setup_s)}; no time above includes it"
+        )
 
 
 def print_rows(cells: Sequence[GapCell]) -> None:

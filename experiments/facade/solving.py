@@ -255,7 +255,8 @@ def solve(
     control = Control(on_plan, on_bound, progress)
     hear = progress if on_plan is None and on_bound is None else control.hear
     try:
-        result, warnings = place(first, start=known, on_news=hear, pool=run_here)
+        with control.region:
+            result, warnings = place(first, start=known, on_news=hear, pool=run_here)
     except Stopped as stopped:
         if not control.is_stopped or stopped.best is None:
             raise KeyboardInterrupt from None

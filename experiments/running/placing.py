@@ -22,6 +22,7 @@ from placegap.instances.io.document import read_json
 from placegap.instances.io.plan_file import PlanFile, is_plan
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import times_written
+from placegap.instances.problem.loading import loading_s
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     FIELDS,
@@ -37,7 +38,7 @@ from placegap.instances.referee.hybrid import why_no_degrees
 from placegap.instances.referee.loads import check_semantics
 from placegap.instances.torch_models.options import ASSUMED
 from placegap.solvers import Result, solve
-from placegap.solvers.core.clock import compiled_s, while_compiling
+from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once, hearing
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -304,7 +305,6 @@ def place(
         ledger.enter(news)
 
     if start is not None:
-        ledger.enter(_news(start))
         attempt = replace(attempt, incumbent=start.plan)
     endings = (pool or run_pool)(
         [attempt],
@@ -317,6 +317,8 @@ def place(
     )
     best, warnings = start, list[str]()
     try:
+        if start is not None:
+            ledger.enter(_news(start))
         with closing(endings):
             for ending in endings:
                 answer = _answer(ending)
@@ -573,7 +575,7 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
 
 def _run_attempt(attempt: Attempt) -> Result | Failure:
     try:
-        compiled = compiled_s()
+        loaded = loading_s()
         run: Callable[..., Result]
         if attempt.coarsen is not None:
             from placegap.solvers.solving.coarsened import solve_coarse
@@ -598,7 +600,7 @@ def _run_attempt(attempt: Attempt) -> Result | Failure:
         if not attempt.alone:
             result = with_known_bound(instance, result, attempt.recorded)
         result = with_reason(result, instance)
-        return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
+        return replace(result, setup_s=loading_s() - loaded)  # with what reading it took
     except InputError as error:
         return Failure(str(error), is_input_error=True)
     except SolverDisagreement as error:

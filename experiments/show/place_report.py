@@ -98,6 +98,9 @@ def _communication_ns(verdict: Evaluation, num_devices: int) -> list[int]:
     return moved
 
 
+SHOWN_S = 0.1
+"""Loading that takes less is not printed."""
+
 MOST_NAMES = 4
 """More devices are counted, not named."""
 
@@ -454,7 +457,7 @@ def print_result(
     console.print(f"gap     {_gap_words(result)}", markup=False)
     for claim in claims:
         console.print(f"claimed {claim_words(claim, rules)}", markup=False)
-    once = f"; compiling kernels, once: {format_s(result.setup_s)}" if result.setup_s else ""
-    console.print(f"time    {build}solve {format_s(result.solve_s)}{once}")
+    setup = f"; loading {format_s(result.setup_s)}" if result.setup_s >= SHOWN_S else ""
+    console.print(f"time    {build}solve {format_s(result.solve_s)}{setup}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):
         console.print(f"note    {sentence}", markup=False)

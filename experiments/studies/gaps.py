@@ -35,7 +35,7 @@ class GapCell:
     `bound_ns` is the method's own bound, `best_bound_ns` the best that is valid for the table's
     class of plans, and `gap` is measured against the latter. `rests_on` and `best_rests_on` say
     what the two rest on (`solvers.core.result`). `time_s` is build plus solve time;
-    compiling kernels (`setup_s`) is no part of it.
+    loading modules and kernels (`setup_s`) is no part of it.
     """
 
     cell: Cell

@@ -25,6 +25,7 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
+from placegap.instances.problem.loading import loading
 from placegap.instances.problem.semantics import Objective, memory_rule
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.solvers.core.method import AnyMethod, Cost, Method, P, Params, T, Task
@@ -56,13 +57,17 @@ class Registry(MutableMapping[str, AnyMethod]):
 
     def __getitem__(self, name: str) -> AnyMethod:
         if name not in self._loaded:
-            if name in HOMES:
-                import_module(f"placegap.solvers.{HOMES[name].module}")
-            else:
-                self._load_modules()
-                if name not in self._loaded and name in self._entries:
-                    self._load_entry(name)
+            with loading():
+                self._load(name)
         return self._loaded[name]
+
+    def _load(self, name: str) -> None:
+        if name in HOMES:
+            import_module(f"placegap.solvers.{HOMES[name].module}")
+        else:
+            self._load_modules()
+            if name not in self._loaded and name in self._entries:
+                self._load_entry(name)
 
     def __setitem__(self, name: str, method: AnyMethod) -> None:
         self._loaded[name] = method
@@ -98,6 +103,22 @@ class Registry(MutableMapping[str, AnyMethod]):
         if name in HOMES:
             return OURS
         return self._origins.get(name) or _module_of(self[name])
+
+    def modules_of(self, name: str) -> tuple[str, ...]:
+        """The modules that bring a method from outside of the package; none for its own methods.
+
+        They are those that were asked for, that a distribution lists, and that define its parts.
+        """
+        if name in HOMES:
+            return ()
+        method = self[name]
+        run = getattr(method.run, "func", method.run)  # of a `functools.partial`
+        found = {str(part.__module__) for part in (run, method.applies, method.params)}
+        found |= {_name_of(module) for module, names in self._read.items() if name in names}
+        if name in self._entries:
+            found.add(self._entries[name].module)
+        ours = (OURS, *sys.stdlib_module_names)
+        return tuple(sorted(one for one in found if one.partition(".")[0] not in ours))
 
     def start_costs(self) -> Iterator[tuple[str, Mapping[Objective, Cost]]]:
         """What methods cost as starts, by objective, in the order of asking.
@@ -217,6 +238,11 @@ def use_module(module: str) -> tuple[str, ...]:
 
 def _is_path(module: str) -> bool:
     return module.endswith(".py") or os.sep in module
+
+
+def _name_of(module: str) -> str:
+    """The name under which a module or a file is loaded."""
+    return Path(module).stem if _is_path(module) else module
 
 
 def _module_at(module: str) -> ModuleType:

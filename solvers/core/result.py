@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Literal, Required, TypedDict, Unpack
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.loading import loading
 from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import (
     PLAN_CLASSES,
@@ -197,8 +198,8 @@ class Result:
     bound is one that costs nothing, and no method proved any (`known_bounds`). Where the method
     split ops, `split` says which, and all else is about `split.fine`: its name, its hash, a plan of
     it, judged on it. Such a value may lie below the optimum of the instance that was asked about.
-    `setup_s` went into compiling kernels, which happens once on a machine: no other time includes
-    it.
+    `setup_s` went into loading modules and kernels, and into compiling those that this machine has
+    not compiled before: no other time includes it.
     """
 
     method: str
@@ -326,7 +327,7 @@ class RunFacts(TypedDict, total=False):
     Attributes
     ----------
     solve_s, setup_s : float
-        What it took without building a model, and what went into compiling kernels.
+        What it took without building a model, and what went into loading modules and kernels.
     requested_gap : float
         What suffices; the status says whether it is reached.
     bound_only : bool
@@ -359,7 +360,8 @@ def finish(
         If an exact claim is better than what the referee finds, a claimed plan is infeasible, or
         a bound of the plan's class is above the value of a feasible plan.
     """
-    from placegap.instances.referee.evaluate import evaluate  # brings numba
+    with loading():
+        from placegap.instances.referee.evaluate import evaluate
 
     plans = plan_class(semantics)
     bound_class = outcome.bound_class or plans

@@ -162,7 +162,7 @@ def _plan_by(name: str, task: Task, faults: list[str] | None) -> Plan | None:
     except MemoryError:
         return None
     except Exception as error:
-        if stop_asked():  # a compiler that is interrupted fails with an error of its own
+        if stop_asked():  # what is interrupted may fail with an error of its own
             raise KeyboardInterrupt from error
         fault = fault_of(name, task.instance, error)
     if faults is not None:

@@ -117,7 +117,7 @@ def scaled(amount: Floats | Ints) -> Ints:
     True
     """
     total = float(amount.sum())
-    return to_whole(amount * (TOTAL / max(total, 1.0))) + 1
+    return to_whole(amount.astype(np.float64) * (TOTAL / max(total, 1.0))) + 1
 
 
 def why_not_parts(task: Task, params: Params) -> str | None:

@@ -25,7 +25,7 @@ from placegap.instances.io.document import load_document, save_document
 def test_every_ending_is_a_line_of_the_log(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study, "GRACE_S", 1.8)  # the hard limit is 2 s
+    monkeypatch.setattr(study, "GRACE_S", 7.8)  # the hard limit is 8 s
     kinds = "{kind: crash}, {kind: error}, {kind: none}, {kind: infeasible}, {seconds: 60}, {}"
     path = study_file(tmp_path, kinds + ", {bound: 1}, {bound: 9000000000}")
     _, cells = run_study(path, tmp_path / "out", workers=2, modules=fakes)
@@ -41,7 +41,7 @@ def test_every_ending_is_a_line_of_the_log(
     ]
     assert "SIGKILL" in cells[0].message
     assert cells[1].message.startswith("RuntimeError: two lines (fake_methods.py:")
-    assert "hard limit of 2 s" in cells[4].message
+    assert "hard limit of 8 s" in cells[4].message
     assert "9000000000 is above the value" in cells[7].message
     lines = log_lines(tmp_path / "out")
     assert sorted(str(line["status"]) for line in lines) == sorted(cell.status for cell in cells)
