@@ -115,11 +115,13 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
 
 
 def _of_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) -> Evaluation:
-    """The end of an iteration; loads of devices are those of one microbatch."""
+    """The end of an iteration; loads of devices are those of one microbatch, without updates."""
     violations, iteration, held = check_and_run(instance, plan, semantics)
     if iteration is None or held is None:
         return Evaluation(None, violations)
     parts = device_loads(instance, plan.devices)
+    update = np.flatnonzero(instance.arrays.update)
+    np.subtract.at(parts[0], on := plan.devices[update], instance.arrays.time_ns[update, on])
     load = combine("add", *parts)
     uses = _device_uses(instance, plan, parts, load, held.bytes)
     return Evaluation(iteration.value_ns, violations, uses)
