@@ -120,8 +120,9 @@ def _of_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) 
     if iteration is None or held is None:
         return Evaluation(None, violations)
     parts = device_loads(instance, plan.devices)
-    update = np.flatnonzero(instance.arrays.update)
-    np.subtract.at(parts[0], on := plan.devices[update], instance.arrays.time_ns[update, on])
+    late = np.flatnonzero(instance.arrays.update)
+    on = plan.devices[late]
+    np.subtract.at(parts[0], on, instance.arrays.time_ns[late, on])
     load = combine("add", *parts)
     uses = _device_uses(instance, plan, parts, load, held.bytes)
     return Evaluation(iteration.value_ns, violations, uses)

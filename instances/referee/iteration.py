@@ -257,12 +257,12 @@ def _costs(
     weight, update = np.zeros((2, stages.num_stages), np.int64)
     own_ns, once = arrays.time_ns[np.arange(len(step)), device], arrays.update
     apart = arrays.weight_gradient & ~once & (semantics.schedule == "zero_bubble")
-    for total, at, ops in (
+    for total, place, ops in (
         (duration, step, ~apart & ~once),
         (weight, stages.stage, apart),
         (update, stages.stage, once),
     ):
-        np.add.at(total, at[ops], own_ns[ops])
+        np.add.at(total, place[ops], own_ns[ops])
     messages: dict[tuple[int, int], int] = {}
     sent = ~exchanged_edges(instance)
     for u, producer in enumerate(index.tensor_producer.tolist()):

@@ -38,7 +38,7 @@ class EventTable(NamedTuple):
     ----------
     step : (n,) int64
         Place of an event's work in the passage of its microbatch; 2 S + s for the weight event of
-        stage s of S, and S more than the last of those for the updates of stage 0.
+        stage s of S. The last S steps are the updates of the stages, where there are any.
     on_device, of_microbatch, on_link : (n,) int64
         The event before on the same device; that of the step before; the one whose message from
         the step before comes just before this one's; -1 where there is none.
