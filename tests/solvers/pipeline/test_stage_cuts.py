@@ -455,9 +455,9 @@ def test_after_the_time_limit_no_more_tables_of_events_are_made(
     # one for 8 devices, and none for 7, 6, .., 1: each takes seconds for thousands of microbatches
     made = []
 
-    def note(semantics: PipelineIteration, count: int, *, trains: bool) -> EventTable:
+    def note(semantics: PipelineIteration, count: int, **parts: bool) -> EventTable:
         made.append(count)
-        return event_table(semantics, count, trains=trains)
+        return event_table(semantics, count, **parts)
 
     monkeypatch.setattr(method, "event_table", note)
     found = solve(model_row(64, 8, 1), PipelineIteration(), "stage-cuts", time_limit_s=0)
