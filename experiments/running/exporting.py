@@ -23,7 +23,7 @@ from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
 from placegap.instances.problem.modules import Granularity, is_expert, layer_of
 from placegap.instances.problem.semantics import HybridPipeline, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch_models.options import UNREAD
+from placegap.instances.torch_models.options import LEFT_OUT, UNREAD
 from placegap.solvers import Result, solve
 
 DEVICE_MAP = "device_map"
@@ -189,6 +189,14 @@ def write_exports(
         notes.append(
             f"device_map: {unread} go with the layers that are named alike, and neither their"
             " memory nor their time is counted there"
+        )
+    left_out = instance.graph.provenance.parameters.get(LEFT_OUT)
+    if "megatron" in texts and isinstance(left_out, str):
+        count = int(left_out.partition("=")[2])
+        whole = texts["megatron"].strip().replace("L", f"{'m' * count}L")
+        notes.append(
+            f"megatron: the graph lacks {left_out}; with --mtp-num-layers {count} write {whole},"
+            " and leave room for their time and memory in the last stage"
         )
     return tuple(notes)
 

@@ -32,6 +32,7 @@ from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.torch_models.options import (
     ASSUMED,
+    LEFT_OUT,
     PREFIXES,
     UNCOUNTED,
     UNREAD,
@@ -321,6 +322,12 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
         lines.append(
             f"weights: no op reads those of {unread}: the inputs that were traced do not reach"
             " them, and they count nowhere"
+        )
+    left_out = parameters.get(LEFT_OUT)
+    if isinstance(left_out, str):
+        lines.append(
+            f"layers: {left_out}, but transformers builds the model without layers of multi-token"
+            " prediction: they are not in the graph, and count nowhere"
         )
     assumed = parameters.get(ASSUMED_DIMS)
     if isinstance(assumed, str):

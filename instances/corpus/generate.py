@@ -492,6 +492,7 @@ def _update_op(op: Op, group: str) -> Op:
         time_ns={kind: ceil_div(time, 10) for kind, time in op.time_ns.items()},
         resident_bytes=2 * op.parameter_bytes,
         state_bytes=2 * (op.parameter_bytes if op.state_bytes is None else op.state_bytes),
+        update=True,
         shared_state={f"{name[:900]}/moments": 2 * size for name, size in op.shared_state.items()},
         colocation=group,
         backward=True,

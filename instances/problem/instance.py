@@ -195,6 +195,9 @@ class Op(InstancePart):
     weight_gradient : bool
         Of a backward op: whether gradients and updates of weights are all that depends on it, so
         that it may wait while gradients of inputs go on (zero-bubble schedules).
+    update : bool
+        Of a backward op: whether it runs once per iteration, and not with each microbatch, as the
+        updates of weights do. pipeline_iteration alone looks at it.
     module : str or None
         Path of the module the op came from.
     flops, bytes_moved : int or None
@@ -227,6 +230,7 @@ class Op(InstancePart):
     colocation: Name | None = None
     backward: Flag = False
     weight_gradient: Flag = False
+    update: Flag = False
     module: str | None = None
     flops: Count | None = None
     bytes_moved: Count | None = None
@@ -583,10 +587,11 @@ class Graph(InstancePart):
                 )
             total += op.parameter_bytes if op.state_bytes is None else op.state_bytes
             total += op.workspace_bytes + sum(op.shared_state.values())
-            if op.weight_gradient and not op.backward:
-                raise ValueError(
-                    f"ops[{number}] {op.name!r}: is marked weight_gradient; mark it backward, too"
-                )
+            for mark in ("weight_gradient", "update"):
+                if getattr(op, mark) and not op.backward:
+                    raise ValueError(
+                        f"ops[{number}] {op.name!r}: is marked {mark}; mark it backward, too"
+                    )
             for name, size in op.shared_state.items():
                 other, holder = first.setdefault(name, (size, op.name))
                 if other != size:

@@ -115,11 +115,14 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
 
 
 def _of_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) -> Evaluation:
-    """The end of an iteration; loads of devices are those of one microbatch."""
+    """The end of an iteration; loads of devices are those of one microbatch, without updates."""
     violations, iteration, held = check_and_run(instance, plan, semantics)
     if iteration is None or held is None:
         return Evaluation(None, violations)
     parts = device_loads(instance, plan.devices)
+    late = np.flatnonzero(instance.arrays.update)
+    on = plan.devices[late]
+    np.subtract.at(parts[0], on, instance.arrays.time_ns[late, on])
     load = combine("add", *parts)
     uses = _device_uses(instance, plan, parts, load, held.bytes.tolist())
     return Evaluation(iteration.value_ns, violations, uses)

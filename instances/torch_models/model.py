@@ -35,7 +35,14 @@ from placegap.instances.torch_models.inference_phase import (
     read_routed_experts,
     use_fused_attention,
 )
-from placegap.instances.torch_models.options import ASSUMED, UNCOUNTED, UNREAD, Dtype, TraceOptions
+from placegap.instances.torch_models.options import (
+    ASSUMED,
+    LEFT_OUT,
+    UNCOUNTED,
+    UNREAD,
+    Dtype,
+    TraceOptions,
+)
 from placegap.instances.torch_models.presets import Preset, find_preset
 from placegap.instances.torch_models.repeated_layers import (
     NotAlike,
@@ -94,7 +101,11 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
     except ValueError as error:
         raise InputError(str(error), name) from None
     idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))
-    said = {ASSUMED: weights_in_words(model), UNREAD: unread_in_words(model.module, read)}
+    said = {
+        ASSUMED: weights_in_words(model),
+        UNREAD: unread_in_words(model.module, read),
+        LEFT_OUT: model.left_out,
+    }
     parameters = parameter_count(model.module)
     return as_document(name, options, program, parameters, without_ops=idle, said=said)
 
@@ -348,7 +359,25 @@ def config_model(path: Path, options: TraceOptions) -> Traceable:
         raise InputError(f"transformers knows no model_type {kind!r}", path)
     config = CONFIG_MAPPING[kind].from_dict(_without_numbers(raw))
     model = _model(_class_of(config, raw, path), config, options, dtype=stated)
-    return replace(model, weights=weights)
+    return replace(model, weights=weights, left_out=_left_out(raw, model.module))
+
+
+def _left_out(raw: Mapping[str, Any], module: Any) -> str:
+    """The layers of multi-token prediction that a configuration states, if the module has none."""
+    if any(part in path for path, _ in module.named_modules() for part in ("mtp", "nextn")):
+        return ""
+    fields = ((name, part.get(name)) for part in (raw, *_parts(raw)) for name in PREDICTS_MORE)
+    return next((f"{name}={n}" for name, n in fields if isinstance(n, int) and n > 0), "")
+
+
+PREDICTS_MORE = (
+    "num_nextn_predict_layers",
+    "num_mtp_layers",
+    "num_mtp_modules",
+    "mtp_num_layers",
+    "mtp_num_hidden_layers",
+)
+"""Fields of a configuration that count layers of multi-token prediction."""
 
 
 def _stated_weights(raw: Mapping[str, Any], path: Path) -> WeightFormat | None:

@@ -18,7 +18,13 @@ from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_reader import FxProgram
 from placegap.instances.torch_models.model import as_document, build_model
-from placegap.instances.torch_models.options import ASSUMED, UNREAD, Optimizer, TraceOptions
+from placegap.instances.torch_models.options import (
+    ASSUMED,
+    LEFT_OUT,
+    UNREAD,
+    Optimizer,
+    TraceOptions,
+)
 from placegap.instances.torch_models.tracing import (
     Traceable,
     modules_without_ops,
@@ -81,6 +87,7 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
             ASSUMED: f"{step.weights}, {_updated(optimizer)}",
             UNREAD: step.unread,
             HEADS: step.heads,
+            LEFT_OUT: step.left_out,
         },
     )
 
@@ -99,7 +106,8 @@ class TracedStep:
 
     `parameters` counts weights, `modules` are those that hold weights themselves; `weights` and
     `unread` say in words how large they are, and which the step does not read; `heads` how many
-    heads attention has, and of keys, where the configuration says so.
+    heads attention has, and of keys, where the configuration says so; `left_out` what of it the
+    model does not have.
     """
 
     program: JointProgram
@@ -109,6 +117,7 @@ class TracedStep:
     weights: str
     unread: str
     heads: str = ""
+    left_out: str = ""
 
 
 def trace_step(name: str, options: TraceOptions) -> TracedStep:
@@ -135,9 +144,9 @@ def trace_step(name: str, options: TraceOptions) -> TracedStep:
     except ValueError as error:
         raise InputError(str(error), name) from None
     unread = unread_in_words(model.module, step.parameter_of.values())
-    return TracedStep(
-        step, ops, parameters, tuple(holding), weights, unread, heads_of(model.module)
-    )
+    heads = heads_of(model.module)
+    modules = tuple(holding)
+    return TracedStep(step, ops, parameters, modules, weights, unread, heads, model.left_out)
 
 
 def heads_of(module: Any) -> str:

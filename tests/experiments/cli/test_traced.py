@@ -41,6 +41,22 @@ def test_a_converted_model_is_read_like_any_other(tmp_path: Path) -> None:
     assert document.graph.provenance.parameters["seq"] == 8
 
 
+@pytest.mark.parametrize("train", [[], ["--train"]])
+@pytest.mark.parametrize("field", ["num_nextn_predict_layers", "mtp_num_hidden_layers"])
+def test_layers_of_multi_token_prediction_are_said_to_be_left_out(
+    field: str, train: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    for count in (0, 2):
+        (tmp_path / "tiny.json").write_text(json.dumps({**TINY, field: count}))
+        out = str(tmp_path / "out.json.gz")
+        command = ["convert", f"hf:{tmp_path}/tiny.json", out, "--seq", "8", *train]
+        assert main(command) == 0
+        line = f"layers: {field}=2, but transformers builds the model without layers of multi-token"
+        assert (line in capsys.readouterr().err) == (count > 0)
+        noted = load_document(out).graph.provenance.parameters.get("layers_left_out")
+        assert noted == (f"{field}=2" if count else None)
+
+
 def placed_label(capsys: Capture, *command: str) -> str:
     assert main(["place", *command, "--cluster", "4xV100-pcie", "--json"]) == 0
     semantics = json.loads(capsys.readouterr().out)["semantics"]
