@@ -13,6 +13,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    CostsOption,
     DevicesOption,
     DimOption,
     JsonOption,
@@ -71,6 +72,7 @@ class ShowOptions:
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
+    costs: CostsOption = None
     gantt: Annotated[
         Path | None,
         typer.Option(
@@ -218,6 +220,7 @@ class CompareOptions:
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
+    costs: CostsOption = None
     as_json: JsonOption = False
 
 
