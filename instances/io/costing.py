@@ -240,7 +240,7 @@ def costed(graph: Graph, cluster: Cluster) -> Graph:
         dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
         percent = {"compute_percent": COMPUTE_PERCENT, "bandwidth_percent": BANDWIDTH_PERCENT}
         provenance = graph.provenance.noting(
-            f"times on {', '.join(used)} are calibrated estimates of {kernels} kernels",
+            f"times on {', '.join(used)} are calibrated estimates (kernels: {kernels})",
             {COSTS: "calibrated", **_parameters(used, percent, dtypes)},
         )
         with as_input_error(source=graph.name):
