@@ -133,7 +133,7 @@ def test_an_onnx_op_with_flops_may_be_no_product() -> None:
 
 def test_a_kernel_is_launched_once_and_moves_what_goes_in_and_out() -> None:
     # Three ops move 600 bytes: the two tensors between them are written and read, 4 x 100, which
-    # a kernel does not do. It moves 200 bytes, in 0.8 ns at 0.8 of 320 GB/s, after a launch of 5 us.
+    # a kernel does not do. It moves 200 bytes, in 0.8 ns at 0.8 of 320 GB/s, and a launch 5 us.
     ops = [light(name, "m") for name in "abc"]
     found = costed(graph(*ops, wires="a>b b>c"), T4)
     assert sum(op.time_ns["T4"] for op in found.ops) == kernel_ns(0, 200, catalogue()["T4"]) == 5001
