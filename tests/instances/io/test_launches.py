@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Op
 from placegap.instances.io.costing import catalogue, cost_graph, costed, kernel_ns, with_costs
 from placegap.instances.io.launches import launch_of
+from placegap.instances.problem.modules import layer_of
+from placegap.instances.torch_models.options import TraceOptions
 
 T4 = Cluster(name="c", devices=(Device(name="d", kind="T4"),))
 
@@ -169,3 +174,68 @@ def test_what_was_done_is_noted() -> None:
     assert of.provenance.changes == ("times on T4 are calibrated estimates (kernels: 1)",)
     assert of.provenance.parameters["costs"] == "calibrated"
     assert of.provenance.parameters["costing.T4.compute_percent"] == 79
+
+
+SMALL = {
+    "hidden_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "vocab_size": 256,
+    "head_dim": 16,
+    "max_position_embeddings": 128,
+}
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LATENT = {
+    "head_dim": 8,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 16,
+    "first_k_dense_replace": 1,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 32,
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("kind", "more", "tools"),
+    [
+        # Nodes that llama.cpp's CUDA back end launches for one token, of src/models and
+        # llama-graph.cpp; a norm with its weight, a router's softmax with top-k (its pull request
+        # 16130) and the sum over experts (15631) are one each.
+        # qwen3: norm, q, k, v, two norms of heads, two rotations, two writes to the cache,
+        # attention, o, add, norm, gate, up, swiglu, down, add
+        ("qwen3", {}, 19),
+        # qwen3moe: in place of the last four but one: router, top-k, gate, up, swiglu, down of the
+        # experts, their weights, their sum
+        ("qwen3_moe", EXPERTS, 23),
+        # deepseek2: norm, q_a, norm, q_b, kv_a, norm, two rotations, absorbed q, two
+        # concatenations, a write to the cache, attention, v_b, o, add, norm; router, top-k, gate,
+        # up, swiglu, down, weights, sum; gate, up, swiglu, down of the shared expert; two adds
+        ("deepseek_v3", LATENT, 31),
+    ],
+)
+def test_a_decode_layer_has_about_as_many_kernels_as_a_tool_launches(
+    kind: str, more: dict[str, int], tools: int, tmp_path: Path
+) -> None:
+    from placegap.instances.torch_models.model import read_traced_model
+
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": kind, **SMALL, **more}))
+    options = TraceOptions(dtype="float16", decode=True, kv_tokens=64)
+    of = read_traced_model(f"hf:{path}", options).graph
+    layer = layer_of(of)
+    mine = {
+        number
+        for number, whole, op in zip(launch_of(of).tolist(), layer, of.ops, strict=True)
+        if whole == "model.layers.2" and op.bytes_moved
+    }
+    assert 0.75 * tools <= len(mine) <= 1.25 * tools
