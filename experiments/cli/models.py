@@ -13,6 +13,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    CostsOption,
     DevicesOption,
     DimOption,
     JsonOption,
@@ -66,6 +67,7 @@ class ConvertOptions:
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
+    costs: CostsOption = None
     weight_gradients: Annotated[
         bool,
         typer.Option(
@@ -89,6 +91,7 @@ def convert_command(asked: ConvertOptions) -> None:
     from placegap.experiments.running.sources import (
         check_rates,
         cluster_of,
+        costed_by,
         find_model,
         on_cluster,
     )
@@ -101,6 +104,8 @@ def convert_command(asked: ConvertOptions) -> None:
         chosen = cluster_of(source_of(asked))
         check_rates(asked.model, chosen, asked.times)
         document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim), asked.tracing)
+        if asked.costs is not None:
+            document = costed_by(document, asked.costs)
         if asked.cluster is not None or asked.times is not None:
             document = Document.of(on_cluster(document, chosen, asked.times))
         if asked.weight_gradients:

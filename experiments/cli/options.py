@@ -13,6 +13,7 @@ import typer
 
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.rendering import spinner, warn
+from placegap.instances.io.costing import Costs
 from placegap.instances.problem.semantics import (
     Channels,
     Degrees,
@@ -74,6 +75,14 @@ DimOption = Annotated[
         metavar="NAME=SIZE",
         help="Size of a dimension that an ONNX file leaves open, by its name or as INPUT.AXIS"
         " (ids.0=8), or of a workload (batch=8).",
+    ),
+]
+CostsOption = Annotated[
+    Costs | None,
+    typer.Option(
+        help="Times of ops that bring none: of the kernels that run them, at rates that kernels"
+        " reach (calibrated, the default), or of each op, at datasheets' rates (roofline; the"
+        " default of graphs that ship)."
     ),
 ]
 TimesOption = Annotated[
@@ -355,6 +364,7 @@ def source_of(asked: Any, model: str | None = None) -> Source:
         dims=parse_dims(getattr(asked, "dim", None)),
         tracing=getattr(asked, "tracing", None),
         times=getattr(asked, "times", None),
+        costs=getattr(asked, "costs", None),
         devices=asked.devices,
         layers=rules is not None and rules.is_hybrid,
     )

@@ -11,6 +11,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    CostsOption,
     DevicesOption,
     DimOption,
     JsonOption,
@@ -75,6 +76,7 @@ class PlaceOptions:
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
+    costs: CostsOption = None
     method: Annotated[
         str | None,
         typer.Option(

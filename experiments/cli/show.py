@@ -12,6 +12,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    CostsOption,
     DevicesOption,
     DimOption,
     JsonOption,
@@ -72,6 +73,7 @@ class ShowOptions:
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
+    costs: CostsOption = None
     gantt: Annotated[
         Path | None,
         typer.Option(
@@ -214,6 +216,7 @@ class CompareOptions:
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
+    costs: CostsOption = None
     as_json: JsonOption = False
 
 

@@ -11,6 +11,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    CostsOption,
     DevicesOption,
     DimOption,
     JsonOption,
@@ -54,6 +55,7 @@ class VerifyOptions:
     ] = None
     cluster: ClusterOption = None
     devices: DevicesOption = None
+    costs: CostsOption = None
     rules: Rules
     time_unit: UnitOption = None
     dim: DimOption = None

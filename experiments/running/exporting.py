@@ -160,7 +160,7 @@ def write_exports(
     """
     if result.plan is None:
         return ()
-    notes = []
+    notes, texts = list[str](), dict[str, str]()
     for kind, path in exports.items():
         with attempt(path):
             if result.split is not None:
@@ -168,7 +168,8 @@ def write_exports(
                     f"{result.method} splits ops, which no format has; choose another method"
                 )
             if EXPORTERS[kind].annotate is None:
-                write_text(_text(kind, instance, result), path)
+                texts[kind] = _text(kind, instance, result)
+                write_text(texts[kind], path)
                 continue
             data, outside = _annotated(kind, instance, result, Path(model))
             write_bytes(data, path)

@@ -16,6 +16,7 @@ from placegap.instances.corpus.layer_chains import (
 )
 from placegap.instances.io.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.io.cluster_text import is_cluster_text
+from placegap.instances.io.costing import Costs, with_costs
 from placegap.instances.io.document import Document
 from placegap.instances.io.layer_modes import ModelledOn
 from placegap.instances.problem.instance import (
@@ -67,6 +68,8 @@ class Source:
         How a model is traced; None: the usual way.
     times : Path or None
         File of measured times of its ops.
+    costs : {"roofline", "calibrated"} or None
+        What gives ops without times theirs; None: what the model's graph notes, else calibrated.
     device_memory : float or None
         What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     devices : Path or None
@@ -94,6 +97,7 @@ class Source:
     dims: tuple[tuple[str, int], ...] = ()
     tracing: TraceOptions | None = None
     times: Path | None = None
+    costs: Costs | None = None
     device_memory: float | None = None
     devices: Path | None = None
     layers: bool = False
@@ -123,6 +127,8 @@ def load_source(source: Source) -> Instance:
     )
     if cluster is None and document.cluster is None:
         raise _no_devices(source.model)
+    if source.costs is not None:
+        document = costed_by(document, source.costs)
     if source.layers:
         document = as_layers(document, cluster or document.cluster, source.dims)
     if source.half_precision:
@@ -155,6 +161,12 @@ def load_source(source: Source) -> Instance:
     if source.device_memory is not None:
         return with_device_memory(instance, source.device_memory)
     return instance
+
+
+def costed_by(document: Document, costs: Costs) -> Document:
+    """The document, whose ops without times are costed in a way that the user chose."""
+    update = {"graph": with_costs(document.graph, costs), "best_known": ()}
+    return document.model_copy(update=update).read_from(document.source)
 
 
 def as_layers(

@@ -15,6 +15,7 @@ from typing import Annotated, Self
 
 from pydantic import StringConstraints, TypeAdapter, ValidationError, model_validator
 
+from placegap.instances.io.costing import with_costs
 from placegap.instances.io.document import Document, load_document, read_json, write_json
 from placegap.instances.problem.instance import BestKnown, Cluster, Instance, Name
 from placegap.instances.problem.semantics import Semantics
@@ -64,7 +65,9 @@ def load_corpus(name: str) -> Document:
     >>> len(load_corpus("bvlc_alexnet").graph.ops)
     24
     """
-    return load_document(corpus_path(name)).read_from(name)
+    found = load_document(corpus_path(name))
+    graph = with_costs(found.graph, "roofline")
+    return found.model_copy(update={"graph": graph}).read_from(name)
 
 
 class BestEntry(BestKnown):

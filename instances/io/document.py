@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from placegap.instances.io.costing import cost_graph
+from placegap.instances.io.costing import costed
 from placegap.instances.io.output_files import write_text
 from placegap.instances.problem.instance import (
     BestKnown,
@@ -101,7 +101,7 @@ class Document(InstancePart):
         bare = (
             self.name if self.cluster is None else self.name.removesuffix(f"@{self.cluster.name}")
         )
-        graph = cost_graph(self.graph, chosen)
+        graph = costed(self.graph, chosen)
         try:
             with paused_collector():
                 return Instance(

@@ -20,7 +20,7 @@ TINY = {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_siz
 
 
 def test_gpt2_on_four_gpus_gets_a_chain_that_is_proven_best(capsys: Capture) -> None:
-    command = ["place", "hf:gpt2", "--cluster", "4xV100-pcie", "--json"]
+    command = ["place", "hf:gpt2", "--cluster", "4xV100-pcie", "--costs", "roofline", "--json"]
     assert main(command) == 0
     shown = capsys.readouterr()
     found = json.loads(shown.out)
