@@ -115,13 +115,12 @@ def rows_of(path: Path) -> Iterator[tuple[str, float, float, float, float]]:
             calibrated, eager = (
                 instance_of(row, path.parent, costs) for costs in ("calibrated", "roofline")
             )
-            found = (calibrated, eager, with_two_constants(eager))
-            speeds = [tokens_per_s(instance, row["rule"]) for instance in found]
-            yield (
-                f"{row['situation']}: {row['rule']}",
-                float(row["reported_tokens_per_s"]),
-                *speeds,
+            first, second, third = (
+                tokens_per_s(instance, row["rule"])
+                for instance in (calibrated, eager, with_two_constants(eager))
             )
+            name = f"{row['situation']}: {row['rule']}"
+            yield name, float(row["reported_tokens_per_s"]), first, second, third
 
 
 def main() -> None:
