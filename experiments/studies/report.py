@@ -221,9 +221,9 @@ CSV_COLUMNS = (
 REPORT_FILES = ("table.md", "runs.csv", "gaps.png")
 
 
-def write_report(study: Study, cells: Sequence[GapCell], folder: Path) -> tuple[Path, ...]:
+def write_report(study: Study, cells: Sequence[GapCell], folder: str | Path) -> tuple[Path, ...]:
     """Write the files of a study that can be written (`attempt`), and return their paths."""
-    written = []
+    written, folder = list[Path](), Path(folder)
     for name in REPORT_FILES:
         with attempt(folder / name):
             try:

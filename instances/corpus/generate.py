@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from placegap.instances.io.costing import with_costs
 from placegap.instances.problem.instance import Edge, Graph, Name, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import (
@@ -222,7 +223,8 @@ def generate(family: str, params: Mapping[str, Any] | None = None, seed: int = 0
         with paused_collector():
             rng = random.Random(f"{family} {seed}")
             graph = _dress(chosen.shape(rng, parsed), rng, parsed, family, seed, chosen.mirrored)
-            return mirror_training(graph) if chosen.mirrored else graph
+            graph = mirror_training(graph) if chosen.mirrored else graph
+            return with_costs(graph, "roofline")
 
 
 def _dress(

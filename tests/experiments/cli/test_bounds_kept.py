@@ -130,7 +130,7 @@ def test_the_facade_shows_claims_and_believes_none(tmp_path: Path) -> None:
     alone = placegap.solve(false, objective="makespan", method="single-device")
     assert (alone.bound_ns, alone.warnings) == (33, ())
     known = placegap.solve(false, objective="makespan", method="single-device", start=BEST)
-    assert (known.bound_ns, known.gap) == (33, 2 / 35)
+    assert (known.bound_ns, known.gap) == (33, None)
     (sentence,) = known.warnings
     assert "claims that no plan is better than 36 ns (ideal-dp), but" in sentence
 
@@ -191,7 +191,7 @@ def test_no_file_makes_a_plan_optimal(
     assert main([*place, "--log", str(log), "--certificate", str(certificate)]) == 0
     placed = answer(capsys)
     assert (placed["status"], placed["proved"], placed["bound_ns"]) == ("feasible", False, 33)
-    assert placed["gap"] == 10 / 43
+    assert placed["gap"] is None  # only the critical path is known
     assert {claim["file"] for claim in placed["claims"]} == {"model.json", "start.json"}
     assert [json.loads(line)["bound_ns"] for line in log.read_text().splitlines()][-1] == 33
     bound = load_stated_plan(example(), out).bound

@@ -171,6 +171,4 @@ def test_a_worker_with_other_code_than_the_study_s_refuses_the_run(folder: Path)
     assert unfit(run) is None
     edit(folder / "helper.py")
     assert unfit(run) == "has other code for mine than the study"
-    assert run_task(run)["message"].startswith(
-        "InputError: the code of mine has changed since the study began"
-    )
+    assert run_task(run)["message"].startswith("the code of mine has changed since the study began")
