@@ -23,7 +23,7 @@ help:
 	@echo "make studies    the papers' tables again (more than an hour; SMOKE=1: their smallest forms, minutes)"
 	@echo "make test       install, then ruff, mypy and the tests"
 	@echo "make test-torch tests with PyTorch, in a venv of its own (1.7 GB, under 6 minutes)"
-	@echo "make test-deep  thousands of random instances (tens of minutes)"
+	@echo "make test-deep  thousands of random instances, bounds of arrays checked (hours)"
 	@echo "make bench      benchmarks, never part of the tests"
 	@echo "make docs       the site, in build/site"
 	@echo "make clean      remove .venv, build and results"
@@ -76,6 +76,8 @@ test-torch: .venv-torch/.ready
 docs: .venv/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
+# Kernels check their indexes here. They are kept apart from those that do not.
+test-deep: export NUMBA_BOUNDSCHECK := 1
 test-deep: .venv/.dev .venv-torch/.ready
 	$(BIN)/pytest -n 2 -m "deep and not torch"
 	$(TORCH_BIN)/pytest -n 2 -m "deep and torch" $(TORCH_TESTS)

@@ -10,12 +10,10 @@ import pkgutil
 import re
 import runpy
 import shlex
-import signal
 import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pytest
 from references.own_methods import methods_restored
@@ -34,7 +32,7 @@ from typer.main import get_command
 import placegap.formulations
 from placegap.experiments.cli import main
 from placegap.experiments.cli.app import load_app
-from placegap.experiments.running.pool import Ending, run_here
+from placegap.experiments.running.pool import run_here
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -70,22 +68,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     others = sys.modules.pop("my_models", None)  # another test has such a module, too
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("placegap.experiments.running.placing.run_pool", run_as_worker)
-    monkeypatch.setattr("placegap.experiments.studies.run.run_pool", run_as_worker)
+    monkeypatch.setattr("placegap.experiments.running.placing.run_pool", run_here)
+    monkeypatch.setattr("placegap.experiments.studies.run.run_pool", run_here)
     with methods_restored(tmp_path):
         yield tmp_path
     sys.modules.pop("my_models", None)
     if others is not None:
         sys.modules["my_models"] = others
-
-
-def run_as_worker(*given: Any, **options: Any) -> Iterator[Ending[Any]]:
-    """Run tasks here, with the interrupts of a worker: `auto` ends a proof by one."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield from run_here(*given, **options)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("page", [page for page in WITH_CODE if python_blocks(page)])

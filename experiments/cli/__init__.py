@@ -1,7 +1,8 @@
 """The command line: ``placegap COMMAND``, its exit status and its one-line errors.
 
-0: done. 1: no feasible plan, a plan that breaks a rule, or methods that contradict each other.
-2: bad input, or an output that cannot be written. 130, 143, 129: stopped by Ctrl-C, SIGTERM or
+0: done. 1: no feasible plan, a plan that breaks a rule, methods that contradict each other, or an
+output that could not be written when it was made, such as on a full disk. 2: bad input, or an
+output that cannot be written at all, before any work. 130, 143, 129: stopped by Ctrl-C, SIGTERM or
 SIGHUP. 141: the reader of the output has gone. Files are written first, then what is printed.
 Modules that take long to load are loaded by the commands that need them.
 """
@@ -17,9 +18,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 
-from placegap.experiments.running.pool import handled, is_stopped, stop_status
+from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
+from placegap.instances.io.output_files import OutputError, release_outputs
 from placegap.instances.reading.errors import InputError, near_names
 
+NOT_WRITTEN = 1
 BAD_INPUT = 2
 BROKEN_PIPE = 141
 
@@ -44,13 +47,20 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _end(run: Callable[[], int]) -> int:
-    """The exit status of a command, with the line that tells why it ended early."""
+    """The exit status of a command, with a line on why it ended early and on each lost output."""
     try:
-        status = run()
-        sys.stdout.flush()
+        try:
+            status = run()
+            sys.stdout.flush()
+        finally:
+            with held():
+                failures = release_outputs()
+            for failure in failures:
+                warn(str(failure))
+        status = status or max(map(status_of, failures), default=0)
     except InputError as error:
         warn(str(error))
-        status = BAD_INPUT
+        status = status_of(error)
     except KeyboardInterrupt:
         warn("stopped")
         status = stop_status()
@@ -61,12 +71,17 @@ def _end(run: Callable[[], int]) -> int:
         status = BAD_INPUT
     except OSError as error:
         warn(f"{error.filename or 'output'}: {error.strerror or error}")
-        status = BAD_INPUT
+        status = NOT_WRITTEN if error.filename is None else BAD_INPUT
     except Exception:
         if not is_stopped():
             raise
         warn("stopped")  # what an interrupt has made of a module that was being loaded
     return stop_status() if is_stopped() else status
+
+
+def status_of(error: InputError) -> int:
+    """The exit status of what a user can mend."""
+    return NOT_WRITTEN if isinstance(error, OutputError) else BAD_INPUT
 
 
 def print_version() -> int:

@@ -80,13 +80,11 @@ def _measure(as_json: bool) -> None:
 def _compile_all() -> None:
     """Compile what a small instance makes the methods need, and keep it."""
     from placegap.experiments.running.warm_up import warm_up
-    from placegap.instances.problem.kernels import compile_always
     from placegap.instances.problem.semantics import BY_OBJECTIVE
     from placegap.solvers.core.registry import METHODS
 
-    compile_always()
     with spinner("compiling") as doing:
         for name in METHODS:
             for objective in METHODS[name].objectives:
                 doing(f"compiling what {name} needs for {objective}")
-                warm_up(name, BY_OBJECTIVE[objective](), {}, branching=True)
+                warm_up(name, BY_OBJECTIVE[objective](), {})

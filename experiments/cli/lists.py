@@ -28,7 +28,7 @@ def methods_command(module: ModuleOption = None, as_json: JsonOption = False) ->
     for title, claims in TABLES.items():
         texts = [_method_texts(row) for row in rows if row["claim"] in claims]
         if texts:
-            console.print(plain_table(title, METHOD_HEAD, texts))
+            console.print(plain_table(title, METHOD_HEAD, texts, has_lines=True))
 
 
 def _methods() -> Iterator[dict[str, Any]]:

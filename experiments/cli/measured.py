@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from placegap.experiments.cli.options import (
     Model,
     TimesOption,
     UnitOption,
+    inputs_of,
     parse_dims,
     read_instance,
     source_of,
@@ -27,14 +27,14 @@ from placegap.experiments.cli.options import (
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.rendering import (
-    check_outputs,
     output,
     plain_table,
+    print_json,
     print_line,
     spinner,
     warn,
 )
-from placegap.instances.io.document import write_text
+from placegap.instances.io.output_files import attempt, reserve_outputs, write_bytes, write_text
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import DeviceType, TraceOptions, is_traced
@@ -105,7 +105,7 @@ def profile_command(asked: ProfileOptions) -> None:
     """
     if not is_traced(asked.model):
         raise InputError("only models that are traced can be measured (hf:, py:)", asked.model)
-    check_outputs(asked.out, asked.cluster_out)
+    reserve_outputs(asked.out, asked.cluster_out, inputs=inputs_of(asked))
     from placegap.instances.torch_models.profile import profile_model, times_csv
 
     with spinner(f"measuring {asked.model}"):
@@ -119,9 +119,10 @@ def profile_command(asked: ProfileOptions) -> None:
             best=asked.best,
         )
     if asked.out is not None:
-        write_text(times_csv(profile), asked.out)
+        with attempt(asked.out):
+            write_text(times_csv(profile), asked.out)
     if asked.as_json:
-        print(json.dumps(profile_object(profile), ensure_ascii=False), flush=True)
+        print_json(profile_object(profile))
     else:
         print_profile(profile)
     if asked.cluster_out is not None:  # last: it may fail, and the profile took longer
@@ -252,7 +253,7 @@ def run_command(asked: RunOptions) -> None:
         warn(f"the pipeline failed: {error}")
         raise typer.Exit(FAILED) from None
     if asked.as_json:
-        print(json.dumps(comparison_object(asked.model, found), ensure_ascii=False), flush=True)
+        print_json(comparison_object(asked.model, found))
     else:
         print_comparison(asked.model, found)
 
@@ -418,7 +419,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
     from placegap.instances.io.standard_evaluation import standard_evaluation
 
     check_json_name(asked.out)
-    check_outputs(asked.out, asked.plan, asked.plot)
+    reserve_outputs(asked.out, asked.plan, asked.plot, inputs=inputs_of(asked))
     if asked.plot is not None and asked.plot.suffix != ".png":
         raise InputError("the name must end in .png", asked.plot)
     with spinner(f"reading {asked.model} and its measurements"):
@@ -441,16 +442,17 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
             f"no row is of batch {asked.batch}: there is nothing to draw; leave out --plot"
         )
     warn_open(document.graph, asked.model)
-    save_document(found.document, asked.out)
+    with attempt(asked.out):
+        save_document(found.document, asked.out)
     if asked.plot is not None:
         from placegap.experiments.show.drawing import plot_deviations
 
-        asked.plot.write_bytes(
-            plot_deviations(found.deviations, f"{found.document.name}: deviations")
-        )
+        title = f"{found.document.name}: deviations"
+        with attempt(asked.plot):
+            write_bytes(plot_deviations(found.deviations, title), asked.plot)
     why = None if asked.plan is None else _write_plan(found.document.instance(), asked.plan)
     if asked.as_json:
-        print(json.dumps(report(found), ensure_ascii=False), flush=True)
+        print_json(report(found))
     else:
         print_report(found)
     if why is not None:
@@ -537,5 +539,6 @@ def _write_plan(instance: Instance, path: Path) -> str | None:
     result = solve(instance, semantics or Makespan(), "order-place", FILL)
     if result.plan is None:
         return with_reason(result, instance).message
-    save_plan(instance, result.plan, result.semantics, path, result.method)
+    with attempt(path):
+        save_plan(instance, result.plan, result.semantics, path, result.method)
     return None

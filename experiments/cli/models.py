@@ -13,6 +13,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    CostsOption,
     DevicesOption,
     DimOption,
     JsonOption,
@@ -20,6 +21,7 @@ from placegap.experiments.cli.options import (
     ParamOption,
     TimesOption,
     UnitOption,
+    inputs_of,
     parse_dims,
     parse_pairs,
     read_instance,
@@ -28,7 +30,8 @@ from placegap.experiments.cli.options import (
     warn_open,
 )
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.show.rendering import check_outputs, output, plain_table, spinner, warn
+from placegap.experiments.show.rendering import output, plain_table, print_json, spinner, warn
+from placegap.instances.io.output_files import attempt, reserve_outputs
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
 
@@ -64,6 +67,7 @@ class ConvertOptions:
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
+    costs: CostsOption = None
     weight_gradients: Annotated[
         bool,
         typer.Option(
@@ -87,6 +91,7 @@ def convert_command(asked: ConvertOptions) -> None:
     from placegap.experiments.running.sources import (
         check_rates,
         cluster_of,
+        costed_by,
         find_model,
         on_cluster,
     )
@@ -94,15 +99,19 @@ def convert_command(asked: ConvertOptions) -> None:
     from placegap.instances.problem.gradients import mark_weight_gradients
 
     check_json_name(asked.out)
+    reserve_outputs(asked.out, inputs=inputs_of(asked))
     with spinner(f"reading {asked.model}"):
         chosen = cluster_of(source_of(asked))
         check_rates(asked.model, chosen, asked.times)
         document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim), asked.tracing)
+        if asked.costs is not None:
+            document = costed_by(document, asked.costs)
         if asked.cluster is not None or asked.times is not None:
             document = Document.of(on_cluster(document, chosen, asked.times))
         if asked.weight_gradients:
             graph = mark_weight_gradients(document.graph)
-            document = document.model_copy(update={"graph": graph, "best_known": ()})
+            if graph != document.graph:
+                document = document.model_copy(update={"graph": graph, "best_known": ()})
         if asked.pipeline is not None:
             document = _one_pipeline(asked.pipeline, document, chosen, asked.model)
         save_document(document, asked.out)
@@ -151,6 +160,7 @@ def generate_command(
     from placegap.instances.io.document import Document, save_document
 
     check_json_name(out)
+    reserve_outputs(out)
     params = parse_pairs(param or ())
     with spinner(f"generating {family}"):
         if is_workload(family):
@@ -206,7 +216,7 @@ def coarsen_command(asked: CoarsenOptions) -> None:
 
     for path in filter(None, (asked.out, asked.map_file)):
         check_json_name(path)
-    check_outputs(asked.out, asked.map_file)
+    reserve_outputs(asked.out, asked.map_file, inputs=inputs_of(asked))
     params = parse_pairs(asked.param or ())
     if asked.transform is None and (params or asked.out or asked.map_file):
         raise InputError("--param, -o and --map belong to one transform: name it by --with")
@@ -259,7 +269,7 @@ def print_sizes(
     if as_json:
         named = {when: dict(zip(SIZE, size, strict=True)) for when, size in sizes.items()}
         whole = {"instance": before.name, **content, **named}
-        print(json.dumps(whole, ensure_ascii=False), flush=True)
+        print_json(whole)
         return
     rows = [(when, *map(str, size)) for when, size in sizes.items()]
     _print_table(f"{before.name}: {what}", ("", *HEAD[1:4]), rows)
@@ -290,11 +300,13 @@ def _write_coarse(found: Coarsening, out: Path | None, map_file: Path | None) ->
         graph = coarse.graph.model_copy(update={"name": f"{fine.graph.name}-{found.transform}"})
         whole = name + place if fine.name.endswith(place) else name
         document = Document.of(coarse.model_copy(update={"name": whole, "graph": graph}))
-        save_document(document, out)
+        with attempt(out):
+            save_document(document, out)
     if map_file is not None:
         names = [op.name for op in coarse.graph.ops]
         ends = zip(fine.graph.ops, found.merge.op.tolist(), strict=True)
-        write_json({op.name: names[c] for op, c in ends}, map_file)
+        with attempt(map_file):
+            write_json({op.name: names[c] for op, c in ends}, map_file)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,7 +347,7 @@ def split_command(asked: SplitOptions) -> None:
 
     for path in filter(None, (asked.out, asked.map_file)):
         check_json_name(path)
-    check_outputs(asked.out, asked.map_file)
+    reserve_outputs(asked.out, asked.map_file, inputs=inputs_of(asked))
     given = parse_pairs(asked.param or ())
     params = dict(parse_params(find_method(SPLIT_RULE), given))
     foreign = sorted(given.keys() - SplitRule.__annotations__.keys())
@@ -357,8 +369,10 @@ def _write_finer(split: OpSplit, out: Path | None, map_file: Path | None) -> Non
     from placegap.instances.io.document import Document, save_document, write_json
 
     if out is not None:
-        save_document(Document.of(split.fine), out)
+        with attempt(out):
+            save_document(Document.of(split.fine), out)
     if map_file is not None:
         names = [op.name for op in split.coarse.graph.ops]
         ends = zip(split.fine.graph.ops, split.op.tolist(), strict=True)
-        write_json({op.name: names[i] for op, i in ends}, map_file)
+        with attempt(map_file):
+            write_json({op.name: names[i] for op, i in ends}, map_file)

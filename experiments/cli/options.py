@@ -13,6 +13,7 @@ import typer
 
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.rendering import spinner, warn
+from placegap.instances.io.costing import Costs
 from placegap.instances.problem.semantics import (
     Channels,
     Degrees,
@@ -74,6 +75,14 @@ DimOption = Annotated[
         metavar="NAME=SIZE",
         help="Size of a dimension that an ONNX file leaves open, by its name or as INPUT.AXIS"
         " (ids.0=8), or of a workload (batch=8).",
+    ),
+]
+CostsOption = Annotated[
+    Costs | None,
+    typer.Option(
+        help="Times of ops that bring none: of the kernels that run them, at rates that kernels"
+        " reach (calibrated, the default), or of each op, at datasheets' rates (roofline; the"
+        " default of graphs that ship)."
     ),
 ]
 TimesOption = Annotated[
@@ -355,9 +364,36 @@ def source_of(asked: Any, model: str | None = None) -> Source:
         dims=parse_dims(getattr(asked, "dim", None)),
         tracing=getattr(asked, "tracing", None),
         times=getattr(asked, "times", None),
+        costs=getattr(asked, "costs", None),
         devices=asked.devices,
         layers=rules is not None and rules.is_hybrid,
     )
+
+
+INPUTS = (
+    *("model", "file", "config", "start", "cluster", "devices", "times", "module"),
+    *("measurements", "links", "tensors"),
+)
+"""Fields that name files to read, or may."""
+
+
+def inputs_of(asked: Any) -> list[str]:
+    """Names of the files that a command may read, for outputs to keep off them.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> inputs_of(SimpleNamespace(model="py:nets.mine:build", devices=Path("d.yaml"), cluster=None))
+    ['py:nets.mine:build', 'py:nets.mine:build', 'nets/mine.py', 'd.yaml', 'd.yaml', 'd/yaml.py']
+    """
+    texts = list[str]()
+    for given in (getattr(asked, name, None) for name in INPUTS):
+        texts += map(str, given if isinstance(given, list) else [] if given is None else [given])
+    names = list[str]()
+    for text in texts:
+        module = text.removeprefix("py:").partition(":")[0]
+        names += (text, text.removeprefix("hf:"), f"{module.replace('.', '/')}.py")
+    return names
 
 
 def read_instance(source: Source, *, tells: bool = False) -> Instance:

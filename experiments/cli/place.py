@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    CostsOption,
     DevicesOption,
     DimOption,
     JsonOption,
@@ -20,25 +20,28 @@ from placegap.experiments.cli.options import (
     ParamOption,
     TimesOption,
     UnitOption,
+    inputs_of,
     parse_pairs,
     read_instance,
     source_of,
 )
 from placegap.experiments.running.pool import held, stop_status
 from placegap.experiments.running.rules import Rules
-from placegap.experiments.show.figures import format_gap, format_ns
+from placegap.experiments.show.figures import format_gap, format_value
 from placegap.experiments.show.place_report import (
     certificate_line,
     certificate_object,
+    claim_objects,
     opinion_object,
     print_result,
     result_object,
 )
-from placegap.experiments.show.rendering import check_outputs, output, spinner, warn
+from placegap.experiments.show.rendering import output, print_json, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
+from placegap.instances.io.output_files import attempt, is_file, reserve_outputs
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
-from placegap.instances.problem.semantics import LoadSemantics, Semantics
+from placegap.instances.problem.semantics import MaxContext, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions, is_traced
 from placegap.solvers.core.result import fault_words
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from placegap.instances.io.certificate_file import Certificate
     from placegap.instances.problem.plan import Plan
     from placegap.solvers import Result
+    from placegap.solvers.solving.claims import Claim
     from placegap.solvers.solving.second_opinion import Opinion
 
 
@@ -72,6 +76,7 @@ class PlaceOptions:
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
+    costs: CostsOption = None
     method: Annotated[
         str | None,
         typer.Option(
@@ -199,11 +204,18 @@ class Extras(NamedTuple):
     opinion: Opinion | None = None
     certificate: Certificate | None = None
     price: ModulePrice | None = None
+    claims: tuple[Claim, ...] = ()
 
 
 def place_command(asked: PlaceOptions) -> None:
     """Place a model on a cluster: a plan, its value, and a bound where the method proves one."""
-    from placegap.experiments.running.placing import FIRST_SHARE, given_plan, with_load_limit
+    from placegap.experiments.running.placing import (
+        FIRST_SHARE,
+        given_plan,
+        plan_file_at,
+        with_load_limit,
+    )
+    from placegap.solvers.solving.claims import claims_of
 
     wanted = _checked(asked)
     fine = read_instance(source_of(asked), tells=asked.tells)
@@ -218,7 +230,9 @@ def place_command(asked: PlaceOptions) -> None:
         check_copies(list(wanted.exports), fine.graph, asked.model)
         together = joins_ends(list(wanted.exports))
     instance = with_granularity(fine, wanted.whole, join_ends=together)
-    instance, first = _first_attempt(asked, wanted, fine, instance)
+    stated = None if asked.start is None else plan_file_at(asked.start)
+    rules = None if stated is None else stated.semantics
+    first = _first_attempt(asked, wanted, fine, instance, rules)
     if asked.at_most is not None:
         with spinner("looking for the least load", tells=asked.tells):
             first, limit = with_load_limit(first, asked.at_most)
@@ -226,33 +240,30 @@ def place_command(asked: PlaceOptions) -> None:
     known = None
     if asked.start is not None:
         with spinner(f"reading {asked.start}", tells=asked.tells):
-            known, said = given_plan(instance, first.semantics, asked.start, fine)
-        for sentence in said:
-            warn(sentence)
+            known = given_plan(instance, first.semantics, asked.start)
         first = replace(first, incumbent=known.plan)
+    plan_files = {} if stated is None else {str(asked.start): stated.bound}
+    claims = tuple(claims_of(fine, first.semantics, asked.model, plan_files))
     if asked.write is not None:
         _write_model(asked, instance, first)
         return
-    result = _placed(asked, wanted, (fine, instance), first, known)
+    result = _placed(asked, wanted, (fine, instance), first, known, claims)
     opinion = written = price = None
-    if asked.second_opinion:
-        result, opinion = _ask_second(
-            asked, instance, replace(first, time_limit_s=asked.time_limit), result
-        )
-    if asked.certificate is not None:
-        written = _certify(asked, instance, result, asked.certificate)
-    if instance is not fine:
-        from placegap.experiments.running.exporting import price_of_modules
+    try:
+        if asked.second_opinion:
+            result, opinion = _ask_second(
+                asked, instance, replace(first, time_limit_s=asked.time_limit), result
+            )
+        if asked.certificate is not None:
+            written = _certify(asked, instance, result, asked.certificate)
+        if instance is not fine:
+            from placegap.experiments.running.exporting import price_of_modules
 
-        with spinner(f"placing {fine.name} op by op", tells=asked.tells):
-            rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
-            price = price_of_modules(fine, rest, result, wanted.whole)
-    # a signal that comes now keeps neither the plan nor what is printed from being whole
-    with held():
-        try:
-            _export(asked, wanted, fine, result)
-        finally:  # also where a format cannot say the plan, which may have taken an hour
-            report(asked, fine, result, Extras(opinion, written, price))
+            with spinner(f"placing {fine.name} op by op", tells=asked.tells):
+                rest = replace(first, time_limit_s=asked.time_limit * (1 - FIRST_SHARE))
+                price = price_of_modules(fine, rest, result, wanted.whole)
+    finally:  # whatever fails now, the result may have taken an hour
+        _deliver(asked, wanted, fine, result, Extras(opinion, written, price, claims))
     if opinion is not None and opinion.verdict == "CONTRADICTS":
         warn("two methods contradict each other: one of them is wrong; please report this model")
         raise typer.Exit(NO_PLAN)
@@ -275,10 +286,9 @@ def _checked(asked: PlaceOptions) -> Wanted:
         exports = parse_exports(asked.export)
         whole = needed_granularity(asked.granularity, list(exports))
     written = (asked.out, asked.write, asked.log, asked.plot, asked.certificate)
-    check_outputs(*written, *exports.values())
+    finer = finer_file(asked.out) if asked.out is not None and is_file(asked.out) else None
+    reserve_outputs(*written, *exports.values(), finer, inputs=inputs_of(asked))
     check_plot(asked.plot)
-    if asked.out is not None:
-        check_outputs(finer_file(asked.out))
     given = "-o" if asked.out is not None else "--export" if exports else ""
     if given and asked.method is not None and find_method(asked.method).claim == "bound":
         raise InputError(f"{asked.method} makes no plans: there is none for {given}")
@@ -307,16 +317,15 @@ def _checked(asked: PlaceOptions) -> Wanted:
 
 
 def _first_attempt(
-    asked: PlaceOptions, wanted: Wanted, fine: Instance, instance: Instance
-) -> tuple[Instance, Attempt]:
-    """The instance with the bounds that are known of it, and what is asked of a method."""
-    from placegap.experiments.running.placing import (
-        FIRST_SHARE,
-        Attempt,
-        choose_semantics,
-        rules_of_start,
-    )
-    from placegap.solvers.solving.known_bounds import with_bounds_of
+    asked: PlaceOptions,
+    wanted: Wanted,
+    fine: Instance,
+    instance: Instance,
+    stated: Semantics | None,
+) -> Attempt:
+    """What is asked of a method; `stated` are the rules of the plan to start from."""
+    from placegap.experiments.running.placing import FIRST_SHARE, Attempt, choose_semantics
+    from placegap.solvers.solving.known_bounds import recorded_bounds
     from placegap.solvers.solving.solve import default_method
 
     is_own = is_traced(asked.model) or instance is not fine  # a worker would trace it once more
@@ -326,13 +335,12 @@ def _first_attempt(
         instance,
         asked.method,
         wanted.params,
-        stated=None if asked.start is None else rules_of_start(asked.start),
+        stated=stated,
         is_final=asked.coarsen is None,
     )
     if chosen.note:
         warn(chosen.note)
-    if instance is not fine:
-        instance = with_bounds_of(fine, instance, chosen.semantics)
+    recorded = () if instance is fine else tuple(recorded_bounds(fine, chosen.semantics))
     first = Attempt(
         source=instance if is_own else source_of(asked),
         semantics=chosen.semantics,
@@ -343,21 +351,13 @@ def _first_attempt(
         seed=asked.seed,
         coarsen=asked.coarsen,
         coarsen_params=wanted.coarsen_params,
+        recorded=recorded,
     )
     if wanted.exports:
         from placegap.experiments.running.exporting import check_formats
 
         check_formats(list(wanted.exports), instance, first.semantics)
-    if (
-        is_traced(asked.model)
-        and asked.rules.objective is None
-        and isinstance(first.semantics, LoadSemantics)
-    ):
-        warn(
-            f"the objective is {first.semantics.label}, as is usual for models that are traced: one"
-            " pass gains little from more devices; --objective makespan asks for that"
-        )
-    return instance, first
+    return first
 
 
 def _placed(
@@ -366,6 +366,7 @@ def _placed(
     instances: tuple[Instance, Instance],
     first: Attempt,
     known: Result | None,
+    claims: tuple[Claim, ...],
 ) -> Result:
     """The result of the method; after a stop signal that of before is reported, and it ends."""
     from placegap.experiments.running.placing import Stopped, place
@@ -381,9 +382,7 @@ def _placed(
     except Stopped as stopped:
         if stopped.best is None or stopped.best.plan is None:
             raise KeyboardInterrupt from None
-        with held():
-            report(asked, fine, stopped.best, Extras())
-            _export(asked, wanted, fine, stopped.best)
+        _deliver(asked, wanted, fine, stopped.best, Extras(claims=claims))
         warn(f"stopped; this is the plan of {stopped.best.method}")
         raise typer.Exit(stop_status()) from None
     except RuntimeError as error:
@@ -394,14 +393,19 @@ def _placed(
     return result
 
 
-def _export(asked: PlaceOptions, wanted: Wanted, fine: Instance, result: Result) -> None:
-    """Write the plan for other tools, if it was asked for."""
-    if not wanted.exports:
-        return
-    from placegap.experiments.running.exporting import write_exports
+def _deliver(
+    asked: PlaceOptions, wanted: Wanted, fine: Instance, result: Result, extras: Extras
+) -> None:
+    """Write and print what was found, as a whole also where a signal comes now."""
+    with held():
+        try:
+            if wanted.exports:
+                from placegap.experiments.running.exporting import write_exports
 
-    for sentence in write_exports(fine, result, wanted.exports, asked.model):
-        warn(sentence)
+                for sentence in write_exports(fine, result, wanted.exports, asked.model):
+                    warn(sentence)
+        finally:
+            report(asked, fine, result, extras)
 
 
 def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> None:
@@ -434,7 +438,7 @@ def _write_model(asked: PlaceOptions, instance: Instance, first: Attempt) -> Non
             "unit_ns": written.unit_ns,
             "start_ns": written.start_ns,
         }
-        print(json.dumps(content, ensure_ascii=False), flush=True)
+        print_json(content)
         return
     size = f"{written.rows} rows, {written.columns} columns"
     output().print(
@@ -465,12 +469,15 @@ def _certify(
     seen = instance if result.split is None else result.split.fine
     found = None
     try:
-        with spinner(f"certifying a bound of {instance.name}", tells=asked.tells):
+        with (
+            spinner(f"certifying a bound of {instance.name}", tells=asked.tells),
+            attempt(path) as failed,
+        ):
             found = write_certificate(seen, result, path, asked.time_limit)
     except KeyboardInterrupt:
         warn("stopped: there is no certificate")
     else:
-        if found is None:
+        if found is None and not failed:
             warn(f"no certificate: {NO_CERTIFICATE}")
     return found
 
@@ -491,13 +498,17 @@ def _ask_second(
 def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extras) -> None:
     """Print a result, explain a missing plan, write the plan.
 
-    A plan of a finer instance (operator splitting) is shown and written with that instance.
+    A plan of a finer instance (operator splitting) is shown and written with that instance. A plan
+    that cannot be written is printed as it would stand in its file.
     """
-    out, (opinion, certificate, price) = asked.out, extras
+    from placegap.solvers.solving.claims import refuted_by
+
+    out, whole, lost = asked.out, instance, None
+    opinion, certificate, price, claims = extras
     if result.split is not None:
         instance = result.split.fine
     if out is not None and result.plan is not None and result.evaluation is not None:
-        _write_plan(instance, result, result.plan, out)  # first: stdout may be full, or closed
+        lost = _write_plan(instance, result, result.plan, out)  # first: stdout may be full, too
     if asked.as_json:
         from placegap.experiments.running.sources import open_questions
 
@@ -509,44 +520,44 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
             content["certificate"] = certificate_object(certificate)
         if price is not None:
             content["granularity"] = price_object(price)
-        print(json.dumps(content, ensure_ascii=False), flush=True)
+        content["claims"] = claim_objects(claims)
+        if lost is not None:
+            content["plan"] = lost
+        print_json(content)
     else:
-        print_result(output(), instance, result)
+        print_result(output(), instance, result, claims)
         if opinion is not None:
             output().print(f"second  {opinion.verdict}: {opinion.sentence}", markup=False)
         if certificate is not None:
             output().print(f"certified {certificate_line(certificate)}", markup=False)
         if price is not None:
             output().print(f"{price.granularity:<7} {price_line(price)}", markup=False)
-    for fault in result.faults:
-        warn(fault_words(fault))
+        if lost is not None:
+            print_json(lost)
+    for sentence in (*map(fault_words, result.faults), *refuted_by(result, whole, claims)):
+        warn(sentence)
     if result.plan is None or result.evaluation is None:
         if result.status == "bound":
             warn(f"{result.method} makes no plans, only bounds")
         else:
-            _explain(instance, result)
-        return
-    if out is not None and result.split is not None:
-        warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
+            warn(f"{result.instance}: no feasible plan")  # the message says why
 
 
-def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> None:
-    """The plan, and the finer instance that it is one of, if it is."""
-    from placegap.instances.io.document import Document, save_document
-    from placegap.instances.io.plan_file import save_plan
+def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> dict[str, Any] | None:
+    """Write the plan, and the finer instance that it is one of; what of the plan is not written."""
+    from placegap.instances.io.document import Document, save_document, write_json
+    from placegap.instances.io.plan_file import describe_plan, plan_object
     from placegap.solvers.solving.known_bounds import bound_to_store
 
-    save_plan(
-        instance,
-        plan,
-        result.semantics,
-        out,
-        result.method,
-        value_ns=result.value_ns,
-        bound=bound_to_store(result),
-    )
+    named = describe_plan(instance, plan, result.semantics, result.method, value_ns=result.value_ns)
+    content = plan_object(named, bound_to_store(result))
+    with attempt(out) as failed:
+        write_json(content, out)
     if result.split is not None:
-        save_document(Document.of(instance), finer_file(out))
+        with attempt(finer_file(out)):
+            save_document(Document.of(instance), finer_file(out))
+            warn(f"the plan is one of the finer instance, which is written to {finer_file(out)}")
+    return content if failed else None
 
 
 def finer_file(plan: Path) -> Path:
@@ -558,17 +569,6 @@ def finer_file(plan: Path) -> Path:
     'plan.instance.json.gz'
     """
     return plan.with_name(f"{plan.name.removesuffix('.json')}.instance.json.gz")
-
-
-def _explain(instance: Instance, result: Result) -> None:
-    """Why there is no plan: what the method says, and a line for each thing about memory."""
-    from placegap.instances.problem.explain import why_no_room
-
-    why = why_no_room(instance, result.semantics)
-    said = result.message.removesuffix("; ".join(why)).removesuffix("; ")
-    warn(f"{result.instance}: no feasible plan ({said or result.status})")
-    for sentence in why:
-        warn(sentence)
 
 
 def price_object(price: ModulePrice) -> dict[str, Any]:
@@ -587,20 +587,25 @@ def price_line(price: ModulePrice) -> str:
     Examples
     --------
     >>> from placegap.experiments.running.exporting import ModulePrice
+    >>> from placegap.instances import MaxContext
     >>> price_line(ModulePrice("layer", 100, 80, 80))
     'kept whole; op by op 80 ns is the best, 20.0 % less'
     >>> price_line(ModulePrice("layer", 100, 90, 80))
     'kept whole; op by op 90 ns was found, and no plan is below 80 ns, 20.0 % less'
+    >>> price_line(ModulePrice("layer", -50, -55, -60, MaxContext()))
+    'kept whole; op by op 55 tokens was found, and no plan has more than 60 tokens, 20.0 % more'
     """
-    fine, share = format_ns(price.fine_value_ns), price.at_most
+    is_context = isinstance(price.semantics, MaxContext)
+    beyond, change = ("has more than", "more") if is_context else ("is below", "less")
+    fine, share = format_value(price.fine_value_ns, price.semantics), price.at_most
     if price.fine_value_ns == price.value_ns == price.fine_bound_ns:
         return "kept whole, at no cost: no plan of single ops is better"
     if share is None or price.fine_bound_ns is None:
         return f"kept whole; op by op {fine} was found"
     if price.fine_bound_ns == price.fine_value_ns:
-        return f"kept whole; op by op {fine} is the best, {format_gap(share)} less"
-    bound = format_ns(price.fine_bound_ns)
+        return f"kept whole; op by op {fine} is the best, {format_gap(share)} {change}"
+    bound = format_value(price.fine_bound_ns, price.semantics)
     return (
-        f"kept whole; op by op {fine} was found, and no plan is below {bound},"
-        f" {format_gap(share)} less"
+        f"kept whole; op by op {fine} was found, and no plan {beyond} {bound},"
+        f" {format_gap(share)} {change}"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,19 +12,22 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    CostsOption,
     DevicesOption,
     DimOption,
     JsonOption,
     ParamOption,
     TimesOption,
     UnitOption,
+    inputs_of,
     parse_pairs,
     read_instance,
     source_of,
     warn_open,
 )
 from placegap.experiments.show.figures import format_ns, format_value
-from placegap.experiments.show.rendering import output, plain_table, spinner, warn
+from placegap.experiments.show.rendering import output, plain_table, print_json, spinner, warn
+from placegap.instances.io.output_files import attempt, reserve_outputs, write_text
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from placegap.experiments.show.anatomy import Anatomy
     from placegap.instances.io.document import Document
     from placegap.instances.io.plan_file import PlanFile, StatedPlan
-    from placegap.instances.problem.instance import Instance
+    from placegap.instances.problem.instance import BestKnown, Instance
 
 BROKEN_RULES = 1
 
@@ -71,6 +73,7 @@ class ShowOptions:
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
+    costs: CostsOption = None
     gantt: Annotated[
         Path | None,
         typer.Option(
@@ -95,10 +98,9 @@ def show_command(asked: ShowOptions) -> None:
     A plan is judged by the referee: what each device does, why the plan takes so long, its dearest
     transfers, and the single moves that gain most. The exit status is 1 if it breaks a rule.
     """
-    from placegap.experiments.show.rendering import check_outputs
     from placegap.experiments.show.search_log import check_plot
 
-    check_outputs(asked.gantt, asked.html)
+    reserve_outputs(asked.gantt, asked.html, inputs=inputs_of(asked))
     check_plot(asked.gantt)
     plan = read_plan(asked.file)
     if plan is None:
@@ -126,10 +128,7 @@ def show_command(asked: ShowOptions) -> None:
     if asked.as_json:
         from placegap.experiments.show.anatomy import anatomy_object
 
-        print(
-            json.dumps({**plan_summary(plan), **anatomy_object(found)}, ensure_ascii=False),
-            flush=True,
-        )
+        print_json({**plan_summary(plan), **anatomy_object(found)})
     else:
         from placegap.experiments.show.words import print_anatomy
 
@@ -169,7 +168,7 @@ def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
     summary = document_summary(document)
     warn_open(document.graph, source.model)
     if as_json:
-        print(json.dumps(summary, ensure_ascii=False), flush=True)
+        print_json(summary)
     else:
         print_summary(summary)
 
@@ -184,7 +183,7 @@ def _show_names(plan: PlanFile, file: str, picture: Path | None, as_json: bool) 
         raise InputError(need, file)
     summary = plan_summary(plan)
     if as_json:
-        print(json.dumps(summary, ensure_ascii=False), flush=True)
+        print_json(summary)
     else:
         print_summary(summary)
         warn(f"{file}: {need}")
@@ -195,13 +194,12 @@ def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
         from placegap.experiments.show.drawing import write_figure
         from placegap.experiments.show.gantt import draw_plans
 
-        with spinner(f"drawing {gantt}"):
+        with spinner(f"drawing {gantt}"), attempt(gantt):
             write_figure(draw_plans([found]), gantt)
     if html is not None:
         from placegap.experiments.show.page import plan_page
-        from placegap.instances.io.document import write_text
 
-        with spinner(f"writing {html}"):
+        with spinner(f"writing {html}"), attempt(html):
             write_text(plan_page(found), html)
 
 
@@ -218,6 +216,7 @@ class CompareOptions:
     time_unit: UnitOption = None
     dim: DimOption = None
     times: TimesOption = None
+    costs: CostsOption = None
     as_json: JsonOption = False
 
 
@@ -261,7 +260,7 @@ def compare_command(asked: CompareOptions) -> None:
         instance, [(asked.first, one), (asked.second, other)], source, num_moves=0
     )
     if asked.as_json:
-        print(json.dumps(comparison_object(before, after), ensure_ascii=False), flush=True)
+        print_json(comparison_object(before, after))
     else:
         print_comparison(output(), before, after, (asked.first, asked.second))
     if not (before.verdict.feasible and after.verdict.feasible):
@@ -344,17 +343,14 @@ def judged(
 ) -> list[Anatomy]:
     """The anatomies of plans of one instance and one semantics, each with the best bound at hand.
 
-    What one file says no plan is below counts for the others, too.
+    What one file claims stands beside the other plans, too.
     """
     from placegap.experiments.show.anatomy import Anatomy, take_apart
+    from placegap.instances.problem.semantics import told
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
-    from placegap.solvers.solving.known_bounds import (
-        KnownBound,
-        believed,
-        counts_for,
-        known_bound,
-    )
+    from placegap.solvers.solving.claims import claims_of, refuted_claims
+    from placegap.solvers.solving.known_bounds import KnownBound, known_bound
 
     files = [(file, _stated(instance, file)) for file, _ in plans]
     semantics = files[0][1].semantics
@@ -371,14 +367,17 @@ def judged(
             seen = instance if source is None or is_traced(source.model) else source
             start = files[0][1].plan if verdicts[0].feasible else None
             now, said = proven(seen, semantics, proof, start)
-        claims, left_out, wrong = believed(instance, semantics, files)
         least = min((value for value in values if value is not None), default=None)
-        found, refuted = list[Anatomy](), tuple[str, ...]()
+        bound, wrong = known_bound(instance, semantics, least, now)
+        model = "" if source is None else source.model
+        bounds = {file: stated.bound for file, stated in files}
+        claims = tuple(claims_of(instance, semantics, model, bounds))
+        at_hand = [(Path(file).name, stated.plan) for file, stated in files]
+        refuted = refuted_claims(claims, semantics, at_hand, bound)
+        wholes = [c.about for c in claims if c.about is not None and c.about is not instance]
+        found = list[Anatomy]()
         for (_, content), (_, stated) in zip(plans, files, strict=True):
-            mine = [each for each in claims if counts_for(each, instance, stated.plan, semantics)]
-            stored = [claim.bound for claim in mine]
-            bound, refuted = known_bound(instance, semantics, least, now, stored)
-            whole = next((claim.whole for claim in mine if claim.bound == bound), None)
+            kept = (w for w in wholes if evaluate(w, stated.plan, semantics).feasible)
             with spinner(f"looking at the plan of {content.method or content.instance}"):
                 anatomy = take_apart(
                     instance,
@@ -387,17 +386,17 @@ def judged(
                     bound,
                     content.method,
                     num_moves=num_moves,
-                    whole=whole,
+                    whole=next(kept, None),
                 )
             assert anatomy is not None  # it has a value
-            found.append(anatomy)
-    for sentence in dict.fromkeys((*said, *left_out, *wrong, *refuted)):
+            found.append(replace(anatomy, claims=claims))
+    for sentence in dict.fromkeys((*said, *wrong, *refuted)):
         warn(sentence)
     for (file, stated), anatomy in zip(files, found, strict=True):
         if stated.value_ns not in (None, anatomy.value_ns):
             warn(
-                f"{file}: it is said to be worth {stated.value_ns} ns and is worth"
-                f" {anatomy.value_ns}"
+                f"{file}: it is said to be worth {told(semantics, stated.value_ns)} and is worth"
+                f" {told(semantics, anatomy.value_ns)}"
             )
     return found
 
@@ -433,6 +432,7 @@ def document_summary(document: Document) -> dict[str, Any]:
             for kind in sorted({kind for op in graph.ops for kind in op.time_ns})
         },
         "semantics": None if document.semantics is None else document.semantics.label,
+        "claimed": [*map(_claimed, document.best_known)],
         "source": graph.provenance.source,
         "licence": graph.provenance.licence,
         "changes": list(graph.provenance.changes),
@@ -447,6 +447,13 @@ def document_summary(document: Document) -> dict[str, Any]:
     return summary
 
 
+def _claimed(known: BestKnown) -> str:
+    """What a model's file claims under some rules."""
+    parts = (("value", known.value_ns), ("bound", known.bound_ns))
+    said = [f"{what} {format_value(ns, known.semantics)}" for what, ns in parts if ns is not None]
+    return f"{known.semantics.label}: {', '.join(said)}"
+
+
 def plan_summary(plan: PlanFile) -> dict[str, Any]:
     """What `show` says about a plan without its model."""
     places = Counter(
@@ -458,10 +465,9 @@ def plan_summary(plan: PlanFile) -> dict[str, Any]:
         "instance_hash": plan.instance_hash,
         "semantics": plan.semantics.label,
         "method": plan.method,
-        "value_ns": plan.value_ns,
-        "bound_ns": None if bound is None else bound.bound_ns,
-        "bound_origin": "" if bound is None else f"stored: {bound.bound_origin}",
-        "rests_on": "" if bound is None else bound.rests_on,
+        "claimed_value_ns": plan.value_ns,
+        "claimed_bound_ns": None if bound is None else bound.bound_ns,
+        "claimed_bound_by": "" if bound is None else bound.bound_origin,
         "ops": len(plan.placement),
         "ops_per_device": dict(sorted(places.items())),
         "device_order": plan.device_order is not None,
@@ -506,7 +512,7 @@ def print_summary(summary: dict[str, Any]) -> None:
 def _summary_text(name: str, value: Any) -> str:
     if name.endswith("_bytes"):
         return format_bytes(value)
-    if name in ("value_ns", "bound_ns"):
+    if name in ("claimed_value_ns", "claimed_bound_ns"):
         return format_value(value)
     if name == "time_ns":
         return ", ".join(f"{kind} {format_ns(time)}" for kind, time in value.items())

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placegap.experiments.cli.options import ModuleOption
+from placegap.experiments.cli.options import ModuleOption, inputs_of
 from placegap.experiments.running.pool import stop_status
-from placegap.experiments.show.drawing import NO_FIGURES
 from placegap.experiments.show.figures import format_s
 from placegap.experiments.show.rendering import output, plain_table, warn
+from placegap.instances.io.output_files import attempt, release_outputs, reserve_outputs, write_text
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 METHODS_DISAGREE = 1
+PUBLISHED = "published.md"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +66,15 @@ def study_command(asked: StudyOptions) -> None:
     from placegap.experiments.studies.config import load_study
     from placegap.experiments.studies.plan import absent_models
     from placegap.experiments.studies.progress import intention, progress_shown
-    from placegap.experiments.studies.report import write_report
+    from placegap.experiments.studies.report import REPORT_FILES, write_report
     from placegap.experiments.studies.run import LOG_NAME, num_cores, results_folder, run_study
 
     wanted = load_study(asked.config, smoke=asked.smoke)
     folder = results_folder(wanted, asked.out)
+    if folder.is_dir():
+        files = [folder / name for name in (*REPORT_FILES, PUBLISHED)]
+        reserve_outputs(*files, inputs=inputs_of(asked))
+        release_outputs()  # a study may be killed, and leaves nothing then
     kept = (
         f"{folder / LOG_NAME} keeps every run that is done, and the same command goes on from there"
     )
@@ -97,15 +102,14 @@ def study_command(asked: StudyOptions) -> None:
         raise typer.Exit(stop_status()) from None
     except PoolError as error:
         raise InputError(str(error) if client is None else f"{error}; {kept}") from None
-    files = write_report(study, cells, folder)
-    if not any(file.suffix == ".png" for file in files):
-        warn(f"no plot: {NO_FIGURES}")
+    written = write_report(study, cells, folder)
     print_summaries(cells)
     if asked.rows:
         print_rows(cells)
     if study.published is not None:
-        files += (print_published(study.published, asked.config, cells, folder),)
-    output().print(f"written: {', '.join(map(str, files))}", markup=False, soft_wrap=True)
+        written += print_published(study.published, asked.config, cells, folder)
+    if written:
+        output().print(f"written: {', '.join(map(str, written))}", markup=False, soft_wrap=True)
     if not _judge(cells):
         raise typer.Exit(METHODS_DISAGREE)
 
@@ -138,7 +142,9 @@ def print_summaries(cells: Sequence[GapCell]) -> None:
     took = {cell.cell.run.key: cell.setup_s or 0.0 for cell in cells if cell.cell.run}
     setup_s = sum(took.values())
     if setup_s:
-        console.print(f"compiling kernels, once: {format_s(setup_s)}; no time above includes it")
+        console.print(
+            f"loading modules and kernels: {format_s(setup_s)}; no time above includes it"
+        )
 
 
 def print_rows(cells: Sequence[GapCell]) -> None:
@@ -155,13 +161,12 @@ def print_rows(cells: Sequence[GapCell]) -> None:
 
 def print_published(
     asked: PublishedEntry, config: Path, cells: Sequence[GapCell], folder: Path
-) -> Path:
-    """The paper's tables beside ours on stdout, and in the file that is returned."""
+) -> tuple[Path, ...]:
+    """The paper's tables beside ours on stdout, and in the file that is returned if it is there."""
     from placegap.experiments.studies.gap_tables import gap_tables
     from placegap.experiments.studies.paper_comparison import compare
     from placegap.experiments.studies.paper_table import markdown, table_text
     from placegap.experiments.studies.published import load_published
-    from placegap.experiments.studies.report import write_file
 
     console = output()
     tables = load_published(config.parent / asked.file, asked.tables)
@@ -172,9 +177,10 @@ def print_published(
         for note in text.notes:
             console.print(note, markup=False)
         console.print()
-    file = folder / "published.md"
-    write_file(file, "\n".join(map(markdown, compared)).encode())
-    return file
+    file = folder / PUBLISHED
+    with attempt(file) as failed:
+        write_text("\n".join(map(markdown, compared)), file)
+    return () if failed else (file,)
 
 
 def _judge(cells: Sequence[GapCell]) -> bool:

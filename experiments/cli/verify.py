@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,7 @@ import typer
 
 from placegap.experiments.cli.options import (
     ClusterOption,
+    CostsOption,
     DevicesOption,
     DimOption,
     JsonOption,
@@ -23,8 +24,13 @@ from placegap.experiments.cli.options import (
 )
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_ns, format_value
-from placegap.experiments.show.place_report import plan_table, server_lines
-from placegap.experiments.show.rendering import output, print_line, spinner, warn
+from placegap.experiments.show.place_report import (
+    claim_objects,
+    claim_words,
+    plan_table,
+    server_lines,
+)
+from placegap.experiments.show.rendering import output, print_json, print_line, spinner, warn
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from placegap.instances.io.verification import Verification
     from placegap.instances.problem.instance import Instance
     from placegap.instances.problem.semantics import Semantics
+    from placegap.solvers.solving.claims import Claim
     from placegap.solvers.solving.known_bounds import KnownBound
 
 
@@ -48,6 +55,7 @@ class VerifyOptions:
     ] = None
     cluster: ClusterOption = None
     devices: DevicesOption = None
+    costs: CostsOption = None
     rules: Rules
     time_unit: UnitOption = None
     dim: DimOption = None
@@ -86,22 +94,19 @@ def verify_command(asked: VerifyOptions) -> None:
     from dataclasses import replace
 
     from placegap.experiments.running.certifying import Proof, certified_bounds, proven
-    from placegap.experiments.running.placing import rules_of_start
+    from placegap.experiments.running.placing import plan_file_at
     from placegap.instances.io.plan_file import load_stated_plan
     from placegap.instances.io.verification import verify
     from placegap.instances.problem.plan import Plan
     from placegap.instances.problem.semantics import HybridPipeline
-    from placegap.solvers.solving.known_bounds import (
-        KnownBound,
-        believed,
-        known_bound,
-        recorded_value_ns,
-    )
+    from placegap.solvers.solving.claims import claims_of, refuted_claims
+    from placegap.solvers.solving.known_bounds import KnownBound, known_bound, recorded_value_ns
 
     source = source_of(asked)
     if asked.plan_file is not None and asked.rules.objective is None:
-        own = rules_of_start(str(asked.plan_file))
-        source = replace(source, layers=isinstance(own, HybridPipeline))
+        file = plan_file_at(str(asked.plan_file))
+        is_hybrid = file is not None and isinstance(file.semantics, HybridPipeline)
+        source = replace(source, layers=is_hybrid)
     instance = read_instance(source)
     if asked.plan_file is None and asked.certificate is None:
         raise InputError("name a plan to judge, or a certificate to check (--certificate)")
@@ -112,7 +117,7 @@ def verify_command(asked: VerifyOptions) -> None:
         assert certified is not None
         if asked.as_json:
             content = {"instance": instance.name, "certificate": _certificate_json(certified)}
-            print(json.dumps(content, ensure_ascii=False), flush=True)
+            print_json(content)
         else:
             print_line(f"{instance.name}: {_certificate_line(certified)}")
         raise typer.Exit(0 if certified.holds else BROKEN_RULES)
@@ -126,7 +131,9 @@ def verify_command(asked: VerifyOptions) -> None:
             f"{asked.plan_file}: only its placement is used: the rest was made for {own.objective}"
         )
     verdict = verify(instance, stated, any_content=asked.any_content)
-    bound, best_ns, wrong = None, None, list[str]()
+    bound, best_ns, wrong = None, None, tuple[str, ...]()
+    name = str(asked.plan_file)
+    claims = claims_of(instance, semantics, asked.model, {name: stated.bound})
     if verdict.agree and verdict.first.value_ns is not None:
         start, now = verdict.plan if verdict.holds else None, list[KnownBound]()
         if certified is not None:
@@ -137,22 +144,20 @@ def verify_command(asked: VerifyOptions) -> None:
                 proof = Proof(asked.method, parse_pairs(asked.param or ()), asked.time_limit)
                 more, said = proven(source, semantics, proof, start)
                 now += more
-            kept = replace(stated, plan=verdict.plan)
-            claims, left_out, wrong = believed(instance, semantics, [(str(asked.plan_file), kept)])
             value_ns = verdict.first.value_ns if verdict.holds else None
-            stored = [claim.bound for claim in claims]
-            bound, refuted = known_bound(instance, semantics, value_ns, now, stored)
-        wrong += refuted
+            bound, wrong = known_bound(instance, semantics, value_ns, now)
+        plans = [(Path(name).name, verdict.plan)] if verdict.holds else []
+        wrong += refuted_claims(claims, semantics, plans, bound)
         best_ns = recorded_value_ns(instance, semantics)
-        for sentence in (*said, *left_out):
+        for sentence in said:
             warn(sentence)
     if asked.as_json:
-        content = _json(instance, semantics, verdict, bound, best_ns)
+        content = _json(instance, semantics, verdict, bound, best_ns, claims)
         if certified is not None:
             content["certificate"] = _certificate_json(certified)
-        print(json.dumps(content, ensure_ascii=False), flush=True)
+        print_json(content)
     else:
-        _print(instance, semantics, verdict, bound, best_ns)
+        _print(instance, semantics, verdict, bound, best_ns, claims)
         if certified is not None:
             print_line(_certificate_line(certified))
     if not verdict.agree:
@@ -179,9 +184,8 @@ def _certified(instance: Instance, rules: Rules, path: Path) -> Verdict:
 def _certificate_line(verdict: Verdict) -> str:
     if verdict.semantics is None or verdict.bound_ns is None:
         return f"the certificate does NOT hold: {verdict.reason}"
-    basis = f"on the word of {', '.join(verdict.words)}" if verdict.words else "checked"
     bound = f"no plan is below {format_ns(verdict.bound_ns)} ({verdict.bound_ns} ns)"
-    return f"the certificate holds: {bound}, {verdict.semantics.label} ({verdict.kind}, {basis})"
+    return f"the certificate holds: {bound}, {verdict.semantics.label} ({verdict.kind}, checked)"
 
 
 def _certificate_json(verdict: Verdict) -> dict[str, Any]:
@@ -191,7 +195,6 @@ def _certificate_json(verdict: Verdict) -> dict[str, Any]:
         "bound_ns": verdict.bound_ns,
         "semantics": semantics,
         "kind": verdict.kind,
-        "rests_on": list(verdict.words),
         "reason": verdict.reason,
     }
 
@@ -202,6 +205,7 @@ def _json(
     verdict: Verification,
     bound: KnownBound | None,
     best_ns: int | None,
+    claims: Sequence[Claim],
 ) -> dict[str, Any]:
     from placegap.solvers.core.result import relative_gap
 
@@ -222,6 +226,7 @@ def _json(
         "rests_on": "" if bound is None else bound.rests_on,
         "gap": relative_gap(first.value_ns, None if bound is None else bound.ns),
         "best_known_value_ns": best_ns,
+        "claims": claim_objects(claims),
     }
 
 
@@ -231,6 +236,7 @@ def _print(
     verdict: Verification,
     bound: KnownBound | None,
     best_ns: int | None,
+    claims: Sequence[Claim],
 ) -> None:
     from placegap.solvers.core.result import describe_basis, relative_gap
 
@@ -255,7 +261,9 @@ def _print(
         console.print(f"bound    {format_value(bound.ns, semantics)} ({basis})", markup=False)
         console.print(f"gap      {'unknown' if gap is None else format_gap(gap)}")
     if best_ns is not None and best_ns != first.value_ns:
-        console.print(f"best     {format_ns(best_ns)} is recorded")
+        console.print(f"best     {format_value(best_ns, semantics)} is recorded")
+    for claim in claims:
+        console.print(f"claimed  {claim_words(claim, semantics)}", markup=False)
     console.print(f"verdict  {'feasible' if first.feasible else 'infeasible'}")
     for violation in first.violations:
         print_line(f"- {violation}")

@@ -8,8 +8,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Unpack, cast
 
-from rich.console import Console
-
 from placegap.experiments.running.placing import (
     Attempt,
     Stopped,
@@ -17,14 +15,14 @@ from placegap.experiments.running.placing import (
     given_plan,
     judged_plan,
     place,
-    rules_of_start,
+    plan_file_at,
     with_load_limit,
 )
 from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import as_layers, check_rates, find_model
 from placegap.experiments.show.place_report import named_placement, plan_notes, print_result
-from placegap.experiments.show.rendering import PLAIN_WIDTH
+from placegap.experiments.show.rendering import output
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.document import Document
 from placegap.instances.io.plan_file import save_plan
@@ -34,6 +32,7 @@ from placegap.instances.problem.semantics import MaxContext, MemoryRule, Semanti
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status
+from placegap.solvers.solving.claims import Claim, claims_of, refuted_by
 from placegap.solvers.solving.known_bounds import bound_to_store
 from placegap.solvers.solving.solve import LimitOptions, SolveOptions, default_method
 
@@ -50,11 +49,14 @@ class Solution:
         All that is known: method, status, what the bound rests on, times, versions.
     warnings : tuple of str
         What went wrong on the way, and what a method was asked in place of the model's usual rules.
+    claims : tuple of Claim
+        What the files of the model and of the start claim; nothing of it is in the result.
     """
 
     instance: Instance
     result: Result
     warnings: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
     @property
     def status(self) -> Status:
@@ -72,6 +74,11 @@ class Solution:
         return self.result.bound_ns
 
     @property
+    def bound_origin(self) -> str:
+        """What proves the bound; ``recorded: ...`` where the corpus records it."""
+        return self.result.bound_origin
+
+    @property
     def tokens(self) -> int | None:
         """Under max_context, for how many tokens the plan has room: the value without its sign."""
         is_context = isinstance(self.result.semantics, MaxContext)
@@ -79,7 +86,11 @@ class Solution:
 
     @property
     def gap(self) -> float | None:
-        """(value - bound) / value."""
+        """(value - bound) / value.
+
+        None where the method proved no bound and none is recorded: the bound is then one that costs
+        nothing, such as the critical path, and says little about the plan.
+        """
         return self.result.gap
 
     @property
@@ -120,8 +131,7 @@ class Solution:
 
     def __str__(self) -> str:
         text = io.StringIO()
-        console = Console(file=text, width=PLAIN_WIDTH, highlight=False, color_system=None)
-        print_result(console, self.instance, self.result)
+        print_result(output(text), self.instance, self.result, self.claims)
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
@@ -170,7 +180,8 @@ def solve(
     objective : str or Semantics, optional
         ``makespan``, ``max_load``, ``max_load_fwd_bwd``, ``latency_subgraphs``,
         ``pipeline_iteration``, ``hybrid_pipeline`` or ``max_context``, or all rules at once. By
-        default the file's own, max_load for a model that is traced, else makespan.
+        default the file's own. A decode step has makespan, another model that is traced max_load,
+        and any other one makespan.
     method : str, optional
         A name of ``placegap.solvers.METHODS``; by default ``auto``: the method that
         proves most of such problems, and a search for plans beside it.
@@ -219,7 +230,8 @@ def solve(
             raise InputError("give the rules in the semantics, or one by one, not both")
         rules = Rules(**objective.model_dump())
     instance = _instance(model, cluster, layers=rules.is_hybrid)
-    stated = None if start is None or isinstance(start, Plan) else rules_of_start(str(start))
+    from_file = None if start is None or isinstance(start, Plan) else plan_file_at(str(start))
+    stated = None if from_file is None else from_file.semantics
     chosen = choose_semantics(rules, instance, method, params, stated=stated)
     semantics = chosen.semantics
     first = Attempt(
@@ -232,15 +244,19 @@ def solve(
     if at_most is not None:
         first, _ = with_load_limit(first, at_most, here=True)
         semantics = first.semantics
-    known, said = None, tuple[str, ...]()
+    known = None
     if isinstance(start, Plan):
         known = judged_plan(instance, semantics, start)
     elif start is not None:
-        known, said = given_plan(instance, semantics, str(start))
+        known = given_plan(instance, semantics, str(start))
+    name = str(model) if isinstance(model, str | Path) else ""
+    plan_files = {} if from_file is None else {str(start): from_file.bound}
+    claims = claims_of(instance, semantics, name, plan_files)
     control = Control(on_plan, on_bound, progress)
     hear = progress if on_plan is None and on_bound is None else control.hear
     try:
-        result, warnings = place(first, start=known, on_news=hear, pool=run_here)
+        with control.region:
+            result, warnings = place(first, start=known, on_news=hear, pool=run_here)
     except Stopped as stopped:
         if not control.is_stopped or stopped.best is None:
             raise KeyboardInterrupt from None
@@ -248,7 +264,8 @@ def solve(
     if chosen.note:
         warnings = (chosen.note, *warnings)
     fine = instance if result.split is None else result.split.fine
-    return Solution(fine, result, (*said, *warnings))
+    warnings += refuted_by(result, instance, claims)
+    return Solution(fine, result, warnings, tuple(claims))
 
 
 def _instance(

@@ -22,8 +22,9 @@ from typing import Any
 from placegap.experiments.cli import main as placegap
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import Source, load_source
-from placegap.experiments.studies.report import markdown_grid, write_file
+from placegap.experiments.studies.report import markdown_grid
 from placegap.instances.io.export_modules import layer_list
+from placegap.instances.io.output_files import write_text
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import is_expert, layer_of, with_granularity
 from placegap.instances.problem.plan import Plan
@@ -263,7 +264,7 @@ def main(page: Path = PAGE) -> None:
     for number in range(1, len(cases()) + 1):
         with tempfile.TemporaryDirectory() as folder:
             lines += section(number, run_case(number, commands_of(number), Path(folder)))
-        write_file(page, (HEAD + "\n".join(lines).rstrip() + "\n").encode())
+        write_text(HEAD + "\n".join(lines).rstrip() + "\n", page)
         print(f"case {number} of {len(cases())}", flush=True)
 
 

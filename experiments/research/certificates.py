@@ -32,8 +32,8 @@ from placegap.experiments.running.sources import load_source
 from placegap.experiments.show.figures import format_gap
 from placegap.experiments.show.rendering import output, warn
 from placegap.experiments.studies.gaps import GapCell
-from placegap.experiments.studies.report import write_file
 from placegap.experiments.studies.run import logged_cells, results_folder
+from placegap.instances.io.output_files import write_text
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.bounds.certificates import certify
 from placegap.solvers.core.result import PROOF
@@ -168,7 +168,7 @@ def _write(file: Path, known: dict[Key, Share]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Share._fields)
     writer.writerows(known.values())
-    write_file(file, text.getvalue().encode())
+    write_text(text.getvalue(), file)
 
 
 HEADS = ("table", "method", "plans", "of", "mean gap", "worst", "bound / value", "optimal", "proof")

@@ -34,7 +34,8 @@ from placegap.experiments.research.page_plots import (
 from placegap.experiments.research.record import HERE, read_results
 from placegap.experiments.show.figures import format_gap, format_ns, format_s
 from placegap.experiments.studies.log import Record
-from placegap.experiments.studies.report import markdown_grid, write_file
+from placegap.experiments.studies.report import markdown_grid
+from placegap.instances.io.output_files import write_bytes, write_text
 
 FORMS = {"published": "moirai form=as_published", "strengthened": "moirai form=strengthened"}
 PLACER_HEAD = (
@@ -566,9 +567,9 @@ def pictures() -> Iterator[tuple[str, bytes]]:
 def main(folder: Path = DOCS) -> None:
     """Write them all."""
     for name, text in pages():
-        write_file(folder / name, text.encode())
+        write_text(text, folder / name)
     for name, picture in pictures():
-        write_file(folder / name, picture)
+        write_bytes(picture, folder / name)
 
 
 if __name__ == "__main__":

@@ -54,8 +54,8 @@ from placegap.experiments.studies.paper_comparison import (
 from placegap.experiments.studies.paper_table import Inversion, markdown, rank
 from placegap.experiments.studies.plan import Cell
 from placegap.experiments.studies.published import PublishedTable, load_published
-from placegap.experiments.studies.report import write_file
 from placegap.experiments.studies.run import logged_cells
+from placegap.instances.io.output_files import write_text
 from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.result import relative_gap
@@ -406,7 +406,8 @@ def record(path: Path, *, smoke: bool) -> str:
         [] if published is None else load_published(path.parent / published.file, published.tables)
     )
     lines = list(lines_of(study.name, cells, tables))
-    write_file(results_file(path), ("\n".join(lines) + "\n").encode())
+    results_file(path).parent.mkdir(exist_ok=True)
+    write_text("\n".join(lines) + "\n", results_file(path))
     missing = sum(cell.status == NOT_RUN for cell in cells)
     left = f"; {missing} cells have not run" if missing else ""
     return f"{results_file(path)}: {len(cells) - missing} cells{left}"
@@ -438,7 +439,7 @@ def main(arguments: Sequence[str]) -> None:
         for path in studies if asked.record else ():
             print(record(path, smoke=asked.smoke))
         for name in PAPERS:
-            write_file(DOCS / f"{name}.md", page(FOLDER / name).encode())
+            write_text(page(FOLDER / name), DOCS / f"{name}.md")
             print(DOCS / f"{name}.md")
     except InputError as error:
         sys.exit(f"placegap: {error}")

@@ -19,8 +19,8 @@ from typing import Any
 from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_RUN, GapCell
 from placegap.experiments.studies.graph_figures import figure_of
 from placegap.experiments.studies.log import Record, canonical_json
-from placegap.experiments.studies.report import write_file
 from placegap.experiments.studies.run import logged_cells
+from placegap.instances.io.output_files import write_text
 from placegap.instances.reading.errors import InputError
 
 HERE = Path(__file__).resolve().parents[1] / "ours"
@@ -53,7 +53,7 @@ def record_lines(
     left_out = ("key", "made_by")
     lines += [{k: v for k, v in record.items() if k not in left_out} for record in listed]
     path = folder / f"{name}.jsonl"
-    write_file(path, "".join(f"{canonical_json(line)}\n" for line in lines).encode())
+    write_text("".join(f"{canonical_json(line)}\n" for line in lines), path)
     return path
 
 

@@ -36,12 +36,11 @@ class Verdict:
     bound_ns: int | None = None
     semantics: Semantics | None = None
     kind: str = ""
-    words: tuple[str, ...] = ()
     reason: str = ""
 
     @property
     def holds(self) -> bool:
-        """Whether the bound is proven, or a solver's word."""
+        """Whether the bound is proven."""
         return self.bound_ns is not None
 
 
@@ -77,13 +76,9 @@ def check_certificate(instance: Instance, path: str | Path) -> Verdict:
     raw = read_json(path)
     refuse_other(raw, "a certificate", path)
     try:
-        words = check_content(plain_document(instance), raw)
-        return Verdict(
-            raw["bound_ns"],
-            parse_semantics(raw["semantics"]),
-            kind=raw["proof"]["kind"],
-            words=tuple(words),
-        )
+        check_content(plain_document(instance), raw)
+        rules = parse_semantics(raw["semantics"])
+        return Verdict(raw["bound_ns"], rules, kind=raw["proof"]["kind"])
     except (Rejected, ValueError) as error:  # of semantics: the checker looks at few of its rules
         return Verdict(reason=str(error).splitlines()[0])
 
@@ -136,5 +131,4 @@ def certified_bounds(verdict: Verdict, semantics: Semantics) -> list[KnownBound]
     """What a checked certificate proves; nothing where it is one under other rules."""
     if verdict.bound_ns is None or verdict.semantics != semantics:
         return []
-    words = ", ".join(verdict.words)
-    return [KnownBound(verdict.bound_ns, "certificate", words or PROOF, plan_class(semantics))]
+    return [KnownBound(verdict.bound_ns, "certificate", PROOF, plan_class(semantics))]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placegap.experiments.running.placing import Attempt, judged_plan, place
-from placegap.instances.io.document import write_bytes, write_text
 from placegap.instances.io.export_modules import layer_devices
 from placegap.instances.io.export_onnx import device_faults
 from placegap.instances.io.export_table import (
@@ -19,11 +18,12 @@ from placegap.instances.io.export_table import (
     find_exporter,
 )
 from placegap.instances.io.onnx_model import inlined_model
+from placegap.instances.io.output_files import attempt, write_bytes, write_text
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
 from placegap.instances.problem.modules import Granularity, is_expert, layer_of
 from placegap.instances.problem.semantics import HybridPipeline, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.torch_models.options import UNREAD
+from placegap.instances.torch_models.options import LEFT_OUT, UNREAD
 from placegap.solvers import Result, solve
 
 DEVICE_MAP = "device_map"
@@ -43,13 +43,14 @@ class ModulePrice:
     value_ns: int
     fine_value_ns: int
     fine_bound_ns: int | None
+    semantics: Semantics | None = None
 
     @property
     def at_most(self) -> float | None:
-        """By which share of it the value is above the bound op by op; None: there is no bound."""
+        """The distance of value and bound op by op, as a share of the value; None: no bound."""
         if self.fine_bound_ns is None or not self.value_ns:
             return None
-        return (self.value_ns - self.fine_bound_ns) / self.value_ns
+        return (self.value_ns - self.fine_bound_ns) / abs(self.value_ns)
 
 
 def parse_exports(pairs: Sequence[str]) -> dict[str, Path]:
@@ -149,39 +150,34 @@ def is_onnx_file(graph: Graph, model: str) -> bool:
 def write_exports(
     instance: Instance, result: Result, exports: dict[str, Path], model: str
 ) -> tuple[str, ...]:
-    """Write the plan in each format, or none of them; warnings.
+    """Write the plan in each format that can say it, where a file can be written; warnings.
 
     Parameters
     ----------
     instance, result, exports
     model : str
         As it was named: the file that a copy is of.
-
-    Raises
-    ------
-    InputError
-        One line: a format cannot say what the plan does, and the mend.
     """
     if result.plan is None:
         return ()
-    if result.split is not None and exports:
-        raise InputError(f"{result.method} splits ops, which no format has; choose another method")
-    copies = {
-        kind: _annotated(kind, instance, result, Path(model))
-        for kind in exports
-        if EXPORTERS[kind].annotate is not None
-    }
-    texts = {kind: _text(kind, instance, result) for kind in exports if kind not in copies}
-    for kind, text in texts.items():
-        write_text(text, exports[kind])
-    notes = []
-    for kind, (data, outside) in copies.items():
-        write_bytes(data, exports[kind])
-        if outside and exports[kind].resolve().parent != Path(model).resolve().parent:
-            notes.append(
-                f"{kind}: the weights stay in {', '.join(outside)}, beside {model}; copy them to"
-                f" where {exports[kind]} is"
-            )
+    notes, texts = list[str](), dict[str, str]()
+    for kind, path in exports.items():
+        with attempt(path):
+            if result.split is not None:
+                raise InputError(
+                    f"{result.method} splits ops, which no format has; choose another method"
+                )
+            if EXPORTERS[kind].annotate is None:
+                texts[kind] = _text(kind, instance, result)
+                write_text(texts[kind], path)
+                continue
+            data, outside = _annotated(kind, instance, result, Path(model))
+            write_bytes(data, path)
+            if outside and path.resolve().parent != Path(model).resolve().parent:
+                notes.append(
+                    f"{kind}: the weights stay in {', '.join(outside)}, beside {model}; copy them"
+                    f" to where {path} is"
+                )
     if any(kind in IN_ORDER for kind in exports):
         notes += _unusual_order(instance, result)
     if DEVICE_MAP in exports and WITHOUT_OPS not in instance.graph.provenance.parameters:
@@ -194,6 +190,14 @@ def write_exports(
         notes.append(
             f"device_map: {unread} go with the layers that are named alike, and neither their"
             " memory nor their time is counted there"
+        )
+    left_out = instance.graph.provenance.parameters.get(LEFT_OUT)
+    if "megatron" in texts and isinstance(left_out, str):
+        count = int(left_out.partition("=")[2])
+        whole = texts["megatron"].strip().replace("L", f"{'m' * count}L")
+        notes.append(
+            f"megatron: the graph lacks {left_out}; with --mtp-num-layers {count} write {whole},"
+            " and leave room for their time and memory in the last stage"
         )
     return tuple(notes)
 
@@ -279,4 +283,5 @@ def price_of_modules(
         return None
     if fine.value_ns is None:
         return None
-    return ModulePrice(granularity, result.value_ns, fine.value_ns, fine.bound_ns)
+    values = (result.value_ns, fine.value_ns, fine.bound_ns)
+    return ModulePrice(granularity, *values, result.semantics)

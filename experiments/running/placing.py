@@ -19,12 +19,15 @@ from placegap.experiments.running.rules import Rules, as_options, nearest, optio
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line
 from placegap.instances.io.document import read_json
-from placegap.instances.io.plan_file import is_plan
+from placegap.instances.io.plan_file import PlanFile, is_plan
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import times_written
+from placegap.instances.problem.loading import loading_s
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     FIELDS,
     HybridPipeline,
+    LoadSemantics,
     Makespan,
     MaxContext,
     Semantics,
@@ -33,8 +36,9 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.hybrid import why_no_degrees
 from placegap.instances.referee.loads import check_semantics
+from placegap.instances.torch_models.options import ASSUMED
 from placegap.solvers import Result, solve
-from placegap.solvers.core.clock import compiled_s, while_compiling
+from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once, hearing
 from placegap.solvers.core.registry import find_method, parse_params, why_not
@@ -48,7 +52,7 @@ from placegap.solvers.core.result import (
     with_reason,
     word_of,
 )
-from placegap.solvers.solving.known_bounds import with_known_bound, with_stored_bound
+from placegap.solvers.solving.known_bounds import KnownBound, with_known_bound
 from placegap.solvers.solving.solve import default_method
 
 if TYPE_CHECKING:
@@ -85,6 +89,9 @@ class Attempt:
     coarsen_params: Mapping[str, str] = field(default_factory=dict)
     alone: bool = False
     """Whether only what the method itself proves counts, and nothing that is recorded."""
+
+    recorded: tuple[KnownBound, ...] = ()
+    """What the corpus records of the single ops, where whole modules or layers are placed."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ def choose_semantics(
 ) -> Chosen:
     """What the value will mean, from the options, the file and the method, in this order.
 
-    Where a rule is not stated, it is the one that the method, with its parameters, is for. A method
+    A rule that neither states is the one that the method, with its parameters, is for. A method
     that cannot do what is usual for a model gets the nearest that it can. What options ask for
     stands.
 
@@ -158,7 +165,9 @@ def choose_semantics(
     >>> choose_semantics(Rules(), pipeline, "etf").note.partition(",")[0]
     'etf is run under makespan port per_edge (--objective makespan)'
     """
-    own, params = stated or instance.semantics, params or {}
+    own, params = instance.semantics, params or {}
+    if stated is not None:
+        own = parse_semantics(stated.model_dump())  # which states every rule
     found = find_method(method or DEFAULT_METHOD)
     does_all = found.name == DEFAULT_METHOD
     of_method = DEFAULT_RULES if does_all else found.usual_rules(params)
@@ -166,9 +175,7 @@ def choose_semantics(
     able = [one for one in (usually, "makespan", *found.objectives) if one in found.objectives]
 
     def ask(asked: Rules, default: str) -> Semantics:
-        semantics = asked.override(own, default)
-        is_of_plan = stated is not None and stated.objective == semantics.objective
-        return semantics if does_all and is_of_plan else asked.fill(semantics, of_method)
+        return asked.override(own, default, of_method)
 
     def suits(semantics: Semantics) -> bool:
         return why_refused(instance, semantics, found.name, params) is None
@@ -191,9 +198,10 @@ def choose_semantics(
     if near is not None:
         plain = wished
         if own is not None:
-            plain = rules.fill(rules.override(instance.semantics), DEFAULT_RULES)
+            plain = rules.override(instance.semantics, usual=DEFAULT_RULES)
         if near == plain:
-            return Chosen(near)
+            is_usual = rules.objective is None and near.objective == usually
+            return Chosen(near, _why_objective(instance, near) if is_usual else "")
         options = as_options(near, plain)
         return Chosen(
             near,
@@ -211,6 +219,25 @@ def choose_semantics(
         mend = f"it does with {as_options(other, wished)}"
         mend += f", without {' '.join(lost)}" if lost else ""
     raise InputError(f"{found.name} does not apply to {instance.name}: {reason}; {mend}")
+
+
+def _why_objective(instance: Instance, semantics: Semantics) -> str:
+    """A line on why a traced model has its objective, and on the option for another; or nothing."""
+    known = instance.graph.provenance.parameters
+    is_load, said = isinstance(semantics, LoadSemantics), f"the objective is {semantics.label},"
+    if known.get("decode"):
+        if isinstance(semantics, Makespan):
+            return (
+                f"{said} the time of one token, as is usual for decode steps; --objective max_load"
+                " asks for the throughput of a full pipeline"
+            )
+        return f"{said} as its file states; --objective makespan asks for the time of one token"
+    if ASSUMED not in known or not is_load:
+        return ""
+    return (
+        f"{said} as is usual for models that are traced: one pass gains little from more devices;"
+        " --objective makespan asks for that"
+    )
 
 
 def why_refused(
@@ -278,7 +305,6 @@ def place(
         ledger.enter(news)
 
     if start is not None:
-        ledger.enter(_news(start))
         attempt = replace(attempt, incumbent=start.plan)
     endings = (pool or run_pool)(
         [attempt],
@@ -291,6 +317,8 @@ def place(
     )
     best, warnings = start, list[str]()
     try:
+        if start is not None:
+            ledger.enter(_news(start))
         with closing(endings):
             for ending in endings:
                 answer = _answer(ending)
@@ -352,7 +380,7 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
             f"no load to compare with: no plan of {result.instance} holds its ops with the caches"
             " that they state; trace a shorter --context, or leave out --at-most"
         )
-    limit_ns = int(at_most * result.value_ns)
+    limit_ns = times_written(at_most, result.value_ns)
     proven = "" if result.status == "optimal" else " (not proven to be the least)"
     rules = semantics.model_copy(update={"at_most_ns": limit_ns})
     said = f"at most {limit_ns} ns of load, {at_most:g} times {result.value_ns} ns{proven}"
@@ -397,7 +425,7 @@ def _told(
         message=f"{how}; this is what it had told by then",
     )
     told = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
-    return with_known_bound(instance, told)
+    return with_known_bound(instance, told, attempt.recorded)
 
 
 def _words_of(method: str) -> str:
@@ -423,18 +451,10 @@ def _news(result: Result) -> News:
     )
 
 
-def given_plan(
-    instance: Instance, semantics: Semantics, path: str, fine: Instance | None = None
-) -> tuple[Result, tuple[str, ...]]:
-    """The plan of a plan file or split file, judged, as a result to start from, and warnings.
+def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
+    """The plan of a plan file or split file, judged, as a result to start from.
 
-    The bound that a plan file states is the result's, if it holds (`known_bounds`).
-
-    Parameters
-    ----------
-    instance, semantics, path
-    fine : Instance, optional
-        The instance before whole modules or layers were asked for.
+    The bound that a plan file states is a claim (`claims`), and not the result's.
 
     Raises
     ------
@@ -444,15 +464,15 @@ def given_plan(
     found = solve(instance, semantics, "expert", {"path": path})
     if found.plan is None:
         raise InputError(f"cannot be the start for {instance.name}: {found.message}", path)
-    return with_stored_bound(instance, replace(found, method=START), path, fine)
+    return replace(found, method=START)
 
 
-def rules_of_start(path: str) -> Semantics | None:
-    """The semantics that a plan file states; None where it is none, which `given_plan` tells."""
+def plan_file_at(path: str) -> PlanFile | None:
+    """What a plan file states; None where it is none, which `given_plan` tells."""
     try:
         raw = read_json(path)
-        return parse_semantics(raw["semantics"]) if is_plan(raw) else None
-    except (InputError, KeyError, ValidationError):
+        return PlanFile.model_validate(raw) if is_plan(raw) else None
+    except (InputError, ValidationError, RecursionError):
         return None
 
 
@@ -555,7 +575,7 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
 
 def _run_attempt(attempt: Attempt) -> Result | Failure:
     try:
-        compiled = compiled_s()
+        loaded = loading_s()
         run: Callable[..., Result]
         if attempt.coarsen is not None:
             from placegap.solvers.solving.coarsened import solve_coarse
@@ -578,9 +598,9 @@ def _run_attempt(attempt: Attempt) -> Result | Failure:
             incumbent=attempt.incumbent,
         )
         if not attempt.alone:
-            result = with_known_bound(instance, result)
+            result = with_known_bound(instance, result, attempt.recorded)
         result = with_reason(result, instance)
-        return replace(result, setup_s=compiled_s() - compiled)  # with what the warm-up took
+        return replace(result, setup_s=loading_s() - loaded)  # with what reading it took
     except InputError as error:
         return Failure(str(error), is_input_error=True)
     except SolverDisagreement as error:

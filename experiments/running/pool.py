@@ -26,13 +26,7 @@ from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
 from placegap.instances.problem.kernel_folder import cache_folder
-from placegap.solvers.core.clock import (
-    STOP,
-    STOP_SIGNALS,
-    end_orderly,
-    interruptible,
-    stop_asked,
-)
+from placegap.solvers.core.clock import STOP, STOP_SIGNALS, Interruptible
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 
 REPEAT_S = 1.0
@@ -461,9 +455,9 @@ def _serve(
     for module in modules:
         import_module(module)
     silence()
+    region, lock = Interruptible(), threading.Lock()
     if stoppable:
-        signal.signal(STOP, end_orderly)
-    lock = threading.Lock()
+        signal.signal(STOP, lambda number, frame: region.interrupt())
 
     def send(message: object) -> None:
         with lock:  # solvers tell of news from threads of their own
@@ -473,8 +467,8 @@ def _serve(
     with _hearing(send):
         while True:
             task = pipe.recv()
-            with interruptible():
-                if stop_asked():  # before it was here
-                    return
+            if region.is_requested:  # before it was here
+                return
+            with region:
                 answer = function(task)
             send(answer)

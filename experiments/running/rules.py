@@ -57,12 +57,18 @@ class Rules:
         own = {"degrees", "recompute", "sharding", "bubble"}.intersection(self.given)
         return (self.objective or ("hybrid_pipeline" if own else "")) == "hybrid_pipeline"
 
-    def override(self, own: Semantics | None, default: str | None = None) -> Semantics:
+    def override(
+        self,
+        own: Semantics | None,
+        default: str | None = None,
+        usual: Mapping[str, str] | None = None,
+    ) -> Semantics:
         """The semantics to use: the file's own, with single fields replaced.
 
         Where no option names the objective, the options must belong to that of `default`, else the
         file's, else makespan, or they choose the first that all of them belong to. Another
         objective than the file's resets all other fields but the memory rule, which is the model's.
+        A rule of `usual` holds where neither the file nor an option states one.
 
         Raises
         ------
@@ -83,18 +89,22 @@ class Rules:
         'pipeline_iteration 1f1b m=4 overlap'
         >>> Rules(microbatches=4, bubble=True).override(None, "pipeline_iteration").label
         'hybrid_pipeline m=4 one per_layer bubble'
+        >>> Rules().override(MaxLoad(load="overlap"), usual={"plans": "chain"}).label
+        'max_load chain overlap'
+        >>> Rules().override(MaxLoad(plans="any"), usual={"plans": "chain"}).label
+        'max_load any add'
         """
-        given = self.given
-        usual = default or ("makespan" if own is None else own.objective)
-        objective = self.objective or self._objective(usual)
-        fields: dict[str, object] = {"objective": objective}
+        objective = self.objective or self._objective(
+            default or ("makespan" if own is None else own.objective)
+        )
+        has = next((FIELDS[one] for one in OBJECTIVES if one == objective), ())
+        stated: dict[str, object] = {"objective": objective}
+        stated |= {name: rule for name, rule in (usual or {}).items() if name in has}
         if own is not None and objective == own.objective:
-            fields = own.model_dump()
-        elif own is not None and objective in [
-            one for one in OBJECTIVES if "memory" in FIELDS[one]
-        ]:
-            fields["memory"] = memory_rule(own)
-        stated = {**fields, **given}
+            stated |= own.model_dump(exclude_unset=True)
+        elif own is not None and "memory" in has:
+            stated["memory"] = memory_rule(own)
+        stated |= self.given
         try:
             return parse_semantics(stated)
         except ValidationError as error:
@@ -106,19 +116,6 @@ class Rules:
         suits = [name for name in usual_first if given <= {*FIELDS[name]}]
         suits += [name for name in usual_first if given.intersection(FIELDS[name])]
         return suits[0] if suits else default
-
-    def fill(self, semantics: Semantics, usual: Mapping[str, str]) -> Semantics:
-        """The semantics, with the `usual` rules where no option says one.
-
-        Examples
-        --------
-        >>> from placegap.instances import MaxLoad
-        >>> Rules(load="overlap").fill(MaxLoad(load="overlap"), {"load": "add"}).label
-        'max_load any overlap'
-        """
-        names = {*FIELDS[semantics.objective]}.difference(self.given)
-        update = {name: rule for name, rule in usual.items() if name in names}
-        return semantics.model_copy(update=update)
 
 
 def nearest(

@@ -16,6 +16,7 @@ from placegap.instances.corpus.layer_chains import (
 )
 from placegap.instances.io.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.io.cluster_text import is_cluster_text
+from placegap.instances.io.costing import Costs, with_costs
 from placegap.instances.io.document import Document
 from placegap.instances.io.layer_modes import ModelledOn
 from placegap.instances.problem.instance import (
@@ -27,10 +28,12 @@ from placegap.instances.problem.instance import (
 )
 from placegap.instances.problem.links import slowed
 from placegap.instances.problem.memory_pressure import with_device_memory
+from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.torch_models.options import (
     ASSUMED,
+    LEFT_OUT,
     PREFIXES,
     UNCOUNTED,
     UNREAD,
@@ -65,6 +68,8 @@ class Source:
         How a model is traced; None: the usual way.
     times : Path or None
         File of measured times of its ops.
+    costs : {"roofline", "calibrated"} or None
+        What gives ops without times theirs; None: what the model's graph notes, else calibrated.
     device_memory : float or None
         What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     devices : Path or None
@@ -92,6 +97,7 @@ class Source:
     dims: tuple[tuple[str, int], ...] = ()
     tracing: TraceOptions | None = None
     times: Path | None = None
+    costs: Costs | None = None
     device_memory: float | None = None
     devices: Path | None = None
     layers: bool = False
@@ -121,6 +127,8 @@ def load_source(source: Source) -> Instance:
     )
     if cluster is None and document.cluster is None:
         raise _no_devices(source.model)
+    if source.costs is not None:
+        document = costed_by(document, source.costs)
     if source.layers:
         document = as_layers(document, cluster or document.cluster, source.dims)
     if source.half_precision:
@@ -155,6 +163,12 @@ def load_source(source: Source) -> Instance:
     return instance
 
 
+def costed_by(document: Document, costs: Costs) -> Document:
+    """The document, whose ops without times are costed in a way that the user chose."""
+    update = {"graph": with_costs(document.graph, costs), "best_known": ()}
+    return document.model_copy(update=update).read_from(document.source)
+
+
 def as_layers(
     document: Document, cluster: Cluster | None, sizes: tuple[tuple[str, int], ...] = ()
 ) -> Document:
@@ -174,7 +188,9 @@ def as_layers(
         graph = chain_with_modes(document.name, ModelledOn.cluster(cluster), dict(sizes))
     else:
         graph = traced_layers(graph, cluster)
-    update = {"graph": graph, "semantics": None, "best_known": ()}
+    rules = document.semantics  # those of another objective are about the ops one by one
+    kept = rules if isinstance(rules, HybridPipeline) else None
+    update = {"graph": graph, "semantics": kept, "best_known": ()}
     return document.model_copy(update=update).read_from(document.source)
 
 
@@ -318,6 +334,12 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
         lines.append(
             f"weights: no op reads those of {unread}: the inputs that were traced do not reach"
             " them, and they count nowhere"
+        )
+    left_out = parameters.get(LEFT_OUT)
+    if isinstance(left_out, str):
+        lines.append(
+            f"layers: {left_out}, but transformers builds the model without layers of multi-token"
+            " prediction: they are not in the graph, and count nowhere"
         )
     assumed = parameters.get(ASSUMED_DIMS)
     if isinstance(assumed, str):

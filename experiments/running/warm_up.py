@@ -1,15 +1,16 @@
-"""What every worker does around a run: compile its kernels, and put what failed in one line."""
+"""What every worker does around a run: load what it needs, and put what failed in one line."""
 
 from __future__ import annotations
 
 import contextlib
 import traceback
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 from placegap.instances.problem.example import example
+from placegap.instances.problem.kernels import all_compiled
 from placegap.instances.problem.semantics import Semantics
+from placegap.instances.reading.errors import InputError
 from placegap.solvers import solve
 from placegap.solvers.core.registry import find_method
 
@@ -21,20 +22,26 @@ _warm: set[tuple[str, str, str]] = set()
 
 
 def one_line(error: BaseException) -> str:
-    """``KeyError: 'conv1' (etf.py:57)``: an exception and where it was raised."""
+    """``KeyError: 'conv1' (etf.py:57)``: an exception and where it was raised; an InputError, which
+    is a sentence, as it is.
+    """
+    if isinstance(error, InputError):
+        return " ".join(str(error).split())
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
     return " ".join(f"{type(error).__name__}: {error}".split()) + place
 
 
-def warm_up(
-    method: str, semantics: Semantics, params: Mapping[str, Any], *, branching: bool
-) -> None:
-    """Compile a method's kernels on small examples, so that no run's time includes it.
+EXAMPLE_S = 1.0
+"""Of a run on the larger example."""
 
-    The four-op example needs no limit: compiling may take many seconds, solving takes none. A
-    search that would go on for as long as it may gets a few steps. The `branching` one makes
-    searches branch, which compiles what the first does not reach, and may take a second.
+
+def warm_up(method: str, semantics: Semantics, params: Mapping[str, Any]) -> None:
+    """Load a method's modules and kernels by runs on small examples, so that no run's time includes
+    that; kernels that are not kept yet are compiled.
+
+    The example of four ops is solved at once. In the one of 48 ops, searches branch, and exact
+    methods ask for all bounds. A search that would go on for as long as it may gets a few steps.
     """
     # a warm-up with parameters that say how long to search could take as long as the run
     schema = find_method(method).params
@@ -45,18 +52,13 @@ def warm_up(
     if what in _warm:
         return
     _warm.add(what)
-    diamond = example()
-    examples = [(diamond, GRACE_S)]
-    if branching:
-        from placegap.instances.corpus.generate import generate
-        from placegap.instances.io.document import Document
+    from placegap.instances.corpus.generate import generate
+    from placegap.instances.io.document import Document
 
-        graph = generate("layered", {"ops": 12, "width": 4}, seed=2)
-        examples.append((Document(name="warm-up", graph=graph).instance(diamond.cluster), 1.0))
-    with contextlib.suppress(Exception):
-        if branching and "highspy" in find_method(method).packages:
-            import_module("placegap.solvers.core.back_ends.highs")  # Pyomo takes a second to load
-    for instance, limit_s in examples:
+    small = example()
+    graph = generate("layered", {"ops": 48, "width": 4}, seed=2)
+    large = Document(name="warm-up", graph=graph).instance(small.cluster)
+    for instance, limit_s in ((small, GRACE_S), (large, EXAMPLE_S)):
         # what fails here fails in the run itself, where it is reported
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception), all_compiled():
             solve(instance, semantics, method, params, time_limit_s=limit_s)

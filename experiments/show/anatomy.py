@@ -14,6 +14,7 @@ from placegap.experiments.show.hybrid_stages import (
     stage_moves,
     stages_apart,
 )
+from placegap.experiments.show.place_report import claim_objects
 from placegap.experiments.show.single_moves import Tried, single_moves
 from placegap.experiments.show.timeline import (
     Crossing,
@@ -25,6 +26,7 @@ from placegap.experiments.show.timeline import (
 )
 from placegap.instances.io.export_trace import Levels, levels_of, memory_levels
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.modules import Granularity, with_content
 from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import (
     AllLoads,
@@ -34,6 +36,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import relative_gap
+from placegap.solvers.solving.claims import Claim
 from placegap.solvers.solving.known_bounds import KnownBound
 
 MOST_CROSSINGS = 5
@@ -84,6 +87,10 @@ class Anatomy:
         What made the plan.
     stages : tuple of StageApart
         Of a hybrid plan; all that is said of devices, by number too, is then said of stages.
+    kept : {"op", "module", "experts", "layer"}
+        What stays on one device in all single moves.
+    claims : tuple of Claim
+        What the files of the model and of plans claim.
     """
 
     instance: Instance
@@ -100,6 +107,8 @@ class Anatomy:
     next_moves: Tried
     method: str = ""
     stages: tuple[StageApart, ...] = ()
+    kept: Granularity = "op"
+    claims: tuple[Claim, ...] = ()
 
     @property
     def home(self) -> list[int]:
@@ -194,7 +203,14 @@ def take_apart(
         tuple(sorted(crossed, key=lambda each: (-each.time_ns, each.tensor, each.targets))),
         tried,
         method,
+        kept=_granularity(instance, whole),
     )
+
+
+def _granularity(instance: Instance, whole: Instance | None) -> Granularity:
+    """What is a whole in the other one of two instances, which differ in nothing else."""
+    found = None if whole is None else with_content(instance, whole.content_hash)
+    return "op" if found is None else found[1]
 
 
 def _hybrid(
@@ -272,6 +288,7 @@ def anatomy_object(found: Anatomy) -> dict[str, Any]:
         "bound_class": "" if found.bound is None else found.bound.plans,
         "rests_on": "" if found.bound is None else found.bound.rests_on,
         "gap": found.gap,
+        "claims": claim_objects(found.claims),
         **(
             {"stages": [*map(_stage_object, found.stages, found.devices)]}
             if found.stages

@@ -183,7 +183,7 @@ def _of_iteration(
     on_channel: dict[tuple[int, int, int], list[Hashable]] = {}
     for spans in run.events:
         for at, (event, start, end) in enumerate(spans):
-            name = f"{event.part} of stage {event.stage}, microbatch {event.microbatch}"
+            name = f"{event.part} of stage {event.stage}{event.turn}"
             things[event] = PathPart(name, home[event.stage], start, end, "start")
             if at:
                 previous[event] = spans[at - 1].event
@@ -204,8 +204,8 @@ def _of_iteration(
         for number in arriving.get(key, ()):
             yield number, "data"
         assert isinstance(key, Event)
-        if key.weight:
-            yield key._replace(weight=False), "data"
+        if key.weight or key.update:
+            yield key._replace(weight=False, update=False), "data"
         elif key.backward:
             last = key.stage == count - 1
             yield Event(not last, key.stage + (not last), key.microbatch), "data"

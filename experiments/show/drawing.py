@@ -8,7 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from placegap.instances.io.output_files import write_bytes
 from placegap.instances.reading.errors import MissingExtra
+from placegap.instances.reading.printable import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,15 +119,28 @@ def write_figure(figure: Figure, path: Path) -> None:
     ...     "<svg" in path.read_text()
     True
     """
+    data = io.BytesIO()
     if path.suffix.lower() == ".png":
-        path.write_bytes(png(figure))
+        data.write(png(figure))
     else:
-        figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(data, format="svg", metadata={"Date": None, "Creator": None})
+    write_bytes(data.getvalue(), path)
+
+
+def plain_label(name: str) -> str:
+    r"""A name for a legend or an axis: no formula, and no sign that is not seen.
+
+    Examples
+    --------
+    >>> print(plain_label("$a\x07"))
+    \$a\x07
+    """
+    return printable(name).replace("$", r"\$")
 
 
 def dress(axis: Axes, title: str) -> None:
     """A title at the left, a grey grid behind the curves, and no frame but the axes."""
-    axis.set_title(title, loc="left", fontsize=10.5, fontweight="bold")
+    axis.set_title(title, loc="left", fontsize=10.5, fontweight="bold", parse_math=False)
     axis.grid(color="#dddddd", linewidth=0.8)
     axis.set_axisbelow(True)
     for side in ("top", "right"):
@@ -151,7 +166,7 @@ def plot_deviations(found: Mapping[str, Deviations], title: str) -> bytes:
             share,
             where="post",
             linewidth=1.8,
-            label=f"{name} ({len(one.relative)})",
+            label=plain_label(f"{name} ({len(one.relative)})"),
             color=style[name].color,
             linestyle=style[name].linestyle,
         )

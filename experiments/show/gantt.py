@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
-from placegap.experiments.show.drawing import COLOURS, new_figure, png
-from placegap.experiments.show.figures import common_unit, format_gap, format_ns, format_value
+from placegap.experiments.show.drawing import COLOURS, new_figure, plain_label, png
+from placegap.experiments.show.figures import common_unit, format_gap, format_value
 from placegap.experiments.show.timeline import Block, blocks
 from placegap.instances import load_cluster, load_corpus
+from placegap.instances.io.output_files import write_bytes
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError, shorten
+from placegap.instances.reading.printable import printable
 from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.known_bounds import known_bound, proven_by
 
@@ -256,7 +258,8 @@ def _write_texts(
     inches = scale.width * 0.86 / scale.end_ns
     for block in merged:
         width = (block.end_ns - block.start_ns) * inches
-        forms = (block.text, block.text.rpartition(".")[2])  # h.11, or at least 11
+        whole = printable(block.text)
+        forms = (whole, whole.rpartition(".")[2])  # h.11, or at least 11
         text = next((text for text in forms if len(text) * LETTER + 0.03 <= width), "")
         if block.is_move or not text:
             continue
@@ -315,7 +318,7 @@ def _add_legend(figure: Figure, plans: Sequence[Anatomy], colours: dict[str, str
     from matplotlib.patches import Patch
 
     marks: list[Patch | Line2D] = [
-        Patch(color=colour, label=shorten(kind, LONGEST_TICK).replace("$", r"\$"))
+        Patch(color=colour, label=plain_label(shorten(kind, LONGEST_TICK)))
         for kind, colour in colours.items()
     ]
     marks.append(Patch(facecolor=IDLE, edgecolor="#b0bec5", label="idle"))
@@ -325,7 +328,7 @@ def _add_legend(figure: Figure, plans: Sequence[Anatomy], colours: dict[str, str
         marks.append(Line2D([], [], color=PATH, linewidth=1.6, label="critical path"))
     bounds_ns = [found.bound.ns for found in plans if found.bound is not None]
     if bounds_ns:
-        label = f"no plan is below {format_ns(max(bounds_ns))}"
+        label = f"no plan is below {format_value(max(bounds_ns), plans[0].semantics)}"
         marks.append(Line2D([], [], color=PROVEN, linestyle=(0, (4, 2)), label=label))
     figure.legend(
         handles=marks,
@@ -382,7 +385,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         instance = load_corpus(options.network).instance(load_cluster(options.cluster))
-        options.out.write_bytes(png(draw_gap(instance, options.heuristic), dpi=DPI))
+        write_bytes(png(draw_gap(instance, options.heuristic), dpi=DPI), options.out)
     except InputError as error:
         print(f"gantt: {error}", file=sys.stderr)
         return 2

@@ -30,6 +30,7 @@ from placegap.experiments.show.words import (
     CROSSING_HEAD,
     MOVE_HEAD,
     bound_sentence,
+    claim_sentences,
     crossing_rows,
     device_rows,
     move_rows,
@@ -41,6 +42,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.problem.semantics import PipelineIteration, memory_rule
+from placegap.instances.reading.printable import printable
 
 MOST_BARS = 30_000
 """More bars are drawn as blocks."""
@@ -72,7 +74,7 @@ def plan_page(found: Anatomy) -> str:
     """
     here = Path(__file__)
     parts = {
-        **{name: html.escape(text) for name, text in _texts(found).items()},
+        **{name: _safe(text) for name, text in _texts(found).items()},
         **_lists(found),
         **_tables(found),
         "data": _json(page_data(found)),
@@ -139,12 +141,11 @@ def _lists(found: Anatomy) -> dict[str, str]:
         ("value", format_value(found.value_ns, found.semantics)),
         ("gap", gap),
         ("bound", bound_sentence(found)),
+        *(("claimed", sentence) for sentence in claim_sentences(found)),
         ("ops", f"{found.instance.num_ops:,}"),
         ("devices used", f"{len(uses) - len(found.verdict.idle_devices)} of {len(uses)}"),
     ]
-    broken = "".join(
-        f"<li>{html.escape(str(violation))}</li>" for violation in found.verdict.violations
-    )
+    broken = "".join(f"<li>{_safe(str(violation))}</li>" for violation in found.verdict.violations)
     graph, cluster = found.instance.graph, found.instance.cluster
     origin = [
         ("model", graph.name),
@@ -161,14 +162,14 @@ def _lists(found: Anatomy) -> dict[str, str]:
     ]
     return {
         "facts": "\n".join(
-            f"<li><span>{name}</span><b>{html.escape(text)}</b></li>" for name, text in facts
+            f"<li><span>{name}</span><b>{_safe(text)}</b></li>" for name, text in facts
         ),
         "broken": f'<p class="warn">The plan breaks rules:</p><ul class="warn plain">{broken}</ul>'
         if broken
         else "",
-        "path": "\n".join(f"<li>{html.escape(line)}</li>" for line in path_sentences(found)),
+        "path": "\n".join(f"<li>{_safe(line)}</li>" for line in path_sentences(found)),
         "provenance": "\n".join(
-            f"<dt class=soft>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>"
+            f"<dt class=soft>{_safe(name)}</dt><dd>{_safe(text)}</dd>"
             for name, text in origin
             if text
         ),
@@ -238,14 +239,11 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     right = [all(row[n][:1].isdigit() or not row[n] for row in rows) for n in range(len(head))]
     marks = [' class="n"' if at else "" for at in right]
     top = "".join(
-        f'<th scope="col"{mark}>{html.escape(text)}</th>'
-        for text, mark in zip(head, marks, strict=True)
+        f'<th scope="col"{mark}>{_safe(text)}</th>' for text, mark in zip(head, marks, strict=True)
     )
     body = "\n".join(
         "<tr>"
-        + "".join(
-            f"<td{mark}>{html.escape(text)}</td>" for text, mark in zip(row, marks, strict=True)
-        )
+        + "".join(f"<td{mark}>{_safe(text)}</td>" for text, mark in zip(row, marks, strict=True))
         + "</tr>"
         for row in rows
     )
@@ -307,7 +305,7 @@ def page_data(found: Anatomy) -> dict[str, Any]:
     last = drawn.end_ns if found.is_timed else 2 * instance.num_ops
     numbered = [text(label) for label in labels]
     return {
-        "rows": drawn.rows,
+        "rows": [*map(printable, drawn.rows)],
         "owner": [k if k < len(found.devices) else -1 for k in range(len(drawn.rows))],
         "end": drawn.end_ns,
         "bound": None if found.bound is None else found.bound.ns,
@@ -323,7 +321,7 @@ def page_data(found: Anatomy) -> dict[str, Any]:
         ],
         "limits": [share.limit_bytes for share in found.devices],
         "graph": graph,
-        "texts": list(number),
+        "texts": [*map(printable, number)],
     }
 
 
@@ -410,9 +408,14 @@ def _middles(position: Sequence[int], dot: Sequence[int], count: int) -> list[fl
     return [x / n for x, n in zip(total, size, strict=True)]
 
 
+def _safe(text: str) -> str:
+    """A text as HTML that shows it."""
+    return html.escape(printable(text))
+
+
 def _json(data: dict[str, Any]) -> str:
     """JSON in which no text can end the script that it stands in."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    for sign in "<>&\u2028\u2029":
+    for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text

@@ -5,6 +5,8 @@ Below the result stand sentences on why a plan leaves devices unused, and what t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,8 +36,11 @@ from placegap.instances.problem.semantics import (
     memory_rule,
     plan_class,
 )
+from placegap.instances.reading.errors import shorten
+from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
-from placegap.solvers.core.result import Result
+from placegap.solvers.core.result import Result, relative_gap
+from placegap.solvers.solving.claims import Claim
 
 if TYPE_CHECKING:
     from placegap.instances.io.certificate_file import Certificate
@@ -93,6 +98,9 @@ def _communication_ns(verdict: Evaluation, num_devices: int) -> list[int]:
     return moved
 
 
+SHOWN_S = 0.1
+"""Loading that takes less is not printed."""
+
 MOST_NAMES = 4
 """More devices are counted, not named."""
 
@@ -106,7 +114,8 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     Parameters
     ----------
     instance : Instance
-        The one of the plan: the finer one, where the method split ops.
+        The one of the plan: the finer one, where the method split ops, and the one with single
+        ops, where layers were kept whole.
     result : Result
 
     Examples
@@ -120,7 +129,8 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     verdict = result.evaluation
     if result.plan is None or verdict is None:
         return ()
-    return (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
+    notes = (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
+    return tuple(map(printable, notes))
 
 
 def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
@@ -136,9 +146,14 @@ def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
 
 
 def _idle(instance: Instance, result: Result, verdict: Evaluation) -> tuple[str, ...]:
-    """Why the plan leaves devices unused, if it does."""
+    """Why the plan leaves devices unused, if it does.
+
+    What is optimal among plans of whole layers is not proven of the ops one by one.
+    """
     if not verdict.idle_devices:
         return ()
+    if result.status == "optimal" and result.instance_hash != instance.content_hash:
+        result = replace(result, status="feasible")
     cluster, time_ns = instance.cluster, instance.arrays.time_ns
     idle = [cluster.device_index[name] for name in verdict.idle_devices]
     runs_none = (time_ns == UNSUPPORTED).all(axis=0)
@@ -366,8 +381,55 @@ def certificate_line(certificate: Certificate) -> str:
     return f"{line}, {format_gap((printed - mine) / printed)} less than what rests on {basis}"
 
 
-def print_result(console: Console, instance: Instance, result: Result) -> None:
-    """What each device does, and the value, the bound and the gap."""
+def _gap_words(result: Result) -> str:
+    """The gap, and to which bound it is."""
+    most = relative_gap(result.value_ns, result.bound_ns)
+    if most is None or result.bound_ns is None:
+        return "unknown"
+    by = result.bound_origin or result.method
+    if result.gap is None:
+        return f"unknown; at most {format_gap(most)} ({by} alone)"
+    if not result.gap:
+        return format_gap(result.gap)
+    return f"{format_gap(result.gap)} to {format_value(result.bound_ns, result.semantics)} ({by})"
+
+
+LONGEST_ORIGIN = 80
+"""Characters of what a file says has proven its claim."""
+
+
+def claim_words(claim: Claim, semantics: Semantics) -> str:
+    """What a file claims, and that it does.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan
+    >>> claim_words(Claim("plan.json", 787_000, True, "ideal-dp", None), Makespan())
+    '787.0 us by plan.json (ideal-dp)'
+    """
+    value = format_value(claim.ns, semantics)
+    origin = ", ".join(filter(None, (shorten(claim.origin, LONGEST_ORIGIN), claim.plans)))
+    what = value if claim.is_bound else f"a plan of {value}"
+    return f"{what} by {claim.file}" + (f" ({origin})" if origin else "")
+
+
+def claim_objects(claims: Sequence[Claim]) -> list[dict[str, Any]]:
+    """What ``--json`` prints of claims."""
+    return [
+        {
+            "file": claim.file,
+            "bound_ns" if claim.is_bound else "value_ns": claim.ns,
+            "origin": claim.origin,
+            "plans": claim.plans,
+        }
+        for claim in claims
+    ]
+
+
+def print_result(
+    console: Console, instance: Instance, result: Result, claims: Sequence[Claim] = ()
+) -> None:
+    """What each device does, the value, the bound and the gap, and what files claim."""
     from placegap.solvers.core.result import describe_basis
 
     console.print(f"{result.instance}: {result.semantics.label}, {result.method}", markup=False)
@@ -388,13 +450,14 @@ def print_result(console: Console, instance: Instance, result: Result) -> None:
     if result.bound_ns is not None:
         basis = describe_basis(result.bound_origin or result.method, result.rests_on)
         bound = f"{format_value(result.bound_ns, rules)} ({basis})"
-    gap = "unknown" if result.gap is None else format_gap(result.gap)
     build = f"build {format_s(result.build_s)}, " if result.build_s else ""
     console.print(f"status  {result.status}")
     console.print(f"value   {value}", markup=False)
     console.print(f"bound   {bound}", markup=False)
-    console.print(f"gap     {gap}")
-    once = f"; compiling kernels, once: {format_s(result.setup_s)}" if result.setup_s else ""
-    console.print(f"time    {build}solve {format_s(result.solve_s)}{once}")
+    console.print(f"gap     {_gap_words(result)}", markup=False)
+    for claim in claims:
+        console.print(f"claimed {claim_words(claim, rules)}", markup=False)
+    setup = f"; loading {format_s(result.setup_s)}" if result.setup_s >= SHOWN_S else ""
+    console.print(f"time    {build}solve {format_s(result.solve_s)}{setup}")
     for sentence in filter(None, (result.message, *plan_notes(instance, result))):
         console.print(f"note    {sentence}", markup=False)

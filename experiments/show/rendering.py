@@ -1,4 +1,4 @@
-"""What a command says: tables on stdout, progress and warnings on stderr, and files."""
+"""What a command says: tables on stdout, progress and warnings on stderr."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, TextIO, cast
 
 from rich.box import SIMPLE_HEAD
@@ -17,7 +16,8 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from placegap.instances.reading.errors import InputError, shorten
+from placegap.instances.reading.errors import shorten
+from placegap.instances.reading.printable import json_text, printable
 
 LONGEST_WARNING = 300
 SOON_S = 1.0
@@ -32,15 +32,23 @@ PLAIN_WIDTH = 120
 
 
 class _Output(Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print texts as they are, each on one line: names of files are in them."""
+        shown = (printable(each) if isinstance(each, str) else each for each in objects)
+        super().print(*shown, **options)
+
     def on_broken_pipe(self) -> None:
         """Let the command line handle a reader that went away."""
         raise  # noqa: PLE0704 (rich calls this while it handles the BrokenPipeError)
 
 
-def output() -> Console:
-    """The console for results; made anew, since tests replace stdout."""
+def output(file: TextIO | None = None) -> Console:
+    """The console for results, on stdout (made anew, since tests replace it) or into a file."""
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
-    return _Output(file=sys.stdout, width=width, soft_wrap=False, highlight=False)
+    plain: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+    if file is not None:
+        return _Output(file=file, width=PLAIN_WIDTH, color_system=None, **plain)
+    return _Output(file=sys.stdout, width=width, soft_wrap=False, **plain)
 
 
 class _Errors:
@@ -57,6 +65,11 @@ class _Errors:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr, name)
+
+
+def print_json(content: Any) -> None:
+    """One line of JSON on stdout."""
+    print(json_text(content), flush=True)
 
 
 def print_line(text: str) -> None:
@@ -109,8 +122,8 @@ def spinner(what: str, *, tells: bool = False) -> Iterator[Callable[[str], None]
     clock = TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00")))
     columns = (SpinnerColumn(), clock, text_column)
     with Progress(*columns, console=errors(), transient=True) as progress:
-        line = progress.add_task(escape(what), total=None)
-        yield lambda text: progress.update(line, description=escape(text))
+        line = progress.add_task(escape(printable(what)), total=None)
+        yield lambda text: progress.update(line, description=escape(printable(text)))
 
 
 class PlainTable(Table):
@@ -134,10 +147,21 @@ class PlainTable(Table):
                     yield Padding(Text(f"{name}: {value}", overflow="fold"), (0, 0, 0, 2))
 
 
-def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table of texts; every column but the first is aligned right if it holds figures."""
+def plain_table(
+    title: str | None,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    has_lines: bool = False,
+) -> Table:
+    """A table of texts; every column but the first is aligned right if it holds figures.
+
+    `has_lines` tells whether cells may have several lines: names of files may not.
+    """
+    if not has_lines:
+        rows = [[*map(printable, row)] for row in rows]
     table = PlainTable(
-        title=title,
+        title=title and printable(title),
         title_justify="left",
         title_style="bold",
         box=SIMPLE_HEAD,
@@ -156,7 +180,7 @@ def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[
         longest = max(map(len, (*pieces, *name.split())), default=0)
         table.needs += longest + PADDING
         table.add_column(
-            escape(name),
+            Text(name),
             justify="right" if figures else "left",
             overflow="fold",
             no_wrap=number == 0,
@@ -165,38 +189,3 @@ def plain_table(title: str | None, head: Sequence[str], rows: Sequence[Sequence[
     for row in rows:
         table.add_row(*(Text(value) for value in row))
     return table
-
-
-def check_outputs(*paths: Path | None) -> None:
-    """Refuse folders, files in folders that cannot be written to, and one file named twice.
-
-    Raises
-    ------
-    InputError
-        One line with the path and the mend.
-
-    Examples
-    --------
-    >>> check_outputs(Path("plan.json"), None)
-    >>> check_outputs(Path("a.json"), Path("./a.json"))
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: a.json: two outputs have this name; choose another
-    """
-    seen: set[str] = set()
-    for path in paths:
-        if path is None:
-            continue
-        whole = os.path.realpath(path)
-        if not path.name or path.is_dir():
-            raise InputError("is a folder; name a file in it", path)
-        if path.exists() and not path.is_file():  # /dev/stdout, a pipe: written to, not replaced
-            if not os.access(path, os.W_OK):
-                raise InputError("cannot be written: it may not be written to", path)
-            continue
-        if not Path(whole).parent.is_dir():
-            raise InputError("cannot be written: its folder does not exist", path)
-        if not os.access(Path(whole).parent, os.W_OK):
-            raise InputError("cannot be written: its folder may not be written to", path)
-        if whole in seen:
-            raise InputError("two outputs have this name; choose another", path)
-        seen.add(whole)

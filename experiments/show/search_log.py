@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, NamedTuple
 
 from placegap.experiments.show.figures import common_unit, format_gap, format_s, format_value
 from placegap.experiments.show.rendering import SOON_S, shows_live, spinner, warn
+from placegap.instances.io.output_files import OutputFile, attempt
 from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.printable import printable
 from placegap.solvers.core.progress import NOTHING, Listener, News
 from placegap.solvers.core.result import relative_gap
 
@@ -71,6 +73,9 @@ def check_plot(path: Path | None) -> None:
 def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[Listener]:
     """A listener that writes each line to `log` at once, and `plot` at the end, however that comes.
 
+    A log takes the place of an older one with its first line, or at the end. If it cannot be
+    written, the search goes on without.
+
     Parameters
     ----------
     log : Path or None
@@ -81,9 +86,17 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
     """
     began, moments, newest = time.monotonic(), list[Moment](), [NOTHING]
     with ExitStack() as stack:
-        file: TextIO | None = None
-        if log is not None:
-            file = stack.enter_context(open(log, "w", encoding="utf-8"))
+        file = None if log is None else stack.enter_context(OutputFile(log))
+
+        def append(line: str) -> None:
+            nonlocal file
+            if file is None:
+                return
+            with attempt(file.path) as failed:
+                file.write(line.encode())
+                file.place()
+            if failed:
+                file = None
 
         def hear(news: News) -> None:
             if news == newest[0]:  # and tells what is done meanwhile
@@ -92,16 +105,17 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
             source = news.by if is_plan else news.bound_by or news.by
             seconds = round(time.monotonic() - began, 3)
             moments.append(Moment(seconds, news.value_ns, news.bound_ns, source))
-            if file is not None:
-                print(json.dumps(moments[-1]._asdict()), file=file, flush=True)
+            append(json.dumps(moments[-1]._asdict()) + "\n")
 
         try:
             yield hear
+            append("")
         finally:
             if plot is not None:
                 from placegap.experiments.show.drawing import write_figure
 
-                write_figure(draw(moments, time.monotonic() - began, title), plot)
+                with attempt(plot):
+                    write_figure(draw(moments, time.monotonic() - began, title), plot)
 
 
 TITLE_LETTERS = 68
@@ -150,7 +164,7 @@ def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
             va="center" if has_room else "bottom",
             fontweight="bold",
         )
-    dress(axes, "\n".join(textwrap.wrap(title, TITLE_LETTERS)))
+    dress(axes, "\n".join(textwrap.wrap(printable(title), TITLE_LETTERS)))
     axes.set(xlabel="seconds", ylabel=unit)
     axes.set_xlim(0, end_s)
     axes.set_ylim(0, 1.12 * max((x for x in (*values, *bounds) if not math.isnan(x)), default=1))

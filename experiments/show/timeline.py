@@ -351,7 +351,7 @@ def _iteration(
     bars = []
     for spans in run.events:
         for event, start, end in spans:
-            name = f"{event.part} of stage {event.stage}, microbatch {event.microbatch}"
+            name = f"{event.part} of stage {event.stage}{event.turn}"
             bars.append(
                 Bar(
                     home[event.stage],
@@ -361,7 +361,7 @@ def _iteration(
                     name,
                     event.part,
                     NO_OP,
-                    str(event.microbatch),
+                    "" if event.update else str(event.microbatch),
                 )
             )
     moves = []

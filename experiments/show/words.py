@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 from typing import Any
@@ -20,10 +20,12 @@ from placegap.experiments.show.hybrid_stages import (
     memory_parts,
     stage_rows,
 )
+from placegap.experiments.show.place_report import claim_objects, claim_words
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.experiments.show.timeline import labels_of
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import format_bytes
+from placegap.instances.problem.modules import Granularity
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import (
     AllLoads,
@@ -105,16 +107,26 @@ def move_sentence(found: Anatomy) -> str:
     """What was tried, and with what success."""
     tried, total = found.next_moves.tried, found.next_moves.all
     of = f"All {tried}" if tried == total else f"{tried} of {total}"
-    what = f"{of} single moves of an op, group or layer to another device were tried"
+    unit = "an op, group or layer" if found.kept == "op" else WHOLES[found.kept]
+    what = f"{of} single moves of {unit} to another device were tried"
     if found.stages:
         what = f"{of} changes of one layer were tried: another mode, or the stage next to its own"
     if found.next_moves.moves:
         return f"{what}; these are best"
-    if found.gap == 0:
-        return f"{what}; none is better, and none can be: the plan is optimal"
     if not found.verdict.feasible:
         return f"{what}; each breaks a rule"
-    return f"{what}; none is better"
+    optimal = f"the plan is optimal under {found.semantics.label}" if found.gap == 0 else ""
+    if found.kept != "op":
+        among = f"{optimal} among plans of {WHOLES[found.kept]}; " if optimal else ""
+        return f"{what}; none is better; {among}'placegap place --granularity op' divides them"
+    return f"{what}; none is better" + (f", and none can be: {optimal}" if optimal else "")
+
+
+WHOLES: Mapping[Granularity, str] = {
+    "layer": "whole layers",
+    "experts": "whole layers and experts",
+    "module": "whole modules",
+}
 
 
 def bound_sentence(found: Anatomy) -> str:
@@ -125,6 +137,11 @@ def bound_sentence(found: Anatomy) -> str:
         return "none"
     basis = describe_basis(found.bound.origin, found.bound.rests_on)
     return f"{format_value(found.bound.ns, found.semantics)} ({basis})"
+
+
+def claim_sentences(found: Anatomy) -> list[str]:
+    """What files claim."""
+    return [claim_words(claim, found.semantics) for claim in found.claims]
 
 
 def path_sentences(found: Anatomy) -> list[str]:
@@ -300,23 +317,28 @@ def print_anatomy(console: Console, found: Anatomy) -> None:
     console.print(f"value   {format_value(found.value_ns, found.semantics)}")
     console.print(f"bound   {bound_sentence(found)}", markup=False)
     console.print(f"gap     {'unknown' if found.gap is None else format_gap(found.gap)}")
+    for sentence in claim_sentences(found):
+        console.print(f"claimed {sentence}", markup=False)
     if not verdict.feasible:
         console.print("The plan breaks rules:")
         for violation in verdict.violations:
             print_line(f"- {violation}")
     is_context = isinstance(found.semantics, MaxContext)
     title = "Why there are no more tokens" if is_context else "Why it takes so long"
-    console.print(f"\n{title}", style="bold")
+    console.print()
+    console.print(title, style="bold")
     for line in path_sentences(found):
         print_line(f"- {line}")
     per = ", per microbatch" if isinstance(found.semantics, PipelineIteration) else ""
     if found.crossings:
         count = min(len(found.crossings), MOST_CROSSINGS)
         title = f"The longest {count} of {len(found.crossings)} transfers{per}"
-        console.print(f"\n{title}", style="bold")
+        console.print()
+        console.print(title, style="bold")
         console.print(plain_table(None, CROSSING_HEAD, crossing_rows(found)))
     if found.next_moves.all:
-        console.print("\nWhat to change next", style="bold")
+        console.print()
+        console.print("What to change next", style="bold")
         print_line(move_sentence(found))
         if found.next_moves.moves:
             console.print(plain_table(None, MOVE_HEAD, move_rows(found)))
@@ -444,6 +466,7 @@ def comparison_object(first: Anatomy, second: Anatomy) -> dict[str, Any]:
                 "bound_origin": "" if each.bound is None else each.bound.origin,
                 "rests_on": "" if each.bound is None else each.bound.rests_on,
                 "gap": each.gap,
+                "claims": claim_objects(each.claims),
                 **time_parts(each),
                 "devices": [share._asdict() for share in each.devices],
             }
@@ -507,6 +530,8 @@ def print_comparison(
     console.print(plain_table(None, ("", *titles, "change"), rows))
     for sentence in dict.fromkeys(map(bound_sentence, (first, second))):
         console.print(f"bound   {sentence}", markup=False)
+    for sentence in claim_sentences(first):
+        console.print(f"claimed {sentence}", markup=False)
     for name, each in zip(titles, (first, second), strict=True):
         for violation in each.verdict.violations:
             print_line(f"{name} breaks a rule: {violation}")

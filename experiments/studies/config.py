@@ -145,7 +145,7 @@ class PublishedEntry(Entry):
 class Study(Entry):
     """A study: a name and its tables; perhaps a smaller form, and a paper's tables beside them.
 
-    `recorded_bounds` says whether bounds that the corpus or a file records count, beside those that
+    `recorded_bounds` says whether bounds that the corpus records count, beside those that
     the study's own runs prove.
 
     Examples

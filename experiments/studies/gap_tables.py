@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -23,8 +22,8 @@ from placegap.experiments.studies.gaps import (
     MethodSummary,
     summarize,
 )
-from placegap.solvers.core.result import describe_basis, fault_words, relative_gap
-from placegap.solvers.solving.known_bounds import RECORDED
+from placegap.instances.reading.printable import printable
+from placegap.solvers.core.result import RECORDED, describe_basis, fault_words, relative_gap
 
 MODEL_HEAD = (
     "instance",
@@ -296,18 +295,22 @@ def _lines(cell: CellText) -> tuple[str, str, str]:
 
 def _gap_table(table: TableText, part: slice, is_part: bool) -> Table:
     columns = table.columns[part]
-    title = f"{table.name}: {table.semantics} ({table.unit})"
+    title = printable(f"{table.name}: {table.semantics} ({table.unit})")
     if is_part:
         title += f", {part.start + 1}-{part.start + len(columns)} of {len(table.columns)} methods"
     grid = Table(
-        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
     )
     grid.add_column("instance\ncluster", max_width=LABEL_WIDTH, overflow="fold")
     grid.add_column("best\nbound", justify="right", no_wrap=True)
-    for name in columns:
-        grid.add_column(escape(name), justify="right", max_width=HEADING_WIDTH, overflow="fold")
+    for name in map(printable, columns):
+        grid.add_column(Text(name), justify="right", max_width=HEADING_WIDTH, overflow="fold")
     for row in table.rows:
-        label = Text.assemble(row.instance, "\n", (row.cluster, "dim"))
+        label = Text.assemble(printable(row.instance), "\n", (printable(row.cluster), "dim"))
         grid.add_row(label, row.bound, *map(_cell, row.cells[part]))
     return grid
 

@@ -17,8 +17,7 @@ from typing import NamedTuple
 from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.plan import Cell
 from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, plan_class, with_plans
-from placegap.solvers.core.result import PROOF, relative_gap
-from placegap.solvers.solving.known_bounds import RECORDED
+from placegap.solvers.core.result import PROOF, RECORDED, relative_gap
 
 NOT_RUN = "not_run"
 NOT_APPLICABLE = "not_applicable"
@@ -36,7 +35,7 @@ class GapCell:
     `bound_ns` is the method's own bound, `best_bound_ns` the best that is valid for the table's
     class of plans, and `gap` is measured against the latter. `rests_on` and `best_rests_on` say
     what the two rest on (`solvers.core.result`). `time_s` is build plus solve time;
-    compiling kernels (`setup_s`) is no part of it.
+    loading modules and kernels (`setup_s`) is no part of it.
     """
 
     cell: Cell

@@ -6,7 +6,6 @@ off when the log is opened again, and that run is done anew.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from placegap.instances.io.output_files import OutputError, append_whole
 from placegap.instances.reading.errors import InputError
 
 try:
@@ -69,23 +69,20 @@ class RunLog:
         try:
             self._lock()
             self.records = self._recover()
+        except OSError as error:
+            os.close(self._file)
+            raise OutputError(f"cannot be read or mended: {error.strerror}", self.path) from None
         except BaseException:
             os.close(self._file)
             raise
 
     def append(self, record: Record) -> None:
         """Write one run, which has a "key", and wait until it is on the disk."""
-        line = (canonical_json(record) + "\n").encode()
-        before = os.fstat(self._file).st_size
         try:
-            written = 0
-            while written < len(line):
-                written += os.write(self._file, line[written:])
+            append_whole(self._file, (canonical_json(record) + "\n").encode())
             os.fsync(self._file)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, before)
-            raise InputError(
+            raise OutputError(
                 f"cannot be written: {error.strerror}; the {len(self.records)} runs before are"
                 " intact, and the same command goes on from there",
                 self.path,

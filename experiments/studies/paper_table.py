@@ -26,6 +26,7 @@ from placegap.experiments.studies.paper_comparison import (
 from placegap.experiments.studies.published import NO_PLAN, UNITS_NS
 from placegap.experiments.studies.report import markdown_grid
 from placegap.instances.problem.semantics import memory_rule
+from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
 
 SECONDS = 1e9
@@ -274,7 +275,7 @@ def markdown(compared: ComparedTable) -> str:
         *(f"- {note}" for note in notes(compared)),
         "",
     ]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _in_unit(unit: str) -> str:

@@ -19,6 +19,7 @@ from placegap.experiments.studies.config import (
     TableEntry,
 )
 from placegap.experiments.studies.log import run_key
+from placegap.experiments.studies.own_code import code_of, refuse_edited
 from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.corpus.layer_chains import is_chain
 from placegap.instances.corpus.workloads import is_workload
@@ -47,6 +48,8 @@ class Run:
     gap: float
     versions: Mapping[str, str]
     coarsen: str | None = None
+    code: str = ""
+    """Of the source of methods from outside of the package (`code_of`)."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -60,6 +63,7 @@ class Run:
             "limits": {"time_limit_s": self.time_limit_s, "gap": self.gap},
             "versions": dict(self.versions),
             **({} if self.coarsen is None else {"coarsen": self.coarsen}),
+            **({"code": self.code} if self.code else {}),
         }
 
     @property
@@ -100,7 +104,7 @@ class Cell:
     """Bytes of all ops over the memory of all accelerators; None where that has no limit."""
 
     recorded: tuple[KnownBound, ...] = ()
-    """Bounds that the corpus or the instance's file records, where the study counts them."""
+    """Bounds that the corpus records, where the study counts them."""
 
 
 def plan_study(
@@ -147,6 +151,7 @@ def _columns(
             params = parse_params(method, _beside(given, path))
         except InputError as error:
             raise InputError(f"table {table.name!r}: {error}", path) from None
+        refuse_edited(method, table.semantics.objective)
         shown = ", ".join(f"{name}={_plain(value)}" for name, value in given.items())
         yield method, params, f"{method.name} {shown}".strip()
 
@@ -257,6 +262,7 @@ def _row(
                     gap=table.limits.gap,
                     versions=versions_of(method),
                     coarsen=table.coarsen,
+                    code=code_of(method, table.semantics.objective),
                 )
             yield Cell(
                 table=table.name,

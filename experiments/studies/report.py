@@ -7,17 +7,19 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placegap.experiments.show.drawing import Style, new_figure, png, styles
+from placegap.experiments.show.drawing import Style, new_figure, plain_label, png, styles
 from placegap.experiments.show.figures import format_gap, format_s
+from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.config import Study
 from placegap.experiments.studies.gap_tables import MODEL_HEAD, CellText, TableText, lay_out
 from placegap.experiments.studies.gaps import GapCell, MethodSummary, disagreements, summarize
+from placegap.instances.io.output_files import attempt, write_bytes
 from placegap.instances.problem.semantics import DEFAULTS, Semantics
-from placegap.instances.reading.errors import InputError, MissingExtra
+from placegap.instances.reading.errors import MissingExtra
+from placegap.instances.reading.printable import printable
 from placegap.solvers.core.result import relative_gap
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ def plot_gaps(cells: Sequence[GapCell]) -> bytes:
             axis.set_title(f"{firsts[id(table)]}\n", loc="left", fontsize=12, fontweight="bold")
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], label=name, **own.dots) for name, own in style.items()]
+    handles = [Line2D([], [], label=plain_label(name), **own.dots) for name, own in style.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return png(figure)
 
@@ -145,8 +147,8 @@ def draw_panel(
     first = cells[0].cell
     label = first.semantics.label
     title = label if first.table == first.semantics.objective else f"{first.table}: {label}"
-    axis.text(0, 1.01, title, transform=axis.transAxes, va="bottom", fontsize=10.5)
-    _dress(axis, [summary.label for summary in order], aside)
+    axis.text(0, 1.01, plain_label(title), transform=axis.transAxes, va="bottom", fontsize=10.5)
+    _dress(axis, [plain_label(summary.label) for summary in order], aside)
 
 
 LEAST_GAP, ASIDE = 5e-5, 0.07
@@ -216,38 +218,27 @@ CSV_COLUMNS = (
 )
 
 
+REPORT_FILES = ("table.md", "runs.csv", "gaps.png")
+
+
 def write_report(study: Study, cells: Sequence[GapCell], folder: str | Path) -> tuple[Path, ...]:
-    """Write all files of a study and return their paths; the plot where matplotlib is installed.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be written; no file is ever left half written.
-    """
-    folder = Path(folder)
-    files = {
-        "table.md": markdown(study, cells).encode(),
-        "runs.csv": runs_csv(study, cells).encode(),
-    }
-    with suppress(MissingExtra):
-        files["gaps.png"] = plot_gaps(cells)
-    for name, data in files.items():
-        write_file(folder / name, data)
-    return tuple(folder / name for name in files)
+    """Write the files of a study that can be written (`attempt`), and return their paths."""
+    written, folder = list[Path](), Path(folder)
+    for name in REPORT_FILES:
+        with attempt(folder / name):
+            try:
+                write_bytes(_report_file(name, study, cells), folder / name)
+            except MissingExtra as error:
+                warn(f"no plot: {error}")
+            else:
+                written.append(folder / name)
+    return tuple(written)
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file as a whole; InputError, and no half of it, where that fails."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(data)
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", path) from None
-    finally:  # also after an interrupt
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+def _report_file(name: str, study: Study, cells: Sequence[GapCell]) -> bytes:
+    if name == "table.md":
+        return markdown(study, cells).encode()
+    return runs_csv(study, cells).encode() if name == "runs.csv" else plot_gaps(cells)
 
 
 def runs_csv(study: Study, cells: Sequence[GapCell]) -> str:
@@ -256,7 +247,8 @@ def runs_csv(study: Study, cells: Sequence[GapCell]) -> str:
     writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
     for cell in cells:
-        writer.writerow(_csv_row(study, cell))
+        row = _csv_row(study, cell)
+        writer.writerow({k: printable(v) if isinstance(v, str) else v for k, v in row.items()})
     return text.getvalue()
 
 
@@ -313,7 +305,7 @@ def markdown(study: Study, cells: Sequence[GapCell]) -> str:
         lines += _markdown_table(table)
     makers = dict.fromkeys(cell.made_by for cell in cells if cell.made_by)
     lines += [f"Made by {_escape(maker)}." for maker in makers]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _markdown_table(table: TableText) -> Iterator[str]:

@@ -20,13 +20,15 @@ from placegap.experiments.running.warm_up import GRACE_S, one_line, warm_up
 from placegap.experiments.studies.config import Study, load_study
 from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell, gap_cells
 from placegap.experiments.studies.log import Record, RunLog
+from placegap.experiments.studies.own_code import code_of
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, Progress
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.loading import loading_s
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, solve
-from placegap.solvers.core.clock import compiled_s, while_compiling
+from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.solve import versions_of, what_is_missing
@@ -56,6 +58,8 @@ def unfit(run: Run) -> str | None:
     for name, version in run.versions.items():
         if here.get(name) != version:
             return f"has {name} {here.get(name)}, and the study needs {version}"
+    if code_of(method, run.semantics.objective) != run.code:
+        return f"has other code for {run.method} than the study"
     return None
 
 
@@ -93,9 +97,11 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
         instance = load_source(run.source)
         if instance.content_hash != run.instance_hash:
             raise InputError("has changed since the study began", run.source.model)
-        compiled = compiled_s()
+        if code_of(find_method(run.method), run.semantics.objective) != run.code:
+            raise InputError(f"the code of {run.method} has changed since the study began")
+        loaded = loading_s()
         with warming:
-            warm_up(run.method, run.semantics, run.params, branching=True)
+            warm_up(run.method, run.semantics, run.params)
         on: Callable[..., Result] = solve
         if run.coarsen is not None:
             from placegap.solvers.solving.coarsened import solve_coarse
@@ -118,7 +124,7 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
             "message": one_line(error),
             "traceback": traceback.format_exc(),
         }
-    result = with_reason(replace(result, setup_s=compiled_s() - compiled), instance)
+    result = with_reason(replace(result, setup_s=loading_s() - loaded), instance)
     described = describe_result(result)
     described["details"].update(_clocks(instance, result))
     return described

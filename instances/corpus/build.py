@@ -27,6 +27,7 @@ from pydantic import Field, TypeAdapter
 from placegap.instances.corpus.corpus import NETWORK_FAMILY, ONNX_FAMILY, PARTITIONING_FAMILY
 from placegap.instances.corpus.workloads import build_workload
 from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.costing import COSTS
 from placegap.instances.io.dnn_partitioning import read_dnn_partitioning
 from placegap.instances.io.document import Document, load_document, save_document
 from placegap.instances.io.onnx_model import read_onnx
@@ -105,17 +106,18 @@ def build_network(name: str) -> Document:
     made = _made(recipe)
     provenance = made.graph.provenance
     changes = provenance.changes or ("none: the sizes are in the parameters",)
-    kept = {key: value for key, value in provenance.parameters.items() if key != ASSUMED}
+    kept = {
+        key: value for key, value in provenance.parameters.items() if key not in (ASSUMED, COSTS)
+    }
     update = {"licence": _licence(recipe.model), "changes": changes, "parameters": kept}
     graph = made.graph.model_copy(
         update={"name": name, "provenance": provenance.model_copy(update=update)}
     )
-    return Document(
-        name=name,
-        graph=graph,
-        cluster=load_cluster(recipe.cluster),
-        semantics=MaxLoad(plans="chain", memory=recipe.memory),
-    )
+    rules = MaxLoad(plans="chain")
+    if recipe.memory != rules.memory:
+        rules = rules.model_copy(update={"memory": recipe.memory})
+    cluster = load_cluster(recipe.cluster)
+    return Document(name=name, graph=graph, cluster=cluster, semantics=rules)
 
 
 def _made(recipe: NetworkRecipe) -> Document:

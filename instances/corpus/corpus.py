@@ -15,6 +15,7 @@ from typing import Annotated, Self
 
 from pydantic import StringConstraints, TypeAdapter, ValidationError, model_validator
 
+from placegap.instances.io.costing import with_costs
 from placegap.instances.io.document import Document, load_document, read_json, write_json
 from placegap.instances.problem.instance import BestKnown, Cluster, Instance, Name
 from placegap.instances.problem.semantics import Semantics
@@ -64,7 +65,9 @@ def load_corpus(name: str) -> Document:
     >>> len(load_corpus("bvlc_alexnet").graph.ops)
     24
     """
-    return load_document(corpus_path(name)).read_from(name)
+    found = load_document(corpus_path(name))
+    graph = with_costs(found.graph, "roofline")
+    return found.model_copy(update={"graph": graph}).read_from(name)
 
 
 class BestEntry(BestKnown):
@@ -141,7 +144,9 @@ def best_known(
 
 
 def known_of(instance: Instance, semantics: Semantics) -> tuple[BestKnown, ...]:
-    """What the instance's file and the corpus know of this very content under one semantics.
+    """What the corpus records of this very content under one semantics.
+
+    Not what the instance's file states (`Instance.best_known`), which anybody can write.
 
     Examples
     --------
@@ -149,13 +154,17 @@ def known_of(instance: Instance, semantics: Semantics) -> tuple[BestKnown, ...]:
     >>> known_of(example(), Makespan())
     ()
     """
-    own = (found for found in instance.best_known if found.semantics == semantics)
-    shipped = (
-        entry
-        for entry in read_best_known()
-        if entry.content_hash == instance.content_hash and entry.semantics == semantics
-    )
-    return (*own, *shipped)
+    found = _recorded().get(instance.content_hash, ())
+    return tuple(entry for entry in found if entry.semantics == semantics)
+
+
+@cache
+def _recorded() -> dict[str, list[BestEntry]]:
+    """The package's own entries by the content that they are about."""
+    entries: dict[str, list[BestEntry]] = {}
+    for entry in read_best_known():
+        entries.setdefault(entry.content_hash, []).append(entry)
+    return entries
 
 
 def record_best(instance: Instance, found: BestKnown, path: str | Path) -> BestEntry:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from placegap.instances.io.costing import with_costs
 from placegap.instances.problem.instance import Edge, Graph, Name, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import (
@@ -222,7 +223,8 @@ def generate(family: str, params: Mapping[str, Any] | None = None, seed: int = 0
         with paused_collector():
             rng = random.Random(f"{family} {seed}")
             graph = _dress(chosen.shape(rng, parsed), rng, parsed, family, seed, chosen.mirrored)
-            return mirror_training(graph) if chosen.mirrored else graph
+            graph = mirror_training(graph) if chosen.mirrored else graph
+            return with_costs(graph, "roofline")
 
 
 def _dress(
@@ -492,6 +494,7 @@ def _update_op(op: Op, group: str) -> Op:
         time_ns={kind: ceil_div(time, 10) for kind, time in op.time_ns.items()},
         resident_bytes=2 * op.parameter_bytes,
         state_bytes=2 * (op.parameter_bytes if op.state_bytes is None else op.state_bytes),
+        update=True,
         shared_state={f"{name[:900]}/moments": 2 * size for name, size in op.shared_state.items()},
         colocation=group,
         backward=True,

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from placegap.instances.corpus.corpus import corpus_names
+from placegap.instances.io.costing import with_costs
 from placegap.instances.io.document import Document
 from placegap.instances.io.layer_modes import LayerPart, ModelledOn, TrainedLayer, layer_graph
 from placegap.instances.problem.instance import (
@@ -137,6 +138,7 @@ def chain_document(name: str, sizes: Mapping[str, int] | None = None) -> Documen
     """
     shape, batch = _sized(name, sizes or {})
     graph = layer_chain(name.removesuffix(TRAIN), shape=shape, batch=batch)
+    graph = with_costs(graph, "roofline")
     return Document(name=name, graph=graph.model_copy(update={"name": name}))
 
 

@@ -29,6 +29,7 @@ from placegap.instances.corpus.transformers import (
     transformer,
 )
 from placegap.instances.corpus.translation import gnmt, nmt
+from placegap.instances.io.costing import with_costs
 from placegap.instances.io.document import Document
 from placegap.instances.problem.instance import Provenance
 from placegap.instances.reading.errors import InputError, look_up, paused_collector
@@ -174,7 +175,7 @@ def build_workload(name: str, params: Mapping[str, Any] | None = None) -> Docume
             parameters={**sizes, "dialect": workload.dialect.means},
         )
         graph = lower(tape, name, provenance)
-    return Document(name=name, graph=graph)
+    return Document(name=name, graph=with_costs(graph, "roofline"))
 
 
 def _read_sizes(name: str, workload: Workload, params: Mapping[str, Any]) -> dict[str, int]:

@@ -108,16 +108,11 @@ class TreeProof(InstancePart):
 
 
 class ArcRow(InstancePart):
-    """What a section takes at least from one device to another; null stands for every device.
-
-    Either a tree proves it, or a solver (`of`) says that it is `bound_ns`.
-    """
+    """What a section takes at least from one device to another; null stands for every device."""
 
     start: Number | None = None
     end: Number | None = None
-    tree: Branch | Leaf | None = None
-    of: str | None = None
-    bound_ns: Count | None = None
+    tree: Branch | Leaf
 
 
 class SectionArc(InstancePart):
@@ -192,8 +187,8 @@ def plain_document(instance: Instance) -> dict[str, Any]:
     return Document.of(instance).model_dump(mode="json", exclude_defaults=True)
 
 
-def check_content(document: Any, certificate: Any) -> list[str]:
-    """Let the checker of its kind judge a certificate; the solvers on whose word it relies.
+def check_content(document: Any, certificate: Any) -> None:
+    """Let the checker of its kind judge a certificate.
 
     Parameters
     ----------
@@ -208,4 +203,4 @@ def check_content(document: Any, certificate: Any) -> list[str]:
     kind = proof.get("kind") if isinstance(proof, dict) else None
     own = {"ideals": certificate_ideals.check, "stages": certificate_hybrid.check}
     judge = own.get(str(kind), certificate_checker.check)
-    return judge(document, certificate)
+    judge(document, certificate)

@@ -21,6 +21,7 @@ integers: 25_000_000_000, 25e9 or 2.5e10.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 from pathlib import Path
@@ -28,8 +29,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from placegap.instances.io.cluster_text import cluster_content, is_cluster_text
-from placegap.instances.io.costing import catalogue, read_catalogue
+from placegap.instances.io.cluster_text import OTHER_KINDS, cluster_content, is_cluster_text
+from placegap.instances.io.costing import (
+    HOST_OVERHEAD_NS,
+    StatedSpec,
+    catalogue,
+    read_catalogue,
+)
 from placegap.instances.io.document import read_json
 from placegap.instances.problem.instance import (
     Cluster,
@@ -47,9 +53,11 @@ from placegap.instances.problem.instance import (
 )
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.reading.errors import (
+    SIGNS,
     InputError,
     from_validation_error,
     instead_of,
+    near_names,
     plain_name,
 )
 from placegap.instances.reading.input_files import MAX_DEVICES, data_path, refuse_other
@@ -59,7 +67,7 @@ from placegap.instances.reading.yaml_file import read_yaml
 class DeviceEntry(InstancePart):
     """One device, ``count`` devices numbered from 0, or the devices in ``names``.
 
-    Rates that it states stand before those of its kind; without a kind it is one of its own.
+    What it states stands before what its kind says; without a kind it is one of its own.
     """
 
     kind: Name = ""
@@ -71,7 +79,7 @@ class DeviceEntry(InstancePart):
     peak_flops_per_s: PeakRates | None = None
     bandwidth_bytes_per_s: Rate | None = None
     launch_overhead_ns: Size | None = None
-    is_host: Flag = False
+    is_host: Flag | None = None
     server: Name | None = None
 
     @model_validator(mode="after")
@@ -112,6 +120,9 @@ class DeviceEntry(InstancePart):
         }
         base = known.get(self.kind)
         if base is not None:
+            is_open = "launch_overhead_ns" not in base.model_fields_set
+            if self.is_host and is_open and self.kind not in catalogue():
+                base = base.model_copy(update={"launch_overhead_ns": HOST_OVERHEAD_NS})
             if rates:
                 own["source"] = f"{', '.join(rates)}: {STATED}; else {base.source}"
             return base.model_copy(update=own) if own else base
@@ -137,6 +148,7 @@ class DeviceEntry(InstancePart):
         memory = (
             free_bytes(self.memory_bytes, self.reserved_bytes) if spec is None else spec.free_bytes
         )
+        is_host = self.is_host if self.is_host is not None else spec is not None and spec.is_cpu
         names = self.names or (
             (f"{self.name}{number}" for number in range(self.count))
             if self.count is not None
@@ -147,15 +159,12 @@ class DeviceEntry(InstancePart):
                 name=name,
                 kind=self.own_kind,
                 memory_bytes=memory,
-                is_host=self.is_host,
+                is_host=is_host,
                 server=self.server,
             )
 
 
 STATED = "stated in the cluster file"
-
-HOST_OVERHEAD_NS = 1_000
-"""The catalogue's for all CPUs."""
 
 
 class LinkEntry(InstancePart):
@@ -216,7 +225,7 @@ class ClusterFile(InstancePart):
     name: Name
     devices: Annotated[tuple[DeviceEntry, ...], Field(min_length=1)]
     links: tuple[LinkEntry, ...] = ()
-    kinds: dict[Name, DeviceSpec] = Field(default_factory=dict)
+    kinds: dict[Name, StatedSpec] = Field(default_factory=dict)
     provenance: Provenance = Provenance()
 
     def cluster(self, added: Mapping[str, DeviceSpec] | None = None) -> Cluster:
@@ -291,25 +300,38 @@ def cluster_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in data_path("clusters").glob("*.yaml")))
 
 
-def full_name(name: str) -> str:
+def full_name(name: str, added: Mapping[str, DeviceSpec] | None = None) -> str:
     """The shipped cluster whose name alone ends so, or alone contains it; else the name itself.
 
-    Case and dashes do not count.
+    Case and dashes do not count. What is the name of a device kind, of the catalogue or of those
+    that are added, is that of one device.
 
     Examples
     --------
-    >>> full_name("4xv100-pcie"), full_name("8xH100"), full_name("moirai")
-    ('celeritas-4xV100-pcie', '8xH100-nvlink', 'moirai')
+    >>> full_name("4xv100-pcie"), full_name("8xH100"), full_name("moirai"), full_name("T4")
+    ('celeritas-4xV100-pcie', '8xH100-nvlink', 'moirai', 'T4')
     """
     names, wanted = cluster_names(), plain_name(name)
-    if wanted and name not in names:
-        for found in (
-            [each for each in names if plain_name(each).endswith(wanted)],
-            [each for each in names if wanted in plain_name(each)],
-        ):
-            if len(found) == 1:
-                return found[0]
-    return name
+    if name in names or wanted in map(plain_name, (*catalogue(), *(added or {}))):
+        return name
+    ends = [each for each in names if wanted in _parts(each, ends=True)]
+    inside = [each for each in names if wanted in _parts(each, ends=False)]
+    return next((found[0] for found in (ends, inside) if len(found) == 1), name)
+
+
+def _parts(name: str, *, ends: bool) -> set[str]:
+    """Runs of the words of a cluster's name, in plain letters; all of them, or those at its end.
+
+    A word ends at a sign, and so does a count: the words of ``8xH100-nvlink`` are 8x, H100, nvlink.
+
+    Examples
+    --------
+    >>> sorted(_parts("8xH100-nvlink", ends=True))
+    ['8xh100nvlink', 'h100nvlink', 'nvlink']
+    """
+    words = [word for word in re.split(rf"[{SIGNS}]|(?<=\dx)(?=\D)", name) if word]
+    stops = [len(words)] if ends else range(1, len(words) + 1)
+    return {plain_name("".join(words[start:stop])) for stop in stops for start in range(stop)}
 
 
 def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) -> Cluster:
@@ -339,7 +361,7 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
     """
     added = {} if devices is None else read_catalogue(devices)
     if isinstance(name_or_path, str):
-        name_or_path = full_name(name_or_path)
+        name_or_path = full_name(name_or_path, added)
     if isinstance(name_or_path, str) and name_or_path in cluster_names():
         path = data_path("clusters", f"{name_or_path}.yaml")
     else:
@@ -358,6 +380,10 @@ def load_cluster(name_or_path: str | Path, devices: str | Path | None = None) ->
             is_name = "no device kind" in str(error) and "did you mean" in hint
             if "," in text or not is_name:
                 raise
+    card = re.sub(r"^\s*\d+\s*[xX*]\s*", "", text)
+    if kinds := near_names(card, sorted({**catalogue(), **added})):
+        end = " D" if hint.endswith("?") else "; d"
+        hint += f"{end}evice kinds that are alike: {', '.join(kinds)} ({OTHER_KINDS})"
     raise InputError(f"there is no cluster {text!r}, nor such a .yaml or .json file{hint}")
 
 

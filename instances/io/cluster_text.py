@@ -3,7 +3,8 @@
 Before the first comma stand the devices, joined by ``+``. ``host`` is a host (`HOST_KIND`), and so
 is every kind that is a CPU; ``host:64GB`` has a memory of its own. ``16x8xH100`` is 16 servers of 8
 cards each, and ``2x(4xL40S+host)`` two servers of four cards and a host. Kinds are those of the
-catalogue, without regard to case and dashes, by their names or how these begin or end.
+catalogue, without regard to case and dashes; what tells boards of one card apart (``-80GB``,
+``-PCIe``) may be left out where one board alone is meant, and so may ``RTX`` and ``RX``.
 
 Behind it stand the kinds of links. In a server ``nvlink`` joins the cards that have it, at the rate
 of their datasheets, and ``pcie3``, ``pcie4`` or ``pcie5`` all else, by 16 lanes (``pcie4x8``: 8);
@@ -49,8 +50,10 @@ LINK_KINDS = (
 )
 """Kinds of links that messages and lists name; lanes and other rates of networks go, too."""
 
-LEAST_PART = 3
-"""Letters and digits of a part of a kind's name that may stand for the whole."""
+BOARD = re.compile(r"(.+)-(?:\d+GB|PCIe|GCD)", re.IGNORECASE)
+"""A name of a kind that says which board, or which half of one."""
+
+SERIES = re.compile(r"(?:RTX|RX)-?(?=\w*\d)", re.IGNORECASE)
 
 UNITS = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 
@@ -272,9 +275,9 @@ def _memory_bytes(text: str) -> int:
 
 
 def find_kind(name: str, known: Mapping[str, DeviceSpec]) -> str:
-    """The device kind of a name, or the one whose name it begins or ends; case and dashes go.
+    """The device kind of a name, in full or as `_short_names` has it; case and dashes go.
 
-    Of several the one counts with which all others begin: H100-80GB before H100-80GB-PCIe.
+    Of several boards the one counts with which all others begin: H100-80GB before H100-80GB-PCIe.
 
     Raises
     ------
@@ -283,23 +286,33 @@ def find_kind(name: str, known: Mapping[str, DeviceSpec]) -> str:
 
     Examples
     --------
-    >>> [find_kind(name, catalogue()) for name in ("rtx-3090", "3090", "H100", "xeon")]
-    ['RTX3090', 'RTX3090', 'H100-80GB', 'Xeon-5220']
+    >>> [find_kind(name, catalogue()) for name in ("rtx-3090", "3090", "H100", "4060Ti")]
+    ['RTX3090', 'RTX3090', 'H100-80GB', 'RTX4060Ti-16GB']
     """
     wanted = plain_name(name)
-    plain = {plain_name(kind): kind for kind in known}
-    if wanted in plain:
-        return plain[wanted]
-    alike = [
-        each
-        for each in plain
-        if len(wanted) >= LEAST_PART and (each.startswith(wanted) or each.endswith(wanted))
-    ]
-    for each in alike:
-        if all(other.startswith(each) for other in alike):
-            return plain[each]
+    for kind in known:
+        if plain_name(kind) == wanted:
+            return kind
+    boards = [kind for kind in known if wanted in _short_names(kind)]
+    for kind in boards:
+        if all(plain_name(other).startswith(plain_name(kind)) for other in boards):
+            return kind
     hint = instead_of(name, sorted(known), "placegap instances")
-    raise ValueError(f"there is no device kind {name!r}{hint}")
+    raise ValueError(
+        f"there is no device kind {name!r}{hint}{' ' if hint.endswith('?') else '; '}{OTHER_KINDS}"
+    )
+
+
+OTHER_KINDS = "--devices FILE states other kinds"
+
+
+def _short_names(kind: str) -> set[str]:
+    """A kind without its boards, one after the other, and without its series, in plain letters."""
+    names = [kind]
+    while board := BOARD.fullmatch(names[-1]):
+        names.append(board[1])
+    names += [SERIES.sub("", name, count=1) for name in names if SERIES.match(name)]
+    return {plain_name(name) for name in names}
 
 
 def _entries(

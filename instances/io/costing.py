@@ -3,16 +3,25 @@
 The time of an op is the launch overhead plus its roofline, the larger of FLOPs / peak rate and
 bytes moved / memory bandwidth, rounded up once to whole nanoseconds. An op that computes nothing
 and moves nothing is a view (Reshape, Identity): no kernel is launched, and it takes 0 ns.
+
+That is ``roofline``: each op is a kernel, and rates are datasheets'. Under ``calibrated`` costs the
+ops that run as one kernel (`launch_of`) are launched once, move what goes in and out of it, and
+share its time in proportion to the bytes that they move by themselves; rates are those that kernels
+reach.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter
+import numpy as np
+from pydantic import BeforeValidator, TypeAdapter
 
+from placegap.instances.io.launches import bytes_inside, launch_of
 from placegap.instances.problem.instance import (
     Cluster,
     Device,
@@ -31,6 +40,41 @@ from placegap.instances.reading.errors import (
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
+Costs = Literal["roofline", "calibrated"]
+
+COSTS = "costs"
+"""Parameter of the provenance that says how ops without times are costed; by default calibrated."""
+
+COMPUTE_PERCENT = 79
+"""What large products reach of the peak: the median of measured ones, 2,048 rows and more, on five
+cards of data centres (1 / 1.26 to 1 / 1.32; 1 / 1.66 on L40S)."""
+
+BANDWIDTH_PERCENT, HOST_BANDWIDTH_PERCENT = 80, 70
+"""What kernels reach of the memory's bandwidth: cards as NVIDIA's own tables scale it, hosts as
+token rates of twelve reports have it (`experiments.research.speeds`)."""
+
+THREADS_NS = 30_000
+"""What a host takes more for each kernel, to wake its threads and join them. With 5 us on cards, it
+is the figure of a coarse grid that brings those reports closest."""
+
+HOST_OVERHEAD_NS = 1_000
+"""The launch overhead of a host that states none; the catalogue's for all CPUs."""
+
+
+def _as_spec(raw: Any) -> Any:
+    """A kind of a file with the fields of `DeviceSpec`: one of hosts is a CPU."""
+    if not isinstance(raw, dict):
+        return raw
+    fields = {"is_cpu" if name == "is_host" else name: value for name, value in raw.items()}
+    if len(fields) < len(raw):
+        raise ValueError("is_cpu and is_host say the same; leave out is_cpu")
+    overhead = {"launch_overhead_ns": HOST_OVERHEAD_NS} if fields.get("is_cpu") is True else {}
+    return overhead | fields
+
+
+StatedSpec = Annotated[DeviceSpec, BeforeValidator(_as_spec)]
+"""A kind as a file states it; ``is_host`` says that its devices are hosts."""
+
 
 @cache
 def catalogue() -> dict[str, DeviceSpec]:
@@ -47,6 +91,8 @@ def catalogue() -> dict[str, DeviceSpec]:
 def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
     """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`.
 
+    ``is_host`` may stand for ``is_cpu``.
+
     Raises
     ------
     InputError
@@ -54,7 +100,7 @@ def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
     """
     raw = read_yaml(path)
     with as_input_error(raw, path):
-        return TypeAdapter(dict[Name, DeviceSpec]).validate_python(raw)
+        return TypeAdapter(dict[Name, StatedSpec]).validate_python(raw)
 
 
 def device_spec(kind: str) -> DeviceSpec:
@@ -136,10 +182,10 @@ def cost_graph(
 ) -> Graph:
     """The graph with a time for every device kind of the cluster whose rates are known.
 
-    The peak rate is that of the op's number type (`Op.dtype`). Times that the ops bring are kept;
-    ops that state neither FLOPs nor bytes moved are left alone, and of an op that states one of
-    them the other counts as 0. What was used is written into the provenance. The same graph comes
-    back where nothing is to be added.
+    Each op is a kernel of its own (`Costs` "roofline"). The peak rate is that of the op's number
+    type (`Op.dtype`). Times that the ops bring are kept; ops that state neither FLOPs nor bytes
+    moved are left alone, and of an op that states one of them the other counts as 0. What was used
+    is written into the provenance. The same graph comes back where nothing is to be added.
 
     Parameters
     ----------
@@ -182,6 +228,95 @@ def cost_graph(
         )
         with as_input_error(source=graph.name):
             return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
+
+
+def with_costs(graph: Graph, costs: Costs) -> Graph:
+    """The graph, noting how its ops without times are costed."""
+    noted = {**graph.provenance.parameters, COSTS: costs}
+    provenance = graph.provenance.model_copy(update={"parameters": noted})
+    return graph.model_copy(update={"provenance": provenance})
+
+
+def costed(graph: Graph, cluster: Cluster) -> Graph:
+    """The graph with a time for every device kind of the cluster whose rates are known, by the
+    costs that its provenance names.
+
+    Raises
+    ------
+    InputError
+        As `cost_graph`.
+    """
+    if graph.provenance.parameters.get(COSTS) == "roofline":
+        return cost_graph(graph, cluster)
+    specs = specs_of(cluster)
+    _refuse_other_rates(graph, specs)
+    if not any(op.flops is not None or op.bytes_moved is not None for op in graph.ops):
+        return graph
+    with paused_collector():
+        ops, added, kernels = _cost_kernels(graph, specs)
+        if not added:
+            return graph
+        used = {kind: specs[kind] for kind in sorted(added)}
+        dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
+        percent = {"compute_percent": COMPUTE_PERCENT, "bandwidth_percent": BANDWIDTH_PERCENT}
+        provenance = graph.provenance.noting(
+            f"times on {', '.join(used)} are calibrated estimates (kernels: {kernels})",
+            {COSTS: "calibrated", **_parameters(used, percent, dtypes)},
+        )
+        with as_input_error(source=graph.name):
+            return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
+
+
+def _cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> tuple[list[Op], set[str], int]:
+    """The ops with their shares of their kernels' times, the new kinds, and how many kernels."""
+    ops, launch, index = list(graph.ops), launch_of(graph), graph.index
+    first = index.tensor_first_edge.tolist()
+    saved = bytes_inside(index, np.array([graph.edges[e].bytes for e in first], np.int64), launch)
+    members: dict[int, list[int]] = {}
+    for i, number in enumerate(launch.tolist()):
+        members.setdefault(number, []).append(i)
+    added, kernels = set[str](), 0
+    for number, own in members.items():
+        parts = [ops[i] for i in own]
+        missing = specs.keys() - parts[0].time_ns.keys()
+        if not missing or all(op.flops is None and op.bytes_moved is None for op in parts):
+            continue
+        flops = sum(op.flops or 0 for op in parts)
+        shares = [op.bytes_moved or 0 for op in parts]
+        moved = max(sum(shares) - int(saved[number]), bool(sum(shares)))
+        dtype = max(parts, key=lambda op: op.flops or 0).dtype
+        kernels += bool(flops or moved)
+        added |= missing
+        group = parts[0].colocation or (f"kernel of {parts[0].name}" if len(own) > 1 else None)
+        split = {
+            kind: _split(kernel_ns(flops, moved, spec, dtype), shares)
+            for kind, spec in specs.items()
+        }
+        for at, (i, op) in enumerate(zip(own, parts, strict=True)):
+            times = {kind: parts_ns[at] for kind, parts_ns in split.items()}
+            ops[i] = op.model_copy(update={"time_ns": {**times, **op.time_ns}, "colocation": group})
+    return ops, added, kernels
+
+
+def kernel_ns(flops: int, bytes_moved: int, spec: DeviceSpec, dtype: str | None = None) -> int:
+    """Time of a kernel on a device under calibrated costs, in ns.
+
+    Examples
+    --------
+    The bytes of `roofline_ns`'s example at 0.8 of the bandwidth, 62.5 us; and 1 GFLOP at 0.79:
+
+    >>> kernel_ns(0, 16_000_000, catalogue()["T4"]), kernel_ns(10**9, 0, catalogue()["T4"])
+    (67500, 161275)
+    """
+    percent = HOST_BANDWIDTH_PERCENT if spec.is_cpu else BANDWIDTH_PERCENT
+    time = roofline_ns(flops, bytes_moved, spec, COMPUTE_PERCENT, percent, dtype)
+    return time + THREADS_NS if time and spec.is_cpu else time
+
+
+def _split(time_ns: int, shares: Sequence[int]) -> list[int]:
+    """A time in whole parts in proportion to shares; equal ones where all are 0."""
+    ends = list(accumulate(shares if any(shares) else [1] * len(shares), initial=0))
+    return [end - begin for begin, end in pairwise(time_ns * end // ends[-1] for end in ends)]
 
 
 def _cost_ops(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from placegap.instances.io.costing import cost_graph
+from placegap.instances.io.costing import costed
+from placegap.instances.io.output_files import write_text
 from placegap.instances.problem.instance import (
     BestKnown,
     Cluster,
@@ -23,7 +22,7 @@ from placegap.instances.problem.instance import (
     InstancePart,
     Name,
 )
-from placegap.instances.problem.semantics import StatedSemantics
+from placegap.instances.problem.semantics import Semantics, StatedSemantics
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,
@@ -32,6 +31,7 @@ from placegap.instances.reading.errors import (
     paused_collector,
 )
 from placegap.instances.reading.input_files import MAX_LINKS, MAX_VALUES, read_content
+from placegap.instances.reading.printable import json_text
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -101,7 +101,7 @@ class Document(InstancePart):
         bare = (
             self.name if self.cluster is None else self.name.removesuffix(f"@{self.cluster.name}")
         )
-        graph = cost_graph(self.graph, chosen)
+        graph = costed(self.graph, chosen)
         try:
             with paused_collector():
                 return Instance(
@@ -149,12 +149,20 @@ def parse_document(raw: Any, source: str | Path) -> Document:
 def save_document(document: Document, path: str | Path) -> None:
     """Write a document; the bytes depend on its content alone.
 
-    Fields at their default are left out, so that files stay small; reading gives back an equal
-    document.
+    Fields at their default are left out, so that files stay small, but for rules of the semantics
+    that are stated; reading gives back an equal document.
     """
     if document.cluster is not None:
         MAX_LINKS.check(len(document.cluster.links), "the cluster, written link by link,", path)
     content = document.model_dump(mode="json", exclude_defaults=True)
+    stated: list[tuple[dict[str, Any], Semantics]] = [
+        (entry, known.semantics)
+        for entry, known in zip(content.get("best_known", ()), document.best_known, strict=True)
+    ]
+    if document.semantics is not None:
+        stated.append((content, document.semantics))
+    for entry, rules in stated:
+        entry["semantics"] = rules.model_dump(mode="json", exclude_unset=True)
     head = {"format": FORMAT, "version": VERSION}
     write_json({**head, **content}, path)
 
@@ -221,44 +229,7 @@ def _count_values(data: bytes | str, source: str | Path) -> None:
 
 def write_json(content: Any, path: str | Path) -> None:
     """Write JSON, gzipped without a time stamp if the name ends in ``.gz``; never half a file."""
-    write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", path)
-
-
-def write_text(text: str, path: str | Path) -> None:
-    """Write text, gzipped without a time stamp if the name ends in ``.gz``; never half a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
-    data = text.encode()
-    if Path(path).suffix == ".gz":
-        data = gzip.compress(data, compresslevel=9, mtime=0)
-    write_bytes(data, path)
-
-
-def write_bytes(data: bytes, path: str | Path) -> None:
-    """Write bytes as they are; never half a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
-    path = Path(path)
-    special = path.exists() and not path.is_file()  # a pipe or /dev/stdout must stay what it is
-    partial = path if special else path.with_name(path.name + ".partial")
-    try:
-        partial.write_bytes(data)
-        if not special:
-            partial.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror or error}", path) from None
-    finally:  # also after an interrupt
-        if not special:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
+    write_text(json_text(content, indent=1) + "\n", path)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -20,10 +20,11 @@ from itertools import pairwise
 
 from placegap.instances.io.costing import is_cpu
 from placegap.instances.problem.instance import WITHOUT_OPS, Instance
-from placegap.instances.problem.modules import layer_of, numbered_layers
+from placegap.instances.problem.modules import feeders, layer_of, numbered_layers
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.printable import printable
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import PlanError
 from placegap.instances.referee.stages import plan_stages
@@ -36,7 +37,7 @@ def layer_devices(instance: Instance, plan: Plan) -> dict[str, int]:
     ------
     InputError
         If a layer is on several devices, or an op outside of all layers is apart from what feeds
-        it: no module's border is there, at which a tool could move a tensor.
+        it last: no module's border is there, at which a tool could move a tensor.
 
     Examples
     --------
@@ -130,7 +131,7 @@ def _by_layer(
     what: str,
     names: list[str],
 ) -> dict[str, int]:
-    graph, index = instance.graph, instance.arrays.index
+    graph = instance.graph
     if not any(layers):
         raise InputError(f"no op of {graph.name} names its module; trace the model (hf:, py:)")
     first: dict[str, int] = {}
@@ -145,8 +146,8 @@ def _by_layer(
                 f"{layer!r} is on two {what} ({both}), and this format has whole modules; add"
                 " --granularity layer"
             )
-    for a, b in zip(index.producer.tolist(), index.consumer.tolist(), strict=True):
-        if layers[b] is None and not instance.arrays.backward[b] and place[a] != place[b]:
+    for b, a in feeders(instance, layers).items():
+        if not instance.arrays.backward[b] and place[a] != place[b]:
             raise InputError(
                 f"op {graph.ops[b].name!r} of {graph.ops[b].module or 'the model itself'!r} is"
                 f" apart from {graph.ops[a].name!r}, which feeds it, and no module's border is"
@@ -226,7 +227,7 @@ def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     """The table of a plan; an op of a replicated stage has a row for each of its devices.
 
     ``stage`` is empty but under pipeline_iteration, ``start_ns`` and ``end_ns`` are where the
-    value has no schedule of ops.
+    value has no schedule of ops. Control characters of names are written as escapes.
 
     Examples
     --------
@@ -247,12 +248,9 @@ def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
             spec = instance.cluster.devices[k]
             table.writerow(
                 (
-                    op.name,
-                    op.kind,
-                    op.module or "",
+                    *map(printable, (op.name, op.kind, op.module or "")),
                     int(op.backward),
-                    spec.name,
-                    spec.kind,
+                    *map(printable, (spec.name, spec.kind)),
                     stage[i] if stage else "",
                     int(instance.arrays.time_ns[i, k]),
                     *when,

@@ -22,7 +22,7 @@ from typing import Any
 
 from placegap.instances.io.export_modules import layer_list, layer_stages, run_order
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.modules import layer_ends, layer_of
+from placegap.instances.problem.modules import feeders, layer_ends, layer_of
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
@@ -130,7 +130,7 @@ def _torchtitan_name(layer: str) -> str | None:
 
 def _check_split(instance: Instance, stage_of: dict[str, int], begins: list[str]) -> None:
     """Refuse what a cut of the program before these modules would put into another stage."""
-    layers, order, index = layer_of(instance.graph), run_order(instance), instance.arrays.index
+    layers, order = layer_of(instance.graph), run_order(instance)
     forward = [i for i in range(instance.num_ops) if not instance.arrays.backward[i]]
     forward.sort(key=lambda i: order[i])
     current, at, stage = 0, dict.fromkeys(begins), dict[int, int]()
@@ -144,8 +144,8 @@ def _check_split(instance: Instance, stage_of: dict[str, int], begins: list[str]
                 f"op {instance.graph.ops[i].name!r} of {layer!r} runs after stage {current} has"
                 " begun, but is in another; split points cannot say that"
             )
-    for a, b in zip(index.producer.tolist(), index.consumer.tolist(), strict=True):
-        if layers[b] is None and b in stage and a in stage and stage[a] != stage[b]:
+    for b, a in feeders(instance, layers).items():
+        if b in stage and a in stage and stage[a] != stage[b]:
             raise InputError(
                 f"op {instance.graph.ops[b].name!r} would fall into another stage than"
                 f" {instance.graph.ops[a].name!r}, which feeds it; split points cannot say that"

@@ -141,7 +141,7 @@ def _iteration(
             name = f"{event.part} {event.stage}"
             args = {"stage": event.stage, "microbatch": event.microbatch}
             yield _span(
-                f"{name}, microbatch {event.microbatch}",
+                f"{name}{event.turn}",
                 "stage",
                 home[event.stage],
                 OPS,
@@ -260,6 +260,8 @@ def levels_in_flight(
     changes = []
     for event, start, end in (span for spans in run.events if stash for span in spans):
         s = event.stage
+        if event.update:
+            continue
         if event.weight:
             # the base holds all of the microbatch at work: its stash in place of what is kept
             changes += [(home[s], start, stash[s] - kept[s]), (home[s], end, -stash[s])]

@@ -61,8 +61,8 @@ class TimesFile(InstancePart):
 
 T = TypeVar("T")
 
-Value = Annotated[int, Field(strict=True, ge=-MOST_TOKENS, le=LARGEST_SUM)]
-"""Below 0 where more is better."""
+Value = Annotated[int, Field(strict=True, ge=-MOST_TOKENS, le=LARGEST_SUM**2)]
+"""Below 0 where more is better; above `LARGEST_SUM` where a batch has many microbatches."""
 
 CallNumber = Annotated[int, Field(strict=True, ge=0)]
 
@@ -124,7 +124,7 @@ class PlanFile(InstancePart):
     value_ns : int or None
         What the plan is said to be worth; a claim that is checked.
     bound : StoredBound or None
-        What no plan is said to be below; a claim that a reader quotes as this file's.
+        What no plan is said to be below; a claim: no result relies on it.
     times : TimesFile or None
         makespan: when everything is said to happen; checked as well. Simulating the plan decides
         its value.
@@ -186,8 +186,13 @@ def save_plan(
 ) -> None:
     """Write a plan, with the semantics it was made under, and what is claimed of it."""
     content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
-    content = content.model_copy(update={"bound": bound})
-    write_json(content.model_dump(mode="json", exclude_none=True), path)
+    write_json(plan_object(content, bound), path)
+
+
+def plan_object(content: PlanFile, bound: StoredBound | None = None) -> dict[str, Any]:
+    """What stands in a plan's file."""
+    stated = content.model_copy(update={"bound": bound})
+    return stated.model_dump(mode="json", exclude_none=True)
 
 
 def describe_plan(

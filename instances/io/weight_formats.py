@@ -118,9 +118,12 @@ EXPERTS = {"mxfp4": grouped_bits(4, 32, 8)}
 GGUF = {
     # blocks of one type, as ggml-common.h of llama.cpp lays them out
     **{"q4_0": "4.5", "q4_1": "5", "q5_0": "5.5", "q5_1": "6"},
-    # mixtures: averages of Llama-3.1-8B, llama.cpp's tools/quantize/README.md
-    **{"iq2_xxs": "2.3824", "iq2_xs": "2.5882", "iq2_m": "2.9294", "q2_k": "3.1593"},
-    **{"iq3_xxs": "3.2548", "iq3_m": "3.7628", "q3_k_s": "3.6429", "q3_k_l": "4.2979"},
+    # mixtures: averages of Llama-3.1-8B, llama.cpp's tools/quantize/README.md; its row of q3_k_m
+    # repeats q4_k_s, so that one is the average of the types that its tensors get
+    **{"iq1_s": "2.0042", "iq1_m": "2.1460", "iq2_xxs": "2.3824", "iq2_xs": "2.5882"},
+    **{"iq2_s": "2.7403", "iq2_m": "2.9294", "q2_k_s": "2.9697", "q2_k": "3.1593"},
+    **{"iq3_xxs": "3.2548", "iq3_xs": "3.4977", "iq3_s": "3.6606", "iq3_m": "3.7628"},
+    **{"q3_k_s": "3.6429", "q3_k_m": "3.9960", "q3_k_l": "4.2979"},
     **{"iq4_xs": "4.4597", "iq4_nl": "4.6818", "q4_k_s": "4.6672", "q4_k_m": "4.8944"},
     **{"q5_k_s": "5.5704", "q5_k_m": "5.7036", "q6_k": "6.5633", "q8_0": "8.5008"},
 }

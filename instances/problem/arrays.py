@@ -33,7 +33,7 @@ class Arrays:
     group : (n,) int64
         Colocation group of each op; an op without one is a group of its own. Groups are numbered
         by their first op.
-    backward, weight_gradient : (n,) bool
+    backward, weight_gradient, update : (n,) bool
     memory_bytes : (K,) int64
         `NO_LIMIT` where a device has none.
     is_host : (K,) bool
@@ -54,6 +54,7 @@ class Arrays:
     group: Ints
     backward: Flags
     weight_gradient: Flags
+    update: Flags
     memory_bytes: Ints
     is_host: Flags
     tables_of: tuple[Graph, Cluster]
@@ -123,6 +124,7 @@ def derive_arrays(instance: Instance) -> Arrays:
         group=_groups(instance),
         backward=np.array([op.backward for op in ops], np.bool_),
         weight_gradient=np.array([op.backward and op.weight_gradient for op in ops], np.bool_),
+        update=np.array([op.backward and op.update for op in ops], np.bool_),
         memory_bytes=np.array(
             [NO_LIMIT if d.memory_bytes is None else d.memory_bytes for d in devices], np.int64
         ),
@@ -161,10 +163,13 @@ def _plainly_sound(instance: Instance, busy_ns: int) -> bool:
 
 
 def _check_total(arrays: Arrays, busy_ns: int) -> None:
-    """No makespan and no load may reach 2**62: kernels add in int64, and use it as infinity."""
-    tensor = arrays.index.tensor
+    """No makespan, load or latency may reach 2**62: kernels add in int64, and use it as infinity.
+
+    Each tensor leaves its producer's device once, and enters at most once for each edge.
+    """
+    tensor, host_ns = arrays.index.tensor, arrays.host_ns.max(axis=1, initial=0)
     total = busy_ns + sum(arrays.transfer_ns.max(axis=1, initial=0)[tensor].tolist())
-    total += 2 * sum(arrays.host_ns.max(axis=1, initial=0).tolist())
+    total += sum(host_ns.tolist()) + sum(host_ns[tensor].tolist())
     if total >= NO_LIMIT:
         raise ValueError(f"ops and edges: their times sum to {total} ns, above 2**62")
 

@@ -31,6 +31,7 @@ from numba.core.sigutils import normalize_signature
 
 from placegap.instances.problem.kernel_folder import cache_folder
 from placegap.instances.problem.kernels import Kernel, watchers
+from placegap.instances.problem.loading import loading
 
 try:
     import fcntl
@@ -54,7 +55,7 @@ class Dispatcher(CPUDispatcher):
 
     def compile(self, sig: Any) -> Any:
         """Compile it for types of arguments, or load what was compiled for them."""
-        with global_compiler_lock:
+        with global_compiler_lock, loading():
             args, _ = normalize_signature(sig)
             found: Any = self.overloads.get(tuple(args))
             if found is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,12 @@ MOST_NAMED = 3
 
 STATES_DTYPE = ("traced from ", "ONNX model ")
 """How the sources of graphs begin whose bytes are those of numbers of a known type."""
+
+WIDTHS = {None: 32, "float64": 64, "float16": 16, "bfloat16": 16}
+"""Bits of a weight by the number type of its op; None stands for float32."""
+
+SMALLER_WEIGHTS, BITS = "weights of fewer bits (--weights int4 of hf:, py: and ONNX models", 4.5
+"""What int4 takes with its scales."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +76,17 @@ def explain_infeasible(instance: Instance) -> tuple[str, ...]:
     return tuple(reason.sentence for reason in _reasons(instance))
 
 
-def why_no_room(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
+class NoRoom(NamedTuple):
+    """What memory is missing, and last what would help; whether no plan can exist."""
+
+    sentences: tuple[str, ...] = ()
+    proven: bool = False
+
+
+def why_no_room(instance: Instance, semantics: Semantics) -> NoRoom:
     """Of a placement that ends without a plan: what memory is missing, and last what would help.
 
-    Empty where memory is no cause: one device could hold all ops.
+    No sentences where memory is no cause: one device could hold all ops.
 
     Examples
     --------
@@ -83,14 +97,14 @@ def why_no_room(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
     ...     graph=Graph(name="g", ops=(op,)),
     ...     cluster=Cluster(name="c", devices=(Device(name="d", kind="gpu", memory_bytes=8),)),
     ... )
-    >>> why_no_room(instance, Makespan())[-1]
-    'what would help: --memory peak (3 B in all, at least)'
+    >>> why_no_room(instance, Makespan()).sentences[-1]
+    'what would help: --memory peak (3 B in all, at least), or a device of 9 B or more'
     """
     floor, _ = relax_memory(instance, semantics)
     reasons = _reasons(floor)
     limits = [spec.memory_bytes for spec in instance.cluster.devices]
     if not reasons and (_one_holds_all(floor) or not any(limits)):
-        return ()
+        return NoRoom()
     helps = _helps(instance, semantics, floor, reasons)
     what = [reason.sentence for reason in reasons]
     if not what:
@@ -101,7 +115,7 @@ def why_no_room(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
             f"all {instance.num_ops} ops need at least {needed}, and the devices {together}, but no"
             " plan was found that divides the ops so"
         )
-    return (*what, f"what would help: {', or '.join(helps)}")
+    return NoRoom((*what, f"what would help: {', or '.join(helps)}"), bool(reasons))
 
 
 def _one_holds_all(instance: Instance) -> bool:
@@ -138,10 +152,41 @@ def _helps(
         spec = instance.cluster.devices[more.like]
         number = "a device more" if more.more == 1 else f"{more.more} devices more"
         helps.append(f"{number} like {spec.name} ({format_bytes(spec.memory_bytes or 0)})")
-    elif not helps:
+        if reasons:
+            helps.append(_larger(instance, floor))
+    else:
         largest = max(group.size_bytes for group in _groups(floor) if not group.fits_on)
         helps.append(f"a device of {format_bytes(largest)} or more")
+    has_rates = all(op.flops is not None for op in instance.graph.ops)
+    hosts = any(spec.is_host for spec in instance.cluster.devices)
+    if has_rates and not hosts and semantics.objective != "hybrid_pipeline":
+        helps.append("a host (+host in --cluster)")
+    small = _small_weights(instance, floor)
+    if small is not None:
+        still = ", still too much" if _reasons(small) else ""
+        helps.append(f"{SMALLER_WEIGHTS}; {format_bytes(_total(small))} in all{still})")
     return helps
+
+
+def _larger(instance: Instance, floor: Instance) -> str:
+    """Devices of as much memory as all ops need, in the place of those that are no hosts."""
+    devices = instance.cluster.devices
+    num = sum(not spec.is_host for spec in devices) or len(devices)
+    held = sum(spec.memory_bytes or 0 for spec in devices if spec.is_host)
+    each = format_bytes(ceil_div(max(0, _total(floor) - held), num))
+    return f"a device of {each} or more" if num == 1 else f"{num} devices of {each} or more"
+
+
+def _small_weights(instance: Instance, floor: Instance) -> Instance | None:
+    """The instance with weights of few bits; None where they are, or where they are trained."""
+    graph, provenance = instance.graph, instance.graph.provenance
+    if not provenance.source.startswith(STATES_DTYPE) or "weights" in provenance.parameters:
+        return None
+    if any(op.backward or (op.parameter_bytes and op.dtype not in WIDTHS) for op in graph.ops):
+        return None
+    saved = [op.parameter_bytes * (1 - BITS / WIDTHS.get(op.dtype, BITS)) for op in graph.ops]
+    rest = floor.arrays.resident_bytes - np.array(saved).astype(np.int64)
+    return with_resident(floor, np.maximum(rest, 0))
 
 
 def _has_wide_numbers(instance: Instance) -> bool:

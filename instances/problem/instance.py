@@ -36,6 +36,7 @@ from placegap.instances.problem.semantics import StatedSemantics
 from placegap.instances.reading.errors import ClusterError, instead_of
 from placegap.instances.reading.exact_integer import exact_integer
 from placegap.instances.reading.input_files import MAX_DEVICES
+from placegap.instances.reading.printable import printable
 
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM)]
 
@@ -194,6 +195,9 @@ class Op(InstancePart):
     weight_gradient : bool
         Of a backward op: whether gradients and updates of weights are all that depends on it, so
         that it may wait while gradients of inputs go on (zero-bubble schedules).
+    update : bool
+        Of a backward op: whether it runs once per iteration, and not with each microbatch, as the
+        updates of weights do. pipeline_iteration alone looks at it.
     module : str or None
         Path of the module the op came from.
     flops, bytes_moved : int or None
@@ -226,6 +230,7 @@ class Op(InstancePart):
     colocation: Name | None = None
     backward: Flag = False
     weight_gradient: Flag = False
+    update: Flag = False
     module: str | None = None
     flops: Count | None = None
     bytes_moved: Count | None = None
@@ -582,10 +587,11 @@ class Graph(InstancePart):
                 )
             total += op.parameter_bytes if op.state_bytes is None else op.state_bytes
             total += op.workspace_bytes + sum(op.shared_state.values())
-            if op.weight_gradient and not op.backward:
-                raise ValueError(
-                    f"ops[{number}] {op.name!r}: is marked weight_gradient; mark it backward, too"
-                )
+            for mark in ("weight_gradient", "update"):
+                if getattr(op, mark) and not op.backward:
+                    raise ValueError(
+                        f"ops[{number}] {op.name!r}: is marked {mark}; mark it backward, too"
+                    )
             for name, size in op.shared_state.items():
                 other, holder = first.setdefault(name, (size, op.name))
                 if other != size:
@@ -597,10 +603,10 @@ class Graph(InstancePart):
 
 
 class BestKnown(InstancePart):
-    """The best value and bound that are known under one semantics, and what proves them.
+    """The best value and bound under one semantics, and what is said to prove them.
 
     `bound_origin` names the method behind the bound, `rests_on` whose word it is if it is no proof
-    of placegap's own; value == bound is a proven optimum.
+    of placegap's own. What the corpus records is believed; in another file it is a claim.
     """
 
     semantics: StatedSemantics
@@ -622,6 +628,7 @@ class Instance(InstancePart):
     semantics : Semantics or None
         The semantics the source states its numbers under, if it does.
     best_known : tuple of BestKnown
+        What the source claims.
 
     Examples
     --------
@@ -650,7 +657,7 @@ class Instance(InstancePart):
 
     def __str__(self) -> str:
         """A table of at most ten lines: what it is, some ops, devices and links."""
-        return "\n".join(_table(self))
+        return "\n".join(map(printable, _table(self)))
 
     def __repr__(self) -> str:
         return (

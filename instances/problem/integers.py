@@ -4,6 +4,13 @@ them.
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+
+from placegap.instances.problem.array_types import Floats, Ints
+
 NS_PER_S = 10**9
 
 LARGEST_SUM = 2**62
@@ -31,6 +38,33 @@ def ceil_div(numerator: int, denominator: int) -> int:
     (4, 3)
     """
     return -(-numerator // denominator)
+
+
+def times_written(factor: float, whole: int) -> int:
+    """A whole number times what a decimal says, not its binary neighbour, rounded down.
+
+    Examples
+    --------
+    >>> times_written(1.15, 100), int(1.15 * 100)
+    (115, 114)
+    """
+    return floor(Fraction(str(factor)) * whole)
+
+
+def to_whole(numbers: Floats) -> Ints:
+    """Numbers cut to integers; those beyond `LARGEST_SUM` become it, and what is no number 0.
+
+    A plain cast makes of a number beyond 64 bits a negative one.
+
+    Examples
+    --------
+    >>> to_whole(np.array([2.9, -2.9, np.nan])).tolist()
+    [2, -2, 0]
+    >>> to_whole(np.array([1e300, -np.inf])).tolist() == [LARGEST_SUM, -LARGEST_SUM]
+    True
+    """
+    known = np.where(np.isnan(numbers), 0.0, numbers)
+    return np.clip(known, -float(LARGEST_SUM), float(LARGEST_SUM)).astype(np.int64)
 
 
 def format_bytes(size: int) -> str:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import update_wrapper
 from types import FunctionType
 from typing import Any, TypeVar, overload
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.loading import loading
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,9 +73,10 @@ class Kernel:
     def dispatcher(self) -> Any:
         """Numba's dispatcher, made when it is first asked for."""
         if self._dispatcher is None:
-            from placegap.instances.problem.compiled_kernels import Dispatcher
+            with loading():
+                from placegap.instances.problem.compiled_kernels import Dispatcher
 
-            self._dispatcher = Dispatcher(self.py_func, targetoptions=self.targetoptions)
+                self._dispatcher = Dispatcher(self.py_func, targetoptions=self.targetoptions)
         return self._dispatcher
 
     @property
@@ -114,9 +117,14 @@ class _Settings:
 _settings = _Settings()
 
 
-def compile_always() -> None:
-    """Run no kernel of this process as plain Python from now on."""
-    _settings.plain = False
+@contextmanager
+def all_compiled() -> Iterator[None]:
+    """Run no kernel of this process as plain Python meanwhile."""
+    before, _settings.plain = _settings.plain, False
+    try:
+        yield
+    finally:
+        _settings.plain = before
 
 
 class _Thread(threading.local):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import times_written
 
 
 def memory_pressure(instance: Instance) -> float | None:
@@ -59,11 +60,10 @@ def with_device_memory(instance: Instance, share: float) -> Instance:
     >>> tight.name, [device.memory_bytes for device in tight.cluster.devices]
     ('a@pair, memory 50%', [49, 49])
     """
-    exact = Fraction(str(share))  # what was written, not its binary neighbour
-    held = int(exact * sum(instance.arrays.resident_bytes.tolist()))
+    held = times_written(share, sum(instance.arrays.resident_bytes.tolist()))
     before = instance.cluster
     devices = tuple(device.model_copy(update={"memory_bytes": held}) for device in before.devices)
-    name = f"{before.name}{PRESSURE}{float(100 * exact):g}%"
+    name = f"{before.name}{PRESSURE}{float(100 * Fraction(str(share))):g}%"
     cluster = before.model_copy(update={"devices": devices, "name": name})
     renamed = instance.name
     if renamed.endswith(f"@{before.name}"):

@@ -84,10 +84,10 @@ def with_granularity(
     ----------
     instance : Instance
     granularity : {"module", "experts", "layer", "op"}
-        ``layer``: besides, a forward op outside of all layers is with what feeds it: no hook of a
-        framework moves its inputs. ``experts``: the same, but the experts of each layer are a
-        group of their own. ``module``: such ops, and those of modules that hold others, are free.
-        ``op``: the instance itself.
+        ``layer``: besides, a forward op outside of all layers is with the last layer that feeds
+        it (`feeders`): no hook of a framework moves its inputs. ``experts``: the same, but the
+        experts of each layer are a group of their own. ``module``: such ops, and those of modules
+        that hold others, are free. ``op``: the instance itself.
     join_ends : bool
         Whether what comes before the numbered layers is one group, and what comes after them
         another, as in frameworks whose first stage holds all embeddings and whose last one holds
@@ -106,7 +106,7 @@ def with_granularity(
     """
     if granularity == "op":
         return instance
-    graph, index = instance.graph, instance.arrays.index
+    graph = instance.graph
     by_layer = granularity in ("layer", "experts")
     wholes = list(layer_of(graph) if by_layer else leaf_module_of(graph))
     if granularity == "experts":
@@ -124,8 +124,7 @@ def with_granularity(
     pairs = _chained(wholes) + _chained([op.colocation for op in graph.ops])
     if by_layer:
         backward = instance.arrays.backward
-        ends = zip(index.producer.tolist(), index.consumer.tolist(), strict=True)
-        pairs += [(a, b) for a, b in ends if wholes[b] is None and not backward[b]]
+        pairs += [(a, b) for b, a in feeders(instance, wholes).items() if not backward[b]]
     groups = DisjointSets(len(graph.ops))
     for a, b in pairs:
         groups.join(a, b)
@@ -144,6 +143,31 @@ def with_granularity(
         for op, at in zip(graph.ops, group, strict=True)
     )
     return instance.with_graph(graph.model_copy(update={"ops": ops}))
+
+
+def feeders(instance: Instance, wholes: Sequence[str | None]) -> dict[int, int]:
+    """For each op outside of all modules, the op that it is with: of those that feed it, the one
+    whose module begins last.
+
+    An op that reads both ends of a model is so with the later one, and the other tensor is sent.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> feeders(example(), ["embed", "h.0", "h.1", None])
+    {3: 2}
+    """
+    index = instance.arrays.index
+    begin: dict[str, int] = {}
+    rank, found = [0] * len(wholes), dict[int, int]()
+    for at, i in enumerate(index.topological_order.tolist()):
+        edges = index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]
+        whole = wholes[i]
+        rank[i] = at if whole is None else begin.setdefault(whole, at)
+        if whole is None and len(edges):
+            found[i] = max(index.producer[edges].tolist(), key=rank.__getitem__)
+            rank[i] = rank[found[i]]
+    return found
 
 
 def with_content(instance: Instance, content_hash: str) -> tuple[Instance, Granularity] | None:
@@ -240,7 +264,7 @@ def homes_by_layer(instance: Instance, split: Sequence[int]) -> list[int]:
     Parameters
     ----------
     instance : Instance
-        Ops of no layer are with what feeds them, and colocated ops with the first of them.
+        Ops of no layer are with what feeds them last, and colocated ops with the first of them.
     split : sequence of int
         The device of what is before the numbered layers, of each of these, and of what is after
         them.
@@ -261,11 +285,10 @@ def homes_by_layer(instance: Instance, split: Sequence[int]) -> list[int]:
     for layer, is_before in layer_ends(instance, layers).items():
         home.setdefault(layer, split[0] if is_before else split[-1])
     of_group: dict[int, int] = {}
-    group, found = instance.arrays.group.tolist(), [0] * instance.num_ops
+    fed_by, group = feeders(instance, layers), instance.arrays.group.tolist()
+    found = [split[0]] * instance.num_ops
     for i in index.topological_order.tolist():
-        before = index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]
-        fed = found[int(index.producer[before[0]])] if len(before) else split[0]
-        layer = layers[i]
+        layer, fed = layers[i], found[fed_by.get(i, i)]
         found[i] = of_group.setdefault(group[i], fed if layer is None else home[layer])
     return found
 

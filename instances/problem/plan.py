@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.reading.printable import printable
 
 
 class Transfer(NamedTuple):
@@ -119,7 +120,7 @@ class Violation:
     time_ns: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.rule}: {self.message}"
+        return printable(f"{self.rule}: {self.message}")
 
 
 @dataclass(frozen=True)

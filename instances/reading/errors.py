@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from placegap.instances.reading.printable import printable
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
@@ -26,7 +28,7 @@ class InputError(ValueError):
 
     def __init__(self, message: str, source: str | Path | None = None) -> None:
         line = " ".join(message.split())
-        place = "" if source is None else f"{_cut(str(source), LONGEST_PLACE)}: "
+        place = "" if source is None else f"{_cut(printable(str(source)), LONGEST_PLACE)}: "
         super().__init__(place + shorten(line, LONGEST_LINE - len(place)))
 
 
@@ -41,16 +43,16 @@ WORD_LENGTHS = (120, 80, 60, 40, 24)
 
 
 def shorten(line: str, most: int = LONGEST_LINE) -> str:
-    """A line of at most so many characters: first its long words lose their middle, then itself.
+    """A printable line of at most `most` characters: its long words lose their middle, or it does.
 
     Examples
     --------
     >>> shorten("op '" + 400 * "x" + "' is not placed", 44)
     "op 'xxxxxxxxx...xxxxxxxxxx' is not placed"
     """
+    line = printable(_cut(line, 100 * most))
     if len(line) <= most:
         return line
-    line = _cut(line, 100 * most)
     for length in WORD_LENGTHS:
         line = " ".join(_cut(word, length) for word in line.split(" "))
         if len(line) <= most:

@@ -5,7 +5,7 @@ With w the forward events that a device starts with, its k-th backward event wai
 event k + w (or the last), and its forward event k + w for its backward event k - 1. Under gpipe
 all backward events wait for all forward events. Under zero_bubble device q has numbered weight
 events, too: the k-th waits for the backward event k + q (or the last), and what comes right after
-backward event k + q for the weight event k.
+backward event k + q for the weight event k. The updates of a device wait for all of these.
 
 Memory under the rule `peak` is a walk over each device's events. The rule (the same as the
 referee's, told again): a device always holds the state of its ops, shared state once by each name;
@@ -29,7 +29,7 @@ from placegap.instances.recheck.values import OrderError
 Node = tuple[int, ...]
 """(step, microbatch), or (step, microbatch, later step): an event, or what it sends there.
 
-The weight event of stage s of S is in step 2 S + s.
+The weight event of stage s of S is in step 2 S + s; the updates of device q are (3 S + q, 0).
 """
 
 
@@ -198,6 +198,11 @@ def iteration_ns(facts: Facts, plan: Plan, semantics: PipelineIteration) -> int:
     rank: dict[Node, tuple[int, int]] = {}  # place of each event in its device's order
     for q in range(pipe.p):
         waits += pipe.device_waits(q)
+        update = 3 * pipe.count + q, 0
+        duration[update] = sum(length[3 * pipe.count + q :: pipe.p])
+        for run in (pipe.numbered(q, backward=False), pipe.numbered(q, backward=True)):
+            waits += [(run[-1], update)] * (run[-1] in duration)
+        waits += [(pipe.weights(q)[-1], update)] * pipe.splits
         w = pipe.ahead(q)
         for n, event in enumerate(pipe.numbered(q, backward=False)):
             rank[event] = (n - w, 0)
@@ -215,9 +220,10 @@ def iteration_ns(facts: Facts, plan: Plan, semantics: PipelineIteration) -> int:
 
 def _lengths(pipe: StageChain) -> tuple[list[int], dict[tuple[int, int], int]]:
     """Time of each step, and of what each step sends to a later one."""
-    facts, length, sends = pipe.facts, [0] * 3 * pipe.count, dict[tuple[int, int], int]()
+    facts, length, sends = pipe.facts, [0] * 4 * pipe.count, dict[tuple[int, int], int]()
     for op, e, s, k in zip(facts.ops, pipe.step, pipe.stage, pipe.home, strict=True):
         at = 2 * pipe.count + s if pipe.splits and op.weight_gradient else e
+        at = 3 * pipe.count + s if op.update else at
         length[at] += op.time_ns[facts.devices[k].kind]
     for u, (a, _) in enumerate(facts.tensors):
         readers = [b for _, b, of in pipe.ends if of == u and pipe.home[b] != pipe.home[a]]

@@ -292,6 +292,8 @@ def replica_rules(facts: Facts, plan: Plan, semantics: MaxLoad) -> Iterator[Viol
             a != b and facts.path(a, b) is None for a in devices for b in devices
         ):
             yield Violation("replicas", f"no path joins the devices {list(devices)}")
+        elif len(devices) > 1 and _sync(facts, devices, ops) > 2**61:
+            yield Violation("replicas", f"the weights' sum on {list(devices)} takes over 2**61 ns")
 
 
 def _sync(facts: Facts, devices: Sequence[int], ops: Sequence[int]) -> int:

@@ -110,18 +110,21 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
         load, value_ns = _max_load_fwd_bwd(instance, plan, semantics)
     else:  # the end of one pass
         load, value_ns = combine("add", *parts), None if schedule is None else schedule.makespan_ns
-    uses = _device_uses(instance, plan, parts, load, held.bytes)
+    uses = _device_uses(instance, plan, parts, load, held.bytes.tolist())
     return Evaluation(value_ns, violations, uses, schedule, servers)
 
 
 def _of_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) -> Evaluation:
-    """The end of an iteration; loads of devices are those of one microbatch."""
+    """The end of an iteration; loads of devices are those of one microbatch, without updates."""
     violations, iteration, held = check_and_run(instance, plan, semantics)
     if iteration is None or held is None:
         return Evaluation(None, violations)
     parts = device_loads(instance, plan.devices)
+    late = np.flatnonzero(instance.arrays.update)
+    on = plan.devices[late]
+    np.subtract.at(parts[0], on, instance.arrays.time_ns[late, on])
     load = combine("add", *parts)
-    uses = _device_uses(instance, plan, parts, load, held.bytes)
+    uses = _device_uses(instance, plan, parts, load, held.bytes.tolist())
     return Evaluation(iteration.value_ns, violations, uses)
 
 
@@ -145,7 +148,7 @@ def _of_context(instance: Instance, plan: Plan, semantics: MaxContext) -> Evalua
     load = combine(semantics.load, *parts)
     tokens = tokens_per_device(instance, plan)
     least = max(0, min(tokens))
-    held = np.zeros(instance.num_devices, np.int64)
+    held = [0] * instance.num_devices  # on a device without a limit, perhaps beyond 64 bits
     for op, k in zip(instance.graph.ops, plan.devices.tolist(), strict=True):
         held[k] += op.bytes_at(least)
     uses = _device_uses(instance, plan, parts, load, held)
@@ -173,13 +176,13 @@ def _max_load_fwd_bwd(instance: Instance, plan: Plan, semantics: MaxLoadFwdBwd) 
 
 
 def _device_uses(
-    instance: Instance, plan: Plan, parts: tuple[Ints, ...], load: Ints, memory: Ints
+    instance: Instance, plan: Plan, parts: tuple[Ints, ...], load: Ints, memory: Sequence[int]
 ) -> tuple[DeviceUse, ...]:
     """What each device does."""
     on = np.array([k for devices in plan.placement for k in devices], np.int64)
     count = np.bincount(on, minlength=instance.num_devices)
-    columns = (count, *(share_part(plan, part) for part in parts), memory, load)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
+    columns = [column.tolist() for column in (count, *(share_part(plan, part) for part in parts))]
+    rows = zip(*columns, memory, load.tolist(), strict=True)
     specs = instance.cluster.devices
     return tuple(DeviceUse(spec.name, *row) for spec, row in zip(specs, rows, strict=True))
 

@@ -15,6 +15,7 @@ microbatch are forward through stages 0, 1, .., S - 1, then backward through S -
   one event sends to another step is one message, which takes the sum of its tensors' transfer
   times. Each ordered pair of devices carries one message at a time, in the order in which their
   sender makes them (to the earliest step first). What takes no time is no message.
+- Ops that are marked `update` run once: a device does those of its stages after its last event.
 - Gradients of a weight that stages share are exchanged after all that (`exchanged_edges`), and not
   counted.
 
@@ -180,7 +181,7 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
     89
     """
     stages = plan_stages(instance, plan, semantics)
-    duration, weight, messages = _costs(instance, plan.devices, stages, semantics)
+    duration, weight, update, messages = _costs(instance, plan.devices, stages, semantics)
     orders = device_orders(semantics, stages.num_devices, trains=stages.trains)
     count = stages.num_stages
     sent: list[list[MessageSpan]] = [[] for _ in range(stages.num_devices)]
@@ -234,6 +235,12 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
                     sent[q].append(MessageSpan(event, receiver, begin, free[channel]))
                     ready[receiver] = max(ready.get(receiver, 0), free[channel])
                     waiting[receiver] = waiting.get(receiver, receivers[target]) - 1
+    for q, spans in enumerate(events):
+        for s in range(q, count, stages.num_devices):
+            if update[s]:
+                event = Event(True, s, semantics.microbatches - 1, update=True)
+                start = spans[-1].end_ns
+                spans.append(EventSpan(event, start, start + int(update[s])))
     return Iteration(
         stages, tuple(map(tuple, events)), tuple(message for each in sent for message in each)
     )
@@ -241,14 +248,21 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
 
 def _costs(
     instance: Instance, device: Ints, stages: PlanStages, semantics: PipelineIteration
-) -> tuple[Ints, Ints, dict[tuple[int, int], int]]:
-    """Time of each step on a microbatch, of weight events, and of messages from step to step."""
+) -> tuple[Ints, Ints, Ints, dict[tuple[int, int], int]]:
+    """Time of each step on a microbatch, of weight events, of updates, and of messages from step to
+    step.
+    """
     arrays, index, step = instance.arrays, instance.arrays.index, stages.step
-    duration, weight = np.zeros(stages.num_steps, np.int64), np.zeros(stages.num_stages, np.int64)
-    own_ns = arrays.time_ns[np.arange(len(step)), device]
-    apart = arrays.weight_gradient & (semantics.schedule == "zero_bubble")
-    np.add.at(duration, step[~apart], own_ns[~apart])
-    np.add.at(weight, 2 * stages.num_stages - 1 - step[apart], own_ns[apart])
+    duration = np.zeros(stages.num_steps, np.int64)
+    weight, update = np.zeros((2, stages.num_stages), np.int64)
+    own_ns, once = arrays.time_ns[np.arange(len(step)), device], arrays.update
+    apart = arrays.weight_gradient & ~once & (semantics.schedule == "zero_bubble")
+    for total, place, ops in (
+        (duration, step, ~apart & ~once),
+        (weight, stages.stage, apart),
+        (update, stages.stage, once),
+    ):
+        np.add.at(total, place[ops], own_ns[ops])
     messages: dict[tuple[int, int], int] = {}
     sent = ~exchanged_edges(instance)
     for u, producer in enumerate(index.tensor_producer.tolist()):
@@ -271,7 +285,7 @@ def _costs(
             if time_ns:
                 pair = int(step[producer]), at
                 messages[pair] = messages.get(pair, 0) + time_ns
-    return duration, weight, messages
+    return duration, weight, update, messages
 
 
 def stash_bytes(instance: Instance, stages: PlanStages) -> Ints:

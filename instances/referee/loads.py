@@ -23,7 +23,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NS_PER_S, ceil_div
+from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
 from placegap.instances.problem.links import widest_paths
 from placegap.instances.problem.plan import Plan, ServerUse, Violation
 from placegap.instances.problem.semantics import LoadRule, MaxContext, Semantics, has_two_levels
@@ -224,6 +224,9 @@ def _least_time(instance: Instance, among: Flags, inside: Flags) -> Ints:
     return np.asarray(arrays.transfer_ns[:, classes].min(axis=1), np.int64)
 
 
+LONGEST_SYNC = LARGEST_SUM // 2
+"""Beside half of the largest load it is within 2**62."""
+
 Paths = Mapping[tuple[int, int], tuple[int, int]]
 """Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`paths.widest_paths`)."""
 
@@ -306,15 +309,35 @@ def check_replicas(instance: Instance, plan: Plan, semantics: Semantics) -> Iter
                 device=names[odd[0]],
             )
         heavy = [i for i in ops if instance.graph.ops[i].parameter_bytes]
-        if heavy and narrowest_bandwidth(paths, devices) is None:
+        reason = _why_no_sync(instance, heavy, devices, paths)
+        if reason is not None:
             op = instance.graph.ops[heavy[0]].name
             yield Violation(
                 "replicas",
-                f"op {op!r} has parameters, and the links lead not from each of"
-                f" {_list(names, devices)} to each: their sum cannot be formed",
+                f"op {op!r} has parameters, and {reason}",
                 op=op,
                 device=names[devices[0]],
             )
+
+
+def _why_no_sync(
+    instance: Instance, heavy: list[int], devices: tuple[int, ...], paths: Paths
+) -> str | None:
+    """Why the weights of some ops cannot be summed over some devices, or None."""
+    if not heavy:
+        return None
+    names = _list([device.name for device in instance.cluster.devices], devices)
+    bandwidth = narrowest_bandwidth(paths, devices)
+    if bandwidth is None:
+        return f"the links lead not from each of {names} to each: their sum cannot be formed"
+    weights = sum(instance.graph.ops[i].parameter_bytes for i in heavy)
+    time_ns = sync_ns(weights, len(devices), bandwidth)
+    if time_ns <= LONGEST_SYNC:
+        return None
+    return (
+        f"their sum takes {time_ns} ns per sample over {names} at {bandwidth} bytes/s, above 2**61;"
+        " correct the bandwidth, or give the stage one device"
+    )
 
 
 def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:

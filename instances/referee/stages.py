@@ -189,13 +189,15 @@ def _derived(instance: Instance, device: Ints) -> Ints:
 class Event(NamedTuple):
     """The work of a stage on a microbatch, in one of the two passes.
 
-    `weight` : the part of a backward event that gradients of weights alone depend on.
+    `weight` : the part of a backward event that gradients of weights alone depend on; `update`:
+    updates of weights, once, after the last microbatch.
     """
 
     backward: bool
     stage: int
     microbatch: int
     weight: bool = False
+    update: bool = False
 
     @property
     def part(self) -> str:
@@ -206,7 +208,14 @@ class Event(NamedTuple):
         >>> Event(True, 0, 0).part, Event(True, 0, 0, weight=True).part
         ('backward', 'weight gradients')
         """
+        if self.update:
+            return "update"
         return "weight gradients" if self.weight else "backward" if self.backward else "forward"
+
+    @property
+    def turn(self) -> str:
+        """Its microbatch in words; none for updates, which are made once."""
+        return "" if self.update else f", microbatch {self.microbatch}"
 
 
 def device_orders(

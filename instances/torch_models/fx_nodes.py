@@ -22,6 +22,12 @@ UNSTATED_VIEWS = frozenset({"aten::_unsafe_view"})
 COPIES = frozenset({"aten::clone", "aten::_to_copy", "aten::contiguous", "aten::lift_fresh_copy"})
 """Copies, which are none where strides and number type stay as they are."""
 
+FILLS = frozenset(
+    {"empty", "empty_permuted", "empty_strided", "fill", "full", "ones", "scalar_tensor"}
+    | {"zero", "zeros"}
+)
+"""Ops that write one number everywhere, or none; of a tensor they read the shape alone."""
+
 CHECKS = frozenset(
     {
         "aten::_assert_tensor_metadata",
@@ -71,6 +77,12 @@ def is_view(node: Any) -> bool:
     returns = () if schema is None else schema.returns
     aliases = [entry.alias_info for entry in returns]
     return any(alias is not None and not alias.is_write for alias in aliases)
+
+
+def is_fill(node: Any) -> bool:
+    """Whether a node makes a tensor of one number, or of none: zeros, empty_like, new_full."""
+    kind = kind_of_node(node).removeprefix("new_").removesuffix("_like")
+    return kind in FILLS and len(node.all_input_nodes) < 2  # another tensor is the number
 
 
 def is_drawn(node: Any) -> bool:

@@ -8,6 +8,9 @@ What becomes what:
 - A node that reads only weights, buffers and constants is folded: what it returns is a constant of
   the ops that read it, no larger than what it was computed from where that is quantized: weights
   stay as they are stored, and are unpacked where they are read. Dead nodes and checks go.
+- A constant that is computed from no stored data (a mask of positions) is made anew in each pass:
+  it is ``workspace_bytes`` of the ops that read it, and no state. One number everywhere (zeros, an
+  empty tensor) has no bytes at all: the op that writes parts of it writes its own output.
 - An op is a node that is left. An edge is one tensor that it hands to another op. The inputs of the
   program are no ops.
 - ``state_bytes``: the weights and constants that no other op reads; ``shared_state``: those that
@@ -29,23 +32,26 @@ from typing import Any, Literal
 from placegap.instances.io.weight_formats import stored_bytes
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.torch_models.fx_nodes import (
+    COPIES,
     READS_WHAT_IT_WRITES,
     bytes_of,
     count_node_flops,
     dtype_name,
     is_check,
     is_drawn,
+    is_fill,
     is_getitem,
     is_view,
     kind_of_node,
     num_tensors_before,
     reads_matrix_unknown,
+    schema_name,
     sizes_of,
     tensors_in,
 )
 from placegap.instances.torch_models.options import Tied
 
-HeldKind = Literal["parameter", "buffer", "constant"]
+HeldKind = Literal["parameter", "buffer", "constant", "temporary"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Held:
     Nodes of one `name` are one tensor (tied weights). `bits` is how many a weight is stored in,
     where that is another number than its type has. `quantized` says whether it is stored as
     integers or in 8 bits or fewer, or computed from what is, and `made_from` what a constant is
-    computed from, by name, and its bytes.
+    computed from, by name, and its bytes. A temporary is a constant that no stored data is in.
     """
 
     kind: HeldKind
@@ -213,6 +219,8 @@ class _Reading:
                 return True
             name = node.name if held is None else held.name
             size = _held_bytes(held, tensors[0])
+            if held is not None and held.kind == "constant" and prod(sizes_of(tensors[0])) == 1:
+                held = replace(held, kind="temporary")  # a number that the program states
             if held is not None and (held.bits is not None or _is_quantized(held, tensors[0])):
                 held = replace(held, quantized=True)
             self._set(node, [FxTensor(name, size, None, held)])
@@ -243,8 +251,13 @@ class _Reading:
                 for name, size, held in sources
                 for part in ((held and held.made_from) or ((name, size),))
             )
+            kinds = {held.kind for _, _, held in sources if held is not None}
+            kind: HeldKind = "temporary" if kinds <= {"temporary"} else "constant"
             quantized = any(held is not None and held.quantized for _, _, held in sources)
             sizes = [bytes_of(tensor) for tensor in tensors]
+            is_plain = is_fill(node) or schema_name(node) in COPIES
+            if is_plain and not any(size for _, size, _ in sources):
+                sizes = [0] * len(sizes)
             if quantized:
                 sizes = [min(size, sum(made_from.values())) for size in sizes]
             self._set(
@@ -254,7 +267,7 @@ class _Reading:
                         name,
                         size,
                         None,
-                        Held("constant", name, None, quantized, (*made_from.items(),)),
+                        Held(kind, name, None, quantized, (*made_from.items(),)),
                     )
                     for name, size in zip(names, sizes, strict=True)
                 ],
@@ -271,7 +284,9 @@ class _Reading:
         )
 
     def reads(self, node: Any) -> list[FxTensor]:
-        """The tensors that a node reads, each once, in order."""
+        """The tensors that a node reads, each once, in order; of a fill only the shape counts."""
+        if is_fill(node):
+            return []
         inputs = (tensor for source in node.all_input_nodes for tensor in self.values[source])
         return list(dict.fromkeys(inputs))
 
@@ -336,6 +351,7 @@ def _describe(
     program = reading.program
     used = {tensor for node in reading.values for tensor in _used(reading, node)}
     constants: dict[str, dict[Held, int]] = {}
+    workspace: dict[str, int] = {}
     readers: dict[Held, int] = {}
     for lead, parts in ops:
         found = {
@@ -344,7 +360,9 @@ def _describe(
             for read in reading.reads(part)
             if read.held is not None
         }
-        constants[lead.name] = found
+        temporary = {held: size for held, size in found.items() if held.kind == "temporary"}
+        workspace[lead.name] = sum(temporary.values())
+        constants[lead.name] = found = {h: found[h] for h in found if h not in temporary}
         for held in found:
             readers[held] = readers.get(held, 0) + 1
     for lead, parts in ops:
@@ -368,6 +386,7 @@ def _describe(
                 "state_bytes": alone,
                 "shared_state": shared,
                 "resident_bytes": held_bytes + output_bytes,
+                "workspace_bytes": workspace[name],
                 "backward": backward(lead),
                 "module": module_path(lead),
                 "dtype": dtype_name([*inputs, *tensors_in(lead)]),

@@ -19,7 +19,7 @@ from typing import Any, get_args
 from placegap.instances.io.document import Document, read_json
 from placegap.instances.io.weight_formats import WeightFormat, configured_format, weight_format
 from placegap.instances.problem.instance import WITHOUT_OPS, Graph
-from placegap.instances.problem.semantics import MaxLoad
+from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.torch_models.fx_reader import FxProgram, live_nodes, read_fx_graph
 from placegap.instances.torch_models.image_inputs import (
@@ -35,7 +35,14 @@ from placegap.instances.torch_models.inference_phase import (
     read_routed_experts,
     use_fused_attention,
 )
-from placegap.instances.torch_models.options import ASSUMED, UNCOUNTED, UNREAD, Dtype, TraceOptions
+from placegap.instances.torch_models.options import (
+    ASSUMED,
+    LEFT_OUT,
+    UNCOUNTED,
+    UNREAD,
+    Dtype,
+    TraceOptions,
+)
 from placegap.instances.torch_models.presets import Preset, find_preset
 from placegap.instances.torch_models.repeated_layers import (
     NotAlike,
@@ -63,6 +70,9 @@ FOLDED = ("nodes that read only weights and constants folded into constants",)
 USUAL = MaxLoad(plans="chain", memory="peak")
 """What a model that is traced is for, where nobody says more: a full pipeline, whose stages say
 what they hold when."""
+
+USUAL_DECODE = Makespan(memory="peak")
+"""The same for a decode step, whose next token waits for this one: the time of one token."""
 
 MOST_NAMED = 3
 """Ops without a rule for FLOPs that the provenance names."""
@@ -92,7 +102,11 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
     except ValueError as error:
         raise InputError(str(error), name) from None
     idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))
-    said = {ASSUMED: weights_in_words(model), UNREAD: unread_in_words(model.module, read)}
+    said = {
+        ASSUMED: weights_in_words(model),
+        UNREAD: unread_in_words(model.module, read),
+        LEFT_OUT: model.left_out,
+    }
     parameters = parameter_count(model.module)
     return as_document(name, options, program, parameters, without_ops=idle, said=said)
 
@@ -224,7 +238,8 @@ def as_document(
         },
     }
     with as_input_error(raw, name):
-        return Document(name=short, graph=Graph.model_validate(raw), semantics=USUAL)
+        rules = USUAL_DECODE if options.decode else USUAL
+        return Document(name=short, graph=Graph.model_validate(raw), semantics=rules)
 
 
 def _uncounted(program: FxProgram) -> dict[str, str]:
@@ -348,7 +363,25 @@ def config_model(path: Path, options: TraceOptions) -> Traceable:
         raise InputError(f"transformers knows no model_type {kind!r}", path)
     config = CONFIG_MAPPING[kind].from_dict(_without_numbers(raw))
     model = _model(_class_of(config, raw, path), config, options, dtype=stated)
-    return replace(model, weights=weights)
+    return replace(model, weights=weights, left_out=_left_out(raw, model.module))
+
+
+def _left_out(raw: Mapping[str, Any], module: Any) -> str:
+    """The layers of multi-token prediction that a configuration states, if the module has none."""
+    if any(part in path for path, _ in module.named_modules() for part in ("mtp", "nextn")):
+        return ""
+    fields = ((name, part.get(name)) for part in (raw, *_parts(raw)) for name in PREDICTS_MORE)
+    return next((f"{name}={n}" for name, n in fields if isinstance(n, int) and n > 0), "")
+
+
+PREDICTS_MORE = (
+    "num_nextn_predict_layers",
+    "num_mtp_layers",
+    "num_mtp_modules",
+    "mtp_num_layers",
+    "mtp_num_hidden_layers",
+)
+"""Fields of a configuration that count layers of multi-token prediction."""
 
 
 def _stated_weights(raw: Mapping[str, Any], path: Path) -> WeightFormat | None:

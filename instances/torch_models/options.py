@@ -18,6 +18,10 @@ weights."""
 UNREAD = "parameters_that_no_op_reads"
 """Parameter of the provenance that names modules whose weights the traced inputs do not reach."""
 
+LEFT_OUT = "layers_left_out"
+"""Parameter of the provenance: layers that a configuration states and the traced model does not
+have, as "num_nextn_predict_layers=1"."""
+
 PREFIXES = ("hf:", "py:")
 
 Tied = Literal["copy", "together"]

@@ -39,7 +39,8 @@ MOST_NAMED = 3
 class Traceable:
     """A module and the inputs that it is called with, and in words how large those are.
 
-    `weights` is how its weights are stored, where not in their number type.
+    `weights` is how its weights are stored, where not in their number type, and `left_out` what of
+    its configuration the module does not have.
     """
 
     module: Any
@@ -47,6 +48,7 @@ class Traceable:
     kwargs: dict[str, Any] = field(default_factory=dict)
     sizes: str = ""
     weights: WeightFormat | None = None
+    left_out: str = ""
 
 
 def import_torch(source: str, *more: str) -> Any:

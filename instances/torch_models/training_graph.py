@@ -245,6 +245,7 @@ def _update(op: Mapping[str, Any], optimizer: Optimizer, bytes_moved: int) -> di
         "flops": 0,
         "bytes_moved": bytes_moved,
         "backward": True,
+        "update": True,
         "colocation": op["colocation"],
         "module": op["module"],
     }

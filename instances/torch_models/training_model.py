@@ -19,7 +19,13 @@ from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_reader import FxProgram
 from placegap.instances.torch_models.model import as_document, build_model
-from placegap.instances.torch_models.options import ASSUMED, UNREAD, Optimizer, TraceOptions
+from placegap.instances.torch_models.options import (
+    ASSUMED,
+    LEFT_OUT,
+    UNREAD,
+    Optimizer,
+    TraceOptions,
+)
 from placegap.instances.torch_models.repeated_layers import (
     NotAlike,
     Stack,
@@ -92,6 +98,7 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
             ASSUMED: f"{step.weights}, {_updated(optimizer)}",
             UNREAD: step.unread,
             HEADS: step.heads,
+            LEFT_OUT: step.left_out,
         },
     )
 
@@ -110,7 +117,8 @@ class TracedStep:
 
     `parameters` counts weights, `modules` are those that hold weights themselves; `weights` and
     `unread` say in words how large they are, and which the step does not read; `heads` how many
-    heads attention has, and of keys, where the configuration says so.
+    heads attention has, and of keys, where the configuration says so; `left_out` what of it the
+    model does not have.
     """
 
     program: JointProgram
@@ -120,6 +128,7 @@ class TracedStep:
     weights: str
     unread: str
     heads: str = ""
+    left_out: str = ""
 
 
 def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> TracedStep:
@@ -148,15 +157,15 @@ def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> Tra
         step = joint_program(model.module, model.args, {**model.kwargs, **labels_of(model)})
     try:
         ops = read_training_graph(step, options.optimizer or "adam", options.tied, labels)
-        modules = step.module_of
-        repeat_layers(ops, step.graph_module.graph, stacks, lambda node: modules.get(node.name))
+        path = step.module_of.get
+        repeat_layers(ops, step.graph_module.graph, stacks, lambda node: path(node.name))
     except ValueError as error:
         raise InputError(str(error), name) from None
     read = (each for name in step.parameter_of.values() for each in alike(name, stacks))
     unread = unread_in_words(model.module, read)
-    return TracedStep(
-        step, ops, parameters, tuple(holding), weights, unread, heads_of(model.module)
-    )
+    heads = heads_of(model.module)
+    modules = tuple(holding)
+    return TracedStep(step, ops, parameters, modules, weights, unread, heads, model.left_out)
 
 
 def heads_of(module: Any) -> str:

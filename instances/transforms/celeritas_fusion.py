@@ -14,7 +14,7 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT
+from placegap.instances.problem.integers import NO_LIMIT, times_written
 from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.instances.problem.mean_costs import Flow, flow_of
 from placegap.instances.problem.weighted_dag import cpd_topo, predecessors
@@ -69,7 +69,7 @@ def fusion_segments(
     [0, 1, 0, 1]
     """
     least = int(arrays.memory_bytes.min())
-    most = NO_LIMIT if least == NO_LIMIT else int(memory_share * least)
+    most = NO_LIMIT if least == NO_LIMIT else times_written(memory_share, least)
     patterns, kind = np.unique(arrays.group_runs, axis=0, return_inverse=True)
     kind = kind.reshape(-1).astype(np.int64)[arrays.group]
     begin = _cuts(flow, order, arrays.resident_bytes, patterns, kind, reach, most)

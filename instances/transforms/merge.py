@@ -168,6 +168,7 @@ def _merged_op(ops: list[Op], colocation: str | None, kind: str | None) -> Op:
         colocation=colocation,
         backward=ops[0].backward,
         weight_gradient=all(op.weight_gradient for op in ops),
+        update=all(op.update for op in ops),
         module=ops[0].module if len({op.module for op in ops}) == 1 else None,
         flops=total([op.flops for op in ops]),
         bytes_moved=total([op.bytes_moved for op in ops]),

@@ -293,6 +293,7 @@ def _gather(op: Op, cut: Cut, name: str, past: int) -> Op:
         resident_bytes=output - min(past, output),
         backward=op.backward,
         weight_gradient=op.weight_gradient,
+        update=op.update,
         module=op.module,
         dtype=op.dtype,
     )

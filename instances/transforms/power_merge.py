@@ -11,7 +11,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED, times_written
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
@@ -61,7 +61,7 @@ class _Clusters(DisjointSets):
         self.group: list[int] = arrays.group.tolist()
         self.backward: list[bool] = arrays.backward.tolist()
         self.together = Together(instance)
-        self.most_bytes = int(memory_share * int(arrays.memory_bytes.min()))
+        self.most_bytes = times_written(memory_share, int(arrays.memory_bytes.min()))
 
     def pays(self, u: int, v: int, transfer_ns: int) -> bool:
         """Whether u and v, which an edge joins, are better one."""

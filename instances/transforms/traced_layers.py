@@ -117,7 +117,7 @@ class _Step:
     def _homes(self) -> dict[str, int]:
         """Number of the layer of each forward op.
 
-        What no module numbers is of the layer that feeds it last, or comes before or behind all.
+        What no module numbers is of the last layer that feeds it, or comes before or behind all.
         """
         own = {}
         for op in self.ops.values():
@@ -134,11 +134,13 @@ class _Step:
         for name in reversed(self.ops):
             if needed.intersection(self.out[name]):
                 needed.add(name)
-        place = {name: at for at, name in enumerate(self.ops)}
-        for name in self.ops:
+        begin: dict[str, int] = {}
+        for at, name in enumerate(self.ops):
             if name not in own:
-                late = max(self.into[name], key=place.__getitem__, default=None)
-                own[name] = BEHIND if name not in needed else own[late] if late else BEFORE
+                fed = [own[other] for other in self.into[name]]
+                late = max(fed, key=begin.__getitem__, default=BEFORE)
+                own[name] = late if name in needed else BEHIND
+            begin.setdefault(own[name], at)
         self.names = self._in_order(own)
         number = {label: k for k, label in enumerate(self.names)}
         return {name: number[label] for name, label in own.items()}

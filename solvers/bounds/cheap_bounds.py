@@ -79,17 +79,25 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
     elif semantics.objective == "max_load_fwd_bwd":
         return _two_parts(instance, possible)
     elif isinstance(semantics, PipelineIteration):
+        late = instance.arrays.update
+        together = _without(instance, late)
         work = semantics.microbatches * spread_bound(together, possible)
         if semantics.schedule == "zero_bubble":  # weight events of one microbatch may overlap
-            together = np.zeros_like(together)
-            time_ns = np.where(instance.arrays.weight_gradient[:, None], 0, instance.arrays.time_ns)
-            np.add.at(together, instance.arrays.group, time_ns.clip(0))
+            together = _without(instance, late | instance.arrays.weight_gradient)
         one = int(np.where(possible, together, NO_WAY).min(axis=1).sum())
         return max(Bound(one, ONE), Bound(work, WORK), key=lambda bound: bound.ns)
     else:
         found = [Bound(_longest(possible, together, semantics), LONGEST)]
     found.append(Bound(spread_bound(together, possible), WORK))
     return max(found, key=lambda bound: bound.ns)
+
+
+def _without(instance: Instance, ops: Flags) -> Ints:
+    """Time of each colocation group without some ops, (g, K)."""
+    arrays = instance.arrays
+    total = np.zeros((arrays.num_groups, instance.num_devices), np.int64)
+    np.add.at(total, arrays.group, np.where(ops[:, None], 0, arrays.time_ns).clip(0))
+    return total
 
 
 def most_tokens(instance: Instance) -> int:

@@ -94,7 +94,8 @@ def stops_of(instance: Instance) -> Stops | None:
         g = int(group[inside[-1]])
         if (group[inside] != g).any():
             return None
-        work = np.minimum(time[inside].sum(axis=0), NEVER)
+        runs = (time[inside] < NEVER).all(axis=0)
+        work = np.where(runs, np.minimum(time[inside].sum(axis=0), NEVER), NEVER)
         if g == groups[-1]:
             times[-1] = np.minimum(times[-1] + work, NEVER)
             continue

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem.array_types import Floats, Ints
-from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, ceil_div
+from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, ceil_div, to_whole
 from placegap.solvers.core.clock import never
 
 PRICE_BITS, MOST_BITS = 20, 60
@@ -115,4 +115,4 @@ def _whole_prices(price: Floats, all_bytes: int) -> RoomPrices:
     shift = max(0, min(PRICE_BITS, highest) - exponent)
     if exponent > highest or shift >= MOST_BITS:
         return FREE
-    return RoomPrices(tuple(np.floor(price * 2.0**shift).astype(np.int64).tolist()), shift)
+    return RoomPrices(tuple(to_whole(price * 2.0**shift).tolist()), shift)

@@ -32,7 +32,7 @@ import numpy as np
 from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.integers import ceil_div, to_whole
 from placegap.instances.problem.semantics import Makespan
 
 HERE, ELSEWHERE, FREE = 1, 0, -1
@@ -341,7 +341,7 @@ class Branches:
                 weights, promised, share = _weights(np.array(loads))
                 if promised <= best * (1 + CLOSE) or best >= target_ns:
                     break
-            whole = np.rint(weights * 2**self._bits).astype(np.int64)
+            whole = to_whole(np.rint(weights * 2**self._bits))
             value, here = sides.least(arcs, whole, fixed)
             best = max(best, ceil_div(value, int(whole.sum())))
             known.append(here)

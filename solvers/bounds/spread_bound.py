@@ -17,7 +17,7 @@ from collections import Counter
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
-from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.integers import ceil_div, to_whole
 
 MOST_CUTS, ENOUGH = 50, 1e-6
 """Cutting planes, and the share of the bound that the search for weights leaves on the table."""
@@ -80,7 +80,7 @@ def spread_weights(time_ns: Ints, possible: Flags) -> tuple[int, list[int]]:
 def _proven(time: Ints, count: Ints, weights: Floats) -> tuple[int, list[int]]:
     """What weights prove, after they were made integers, and these."""
     bits = max(1, min(MOST_BITS, 61 - int(time.max()).bit_length()))
-    whole = np.rint(weights / weights.max() * 2.0**bits).astype(np.int64)
+    whole = to_whole(np.rint(weights / weights.max() * 2.0**bits))
     products = np.where(time >= 0, time * whole, np.iinfo(np.int64).max)
     total = sum(products.min(axis=1).tolist())
     weight = sum(w * c for w, c in zip(whole.tolist(), count.tolist(), strict=True))

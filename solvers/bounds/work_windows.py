@@ -28,7 +28,7 @@ from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_WAY, ceil_div
+from placegap.instances.problem.integers import NO_WAY, ceil_div, to_whole
 from placegap.instances.problem.kernels import kernel, pop, push, stable_order
 from placegap.instances.problem.sections import Interval, Section, intervals
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions
@@ -85,9 +85,10 @@ def work_windows(
     if bits < 0:
         return None
     _, best = spread_weights(arrays.time_ns, possible)
-    weights = np.rint(np.array(best) / max(best) * 2.0**bits).astype(np.int64)
+    weights = to_whole(np.rint(np.array(best) / max(best) * 2.0**bits))
     width = int(weights.sum())
-    mass = np.where(possible, arrays.time_ns * weights, np.iinfo(np.int64).max).min(axis=1)
+    masses = np.where(possible, arrays.time_ns, 0) * weights
+    mass = np.where(possible, masses, np.iinfo(np.int64).max).min(axis=1)
     time = np.where(possible, arrays.time_ns, NO_WAY)
     most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
     found = sorted(

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
+from placegap.instances.problem.integers import to_whole
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.ideals import Amounts, CurrentSet, IdealPath, Ideals, next_ideal, write
 from placegap.solvers.chains.kinds_problem import KindsProblem
@@ -129,7 +130,7 @@ def find_prices(problem: KindsProblem, among: Flags) -> list[WindowRow]:
     largest = max(1, min(LARGEST_PRICE, LARGEST_LOAD // largest_value))
     found: dict[bytes, WindowRow] = {}
     for mix in mixes:
-        price = np.rint(_dual(time, mix) * largest).astype(np.int64)
+        price = to_whole(np.rint(_dual(time, mix) * largest))
         if price.any():
             price //= np.gcd.reduce(price)  # one kind alone has the price 1
             found.setdefault(price.tobytes(), _priced(problem, among, price))

@@ -1,23 +1,30 @@
-"""When to stop: the clock that methods look at between pieces of work, and Ctrl-C.
+"""When to stop: the clock that methods look at between pieces of work, and interrupts.
 
-The clock stands while a kernel is compiled. Compiling takes tens of seconds when placegap runs
-for the first time on a machine, and nothing later: no method's time, and no time limit, includes
-it. `Clock.check` raises where the time is over; `Clock.is_over` is for loops that end by
-themselves, and also says so after a stop was asked for.
+The clock stands while a kernel is loaded or compiled, or the module of a method is loaded.
+Compiling takes tens of seconds when placegap runs for the first time on a machine, and loading up
+to two in each process: no method's time, and no time limit, includes it. `Clock.check` raises where
+the time is over; `Clock.is_over` is for loops that end by themselves, and also says so after a stop
+was asked for.
+
+Interrupts come from Ctrl-C, from the signal that stops a worker, from a callback that ends the
+search, and from a search that has made a proof needless. Each takes effect only in an
+`Interruptible` region, and never during an import, while a kernel is compiled or a model is built.
 """
 
 from __future__ import annotations
 
+import _thread
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
-from types import FrameType
-from typing import TypeVar
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeVar
+
+from placegap.instances.problem.loading import loading_s
 
 T = TypeVar("T")
 
@@ -94,42 +101,10 @@ class Clock:
 
 
 def now_s() -> float:
-    """Seconds by a clock that stands while kernels are compiled; only differences mean anything."""
-    return time.perf_counter() - compiled_s()
-
-
-def compiled_s() -> float:
-    """Seconds that this process has spent on compiling kernels since it was first asked; those of
-    a kernel that is compiled now, perhaps by another thread, count.
+    """Seconds by a clock that stands while modules and kernels are loaded or compiled; only
+    differences mean anything.
     """
-    spent = _compiling()
-    began = spent.began
-    return spent.total_s + (0.0 if began is None else time.perf_counter() - began)
-
-
-@dataclass
-class _Compiling:
-    """Since when a kernel is compiled, and how long all before have taken."""
-
-    began: float | None = None
-    total_s: float = 0.0
-
-    def begin(self) -> None:
-        self.began = time.perf_counter()
-
-    def end(self) -> None:
-        began, self.began = self.began, None
-        if began is not None:  # an interrupt may have come before it was set
-            self.total_s += time.perf_counter() - began
-
-
-@cache
-def _compiling() -> _Compiling:
-    from placegap.instances.problem.kernels import watchers  # which loads NumPy
-
-    spent = _Compiling()
-    watchers.append((spent.begin, spent.end))
-    return spent
+    return time.perf_counter() - loading_s()
 
 
 @contextmanager
@@ -162,40 +137,152 @@ def never() -> bool:
     return False
 
 
-_asked = threading.Event()
-_working = threading.Event()
+PROTECTED = (
+    "importlib",
+    "numba",
+    "llvmlite",
+    "pyomo",
+    "weakref",
+    "placegap.formulations",
+    "placegap.instances.problem.compiled_kernels",
+    "placegap.solvers.core.back_ends.standard_form",
+)
+"""Modules and packages whose calls end before an interrupt takes effect. After half an import, or
+half a compilation, all later calls of the session would fail."""
+
+WAKE = signal.SIGURG
+"""Makes the main thread look for requests; no other program sends it, and it is ignored else."""
+
+RETRY_S = 0.01
+"""Until the next look for requests, where the last one found a protected call."""
+
+_entered: list[Interruptible] = []
+_outermost: list[FrameType] = []
+_handlers_before: dict[int, Any] = {}
+_waiting: list[int] = []
+"""Signals to stop the command that came during a protected call."""
+
+
+class Interruptible:
+    """A region of code in which a request to end raises `KeyboardInterrupt`, once.
+
+    A request that comes before the region is entered, or during a protected call (`PROTECTED`),
+    takes effect afterwards. One that comes after the region has no effect. The signals that stop a
+    command wait for the end of a protected call, too; then the handler runs that they had before
+    the region. Only the main thread can be interrupted.
+
+    Attributes
+    ----------
+    is_requested, has_interrupted : bool
+        Whether an end was requested, and whether that has interrupted the region.
+
+    Examples
+    --------
+    >>> region = Interruptible()
+    >>> region.interrupt()
+    >>> try:
+    ...     with region:
+    ...         print("not reached")
+    ... except KeyboardInterrupt:
+    ...     print("interrupted")
+    interrupted
+    """
+
+    def __init__(self) -> None:
+        self.is_requested = self.has_interrupted = False
+
+    def interrupt(self) -> None:
+        """Request the end, from any thread or signal handler."""
+        self.is_requested = True
+        if self in _entered:
+            _thread.interrupt_main(WAKE)
+
+    def __enter__(self) -> Self:
+        if self.is_requested and not self.has_interrupted:
+            self.has_interrupted = True
+            raise KeyboardInterrupt
+        if threading.current_thread() is threading.main_thread():
+            _entered.append(self)
+            if len(_entered) == 1:
+                _outermost[:] = [sys._getframe(1)]
+                for number in (*STOP_SIGNALS, WAKE):
+                    handler = signal.getsignal(number)
+                    if (callable(handler) or number == WAKE) and number not in _handlers_before:
+                        _handlers_before[number] = handler or signal.SIG_DFL
+                        signal.signal(number, _on_signal)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self not in _entered:
+            return
+        _entered.remove(self)
+        if not _entered:
+            _outermost.clear()
+            while _handlers_before:  # SIGINT, which may interrupt then, is the last one
+                signal.signal(*_handlers_before.popitem())
+            late, _waiting[:] = _waiting[:], []
+            for number in late:
+                _thread.interrupt_main(signal.Signals(number))
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    """Handler of `WAKE`, and of the signals that stop a command, while a region is entered."""
+    if number != WAKE and number not in _waiting:
+        _waiting.append(number)
+    requests = [one for one in _entered if one.is_requested and not one.has_interrupted]
+    if not requests and not _waiting:
+        return
+    if _is_protected(frame):
+        _thread.start_new_thread(_wake_again, ())
+        return
+    for region in requests:
+        region.has_interrupted = True
+    try:
+        while _waiting:
+            number = _waiting.pop()
+            _handlers_before[number](number, frame)
+    except BaseException:
+        for region in _entered[:1]:
+            region.is_requested = region.has_interrupted = True
+        raise
+    if requests:
+        raise KeyboardInterrupt
+
+
+def _is_protected(frame: FrameType | None) -> bool:
+    """Whether a protected call is under way; or a finalizer, in which exceptions are lost."""
+    while frame is not None and frame not in _outermost:
+        module = str(frame.f_globals.get("__name__"))
+        if frame.f_code in _BORDERS or frame.f_code.co_name == "__del__":
+            return True
+        if any(module == one or module.startswith(f"{one}.") for one in PROTECTED):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_BORDERS = (Interruptible.__enter__.__code__, Interruptible.__exit__.__code__)
+
+
+def _wake_again() -> None:
+    time.sleep(RETRY_S)
+    _thread.interrupt_main(WAKE)
 
 
 def stop_asked() -> bool:
-    """Whether a worker was asked to stop: what it calls may have used the interrupt up.
-
-    A compiler that is interrupted fails with an error of its own, for example.
-    """
-    return _asked.is_set()
+    """Whether an end was requested: what runs now may have caught the interrupt."""
+    return any(region.is_requested for region in tuple(_entered))
 
 
 def raise_if_stopped(error: Exception) -> None:
     """Go on as after an interrupt, where a stop was asked for before something failed."""
     if stop_asked():
         raise KeyboardInterrupt from error
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Be at a task, which `end_orderly` may interrupt."""
-    _working.set()
-    try:
-        yield
-    finally:
-        _working.clear()
-
-
-def end_orderly(signum: int, frame: FrameType | None) -> None:
-    """Handler of `STOP`: let the task end like one that Ctrl-C stops, and leave it alone then."""
-    asked = stop_asked()
-    _asked.set()
-    if not asked and _working.is_set():
-        raise KeyboardInterrupt
 
 
 def _take_ctrl_c_back() -> None:

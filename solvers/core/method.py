@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, JsonValue
 from typing_extensions import TypeVar
 
@@ -18,8 +20,9 @@ from placegap.instances.problem.semantics import (
     Objective,
     Semantics,
 )
+from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import RUN_OF, Outcome
 
 if TYPE_CHECKING:  # Pyomo takes a second to load
     import pyomo.environ as pyo
@@ -263,6 +266,23 @@ class Method(Generic[P, T]):
     starts: Mapping[Objective, Cost] = field(default_factory=dict)
     solver: str = ""
 
+    def outcome(self, task: Task[T], params: P) -> Outcome:
+        """What `run` returns.
+
+        Raises
+        ------
+        WrongOutcome
+            If it is no Outcome, or its plan no Plan.
+        """
+        found: object = self.run(task, params)
+        wrong = _why_wrong(found)
+        if wrong is None and isinstance(found, Outcome):
+            return found
+        raise WrongOutcome(
+            f"{RUN_OF} {self.name} has to return {wrong}; return Outcome(Plan.on(devices)), with"
+            " the number of each op's device, or Outcome(message=...) where there is no plan"
+        )
+
     @property
     def does(self) -> str:
         """For which problems it is, in words."""
@@ -274,6 +294,41 @@ class Method(Generic[P, T]):
         """Whose method it is, and where the papers say it, in words; a dash for nobody's."""
         places = (cited.partition(", ")[2] for cited in self.cites)
         return ", ".join(filter(None, [self.paper, *places])) or "-"
+
+
+class WrongOutcome(InputError):
+    """A method returns what is no outcome: one line that says what to return."""
+
+
+def _why_wrong(found: object) -> str | None:
+    """What a method has to return in place of what it did, or None.
+
+    Examples
+    --------
+    >>> _why_wrong([0, 1])
+    'an Outcome, not a list'
+    """
+    if not isinstance(found, Outcome):
+        return f"an Outcome, not {_a(type(found))}"
+    plan: object = found.plan
+    if plan is None:
+        return None
+    if not isinstance(plan, Plan):
+        return f"an Outcome with a Plan, not with {_a(type(plan))}"
+    if not isinstance(plan.placement, tuple):
+        return f"a Plan whose placement is a tuple, not {_a(type(plan.placement))}"
+    for of_op in set(map(type, plan.placement)):
+        if not issubclass(of_op, tuple):
+            return f"a Plan with a tuple of devices for each op, not {_a(of_op)}"
+    for number in set(map(type, chain.from_iterable(plan.placement))):
+        if not issubclass(number, int | np.integer):
+            return f"a Plan with numbers of devices, not {_a(number)}"
+    return None
+
+
+def _a(kind: type) -> str:
+    article = "an" if kind.__name__[0] in "aeiouAEIOU" else "a"
+    return "None" if kind is type(None) else f"{article} {kind.__name__}"
 
 
 AnyMethod = Method[Any, Any]

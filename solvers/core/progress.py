@@ -12,7 +12,6 @@ the solver has ended. Nothing here decides anything.
 
 from __future__ import annotations
 
-import _thread
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
+from placegap.solvers.core.clock import Interruptible
 from placegap.solvers.core.result import PROOF, relative_gap
 
 
@@ -278,8 +278,8 @@ class StopSearch(Exception):
 class Control:
     """A listener that passes news to callbacks, and ends the search where one of them says so.
 
-    The search ends as by Ctrl-C: solvers call from threads of their own, but what ends is the main
-    thread, from which `solve` has to be called for that.
+    The search ends as by Ctrl-C: solvers call from threads of their own, but what ends is what runs
+    in `region` in the main thread, from which `solve` has to be called for that.
 
     Attributes
     ----------
@@ -293,6 +293,8 @@ class Control:
         The last plan that was handed over.
     is_stopped : bool
         Whether a callback has ended the search.
+    region : Interruptible
+        To be entered for the search.
 
     Examples
     --------
@@ -307,6 +309,7 @@ class Control:
     best: News = NOTHING
     plan: Plan | None = None
     is_stopped: bool = False
+    region: Interruptible = field(default_factory=Interruptible)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def hear(self, news: News) -> None:
@@ -324,7 +327,7 @@ class Control:
                 goes_on = False
             if not goes_on:
                 self.is_stopped = True
-                _thread.interrupt_main()
+                self.region.interrupt()
 
     def _ask(self, before: News, news: News) -> bool:
         """Tell the callbacks what is new; whether none of them has enough."""
@@ -334,22 +337,3 @@ class Control:
         if self.on_bound is not None and news.bound_ns not in (None, before.bound_ns):
             answers.append(self.on_bound(news.bound_ns or 0, news.bound_by or news.by))
         return not any(answer is False for answer in answers)
-
-
-@contextmanager
-def stopped_quietly(control: Control) -> Iterator[None]:
-    """Take the interrupt of a control for the end of the search, and no other one.
-
-    Examples
-    --------
-    >>> control = Control(on_plan=lambda value_ns, plan: False)
-    >>> with stopped_quietly(control):
-    ...     control.hear(News(40, None, "heft"))
-    >>> control.is_stopped
-    True
-    """
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not control.is_stopped:
-            raise

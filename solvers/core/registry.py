@@ -25,6 +25,7 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
+from placegap.instances.problem.loading import loading
 from placegap.instances.problem.semantics import Objective, memory_rule
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.solvers.core.method import AnyMethod, Cost, Method, P, Params, T, Task
@@ -56,13 +57,17 @@ class Registry(MutableMapping[str, AnyMethod]):
 
     def __getitem__(self, name: str) -> AnyMethod:
         if name not in self._loaded:
-            if name in HOMES:
-                import_module(f"placegap.solvers.{HOMES[name].module}")
-            else:
-                self._load_modules()
-                if name not in self._loaded and name in self._entries:
-                    self._load_entry(name)
+            with loading():
+                self._load(name)
         return self._loaded[name]
+
+    def _load(self, name: str) -> None:
+        if name in HOMES:
+            import_module(f"placegap.solvers.{HOMES[name].module}")
+        else:
+            self._load_modules()
+            if name not in self._loaded and name in self._entries:
+                self._load_entry(name)
 
     def __setitem__(self, name: str, method: AnyMethod) -> None:
         self._loaded[name] = method
@@ -98,6 +103,22 @@ class Registry(MutableMapping[str, AnyMethod]):
         if name in HOMES:
             return OURS
         return self._origins.get(name) or _module_of(self[name])
+
+    def modules_of(self, name: str) -> tuple[str, ...]:
+        """The modules that bring a method from outside of the package; none for its own methods.
+
+        They are those that were asked for, that a distribution lists, and that define its parts.
+        """
+        if name in HOMES:
+            return ()
+        method = self[name]
+        run = getattr(method.run, "func", method.run)  # of a `functools.partial`
+        found = {str(part.__module__) for part in (run, method.applies, method.params)}
+        found |= {_name_of(module) for module, names in self._read.items() if name in names}
+        if name in self._entries:
+            found.add(self._entries[name].module)
+        ours = (OURS, *sys.stdlib_module_names)
+        return tuple(sorted(one for one in found if one.partition(".")[0] not in ours))
 
     def start_costs(self) -> Iterator[tuple[str, Mapping[Objective, Cost]]]:
         """What methods cost as starts, by objective, in the order of asking.
@@ -219,6 +240,11 @@ def _is_path(module: str) -> bool:
     return module.endswith(".py") or os.sep in module
 
 
+def _name_of(module: str) -> str:
+    """The name under which a module or a file is loaded."""
+    return Path(module).stem if _is_path(module) else module
+
+
 def _module_at(module: str) -> ModuleType:
     """The module of a name or of a file; its folder may hold others that it imports."""
     path = Path(module)
@@ -272,11 +298,14 @@ def parse_params(method: AnyMethod, params: Mapping[str, object]) -> Params:
 def why_not(method: AnyMethod, task: Task, params: Params) -> str | None:
     """Why the method does not apply to the task, or None; at last, that it is not installed.
 
-    A memory rule that a method does not keep is kept around it, so it is asked about the other.
+    A memory rule that a method does not keep is kept around it, so it is asked about what it will
+    run on: devices that hold all resident bytes may differ in what they hold at the peak.
     """
     if memory_rule(task.semantics) not in method.memory_rules:
-        plain = task.semantics.model_copy(update={"memory": method.memory_rules[0]})
-        task = replace(task, semantics=plain)
+        from placegap.instances.problem.additive_memory import relax_memory
+
+        instance, semantics = relax_memory(task.instance, task.semantics)
+        task = replace(task, instance=instance, semantics=semantics)
     if task.semantics.objective not in method.objectives:
         return f"does not do {task.semantics.objective}"
     return method.applies(task, params) or method.missing()

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Literal, Required, TypedDict, Unpack
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.loading import loading
 from placegap.instances.problem.plan import Evaluation, Plan
 from placegap.instances.problem.semantics import (
     PLAN_CLASSES,
@@ -18,6 +19,8 @@ from placegap.instances.problem.semantics import (
     plan_class,
     told,
 )
+from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.printable import printable
 from placegap.instances.transforms.op_splitting import OpSplit
 
 PROOF = "proof"
@@ -73,8 +76,10 @@ plans proved a bound. ``no_plan``: none found, and the message says why.
 """
 
 
-INTERNAL_ERROR, STORED = "an internal error in", "stored in "
-"""How a fault begins that is no claim of a solver: ours, or of a file."""
+INTERNAL_ERROR, RECORDED, RUN_OF = "an internal error in", "recorded: ", "the run of"
+"""How a fault begins that no solver said: our code failed, the corpus records a wrong bound, or a
+method of the user's did not return what it has to. The origin of a bound that the corpus records
+begins like the second one, too."""
 
 
 class SolverDisagreement(AssertionError):
@@ -100,11 +105,13 @@ def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
     ...     fault_of("heft", example(), ValueError("a bug"))
     'an internal error in heft on fd-dps-figure-3: ValueError: a bug'
     """
-    if isinstance(said, Exception) and not isinstance(said, SolverDisagreement):
+    if isinstance(said, InputError):
+        fault = str(said)
+    elif isinstance(said, Exception) and not isinstance(said, SolverDisagreement):
         fault = internal_error(f"{by} on {instance.name}", said)
     else:
         fault = f"{by} on {instance.name}: {' '.join(str(said).split())}"
-    warnings.warn(Fault(f"a method failed: {fault}"), stacklevel=3)
+    warnings.warn(Fault(printable(f"a method failed: {fault}")), stacklevel=3)
     return fault
 
 
@@ -131,7 +138,7 @@ def fault_words(fault: str, where: str = "") -> str:
     'net: an internal error in diving: OverflowError: too large'
     """
     words = f"{where}: {fault}" if where else fault
-    is_no_solver = fault.startswith((INTERNAL_ERROR, STORED))
+    is_no_solver = fault.startswith((INTERNAL_ERROR, RECORDED, RUN_OF))
     return words if is_no_solver else f"a solver was wrong: {words}"
 
 
@@ -187,11 +194,12 @@ class Result:
     """What is reported about one run of one method; made by `finish` only.
 
     `value_ns` is the referee's, `bound_ns` the method's own proof; `gap` is
-    (value - bound) / value, 0 when both are 0, None where one of them is missing. Where the method
+    (value - bound) / value, 0 when both are 0, None where one of them is missing, or where the
+    bound is one that costs nothing, and no method proved any (`known_bounds`). Where the method
     split ops, `split` says which, and all else is about `split.fine`: its name, its hash, a plan of
     it, judged on it. Such a value may lie below the optimum of the instance that was asked about.
-    `setup_s` went into compiling kernels, which happens once on a machine: no other time includes
-    it.
+    `setup_s` went into loading modules and kernels, and into compiling those that this machine has
+    not compiled before: no other time includes it.
     """
 
     method: str
@@ -258,6 +266,7 @@ def carry_bound(result: Result, other: Result) -> Result:
     ):
         return replace(result, faults=faults)
     is_optimal = result.value_ns == other.bound_ns
+    has_gap = is_optimal or other.value_ns is None or other.gap is not None
     words = [result.message] if is_optimal else [result.message, other.message]
     return replace(
         result,
@@ -267,13 +276,15 @@ def carry_bound(result: Result, other: Result) -> Result:
         bound_class=other.bound_class,
         rests_on=other.rests_on,
         faults=faults,
-        gap=relative_gap(result.value_ns, other.bound_ns),
+        gap=relative_gap(result.value_ns, other.bound_ns) if has_gap else None,
         message="; ".join(dict.fromkeys(filter(None, words))),
     )
 
 
 def with_reason(result: Result, instance: Instance) -> Result:
     """The result; one without a plan says what memory is missing and what would help, if it is.
+
+    Where no plan can exist for it, that is all it says: why the method found none is no news.
 
     Examples
     --------
@@ -286,10 +297,8 @@ def with_reason(result: Result, instance: Instance) -> Result:
         return result
     from placegap.instances.problem.explain import why_no_room  # brings numba
 
-    why = why_no_room(instance, result.semantics)
-    said = (
-        [] if not result.message or "; ".join(why).startswith(result.message) else [result.message]
-    )
+    why, proven = why_no_room(instance, result.semantics)
+    said = [] if proven or not result.message else [result.message]
     return replace(result, message="; ".join((*said, *why))) if why else result
 
 
@@ -318,7 +327,7 @@ class RunFacts(TypedDict, total=False):
     Attributes
     ----------
     solve_s, setup_s : float
-        What it took without building a model, and what went into compiling kernels.
+        What it took without building a model, and what went into loading modules and kernels.
     requested_gap : float
         What suffices; the status says whether it is reached.
     bound_only : bool
@@ -351,7 +360,8 @@ def finish(
         If an exact claim is better than what the referee finds, a claimed plan is infeasible, or
         a bound of the plan's class is above the value of a feasible plan.
     """
-    from placegap.instances.referee.evaluate import evaluate  # brings numba
+    with loading():
+        from placegap.instances.referee.evaluate import evaluate
 
     plans = plan_class(semantics)
     bound_class = outcome.bound_class or plans

@@ -16,7 +16,7 @@ from placegap.instances.problem.semantics import (
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock, stop_asked
-from placegap.solvers.core.method import Cost, Start, Task
+from placegap.solvers.core.method import Cost, Start, Task, WrongOutcome
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import METHODS, find_method, why_not
@@ -154,18 +154,20 @@ def _plan_by(name: str, task: Task, faults: list[str] | None) -> Plan | None:
     """The plan of a method, if it has one and does not fail."""
     method = find_method(name)
     try:
-        return method.run(task, method.params()).plan
+        return method.outcome(task, method.params()).plan
+    except WrongOutcome as error:
+        fault = fault_of(name, task.instance, error)
     except InputError:
         raise
     except MemoryError:
         return None
     except Exception as error:
-        if stop_asked():  # a compiler that is interrupted fails with an error of its own
+        if stop_asked():  # what is interrupted may fail with an error of its own
             raise KeyboardInterrupt from error
         fault = fault_of(name, task.instance, error)
-        if faults is not None:
-            faults.append(fault)
-        return None
+    if faults is not None:
+        faults.append(fault)
+    return None
 
 
 def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:

@@ -3,7 +3,8 @@
 placegap's own. Whether some plan takes at most T ns per batch is decided by a dynamic program over
 ideals (`decide`), in which the modes of a stage are a knapsack (`modes`). T is closed in from both
 sides; each plan that is found has an exact value, which is the next upper end, and the last
-question is that value less 1 ns. What the lists of the knapsack cannot decide leaves a gap.
+question is that value less 1 ns. What the lists of the knapsack cannot decide leaves a gap, and so
+may costs that `problem` rounds: of a ns, where a plan takes more than the limit it was found for.
 
 Where filling and draining count, all stages have one d and one t, and a batch takes f(M, S) =
 M + ceil((S - M) / m): M is the longest stage, S the sum of all, and m the microbatches of a
@@ -183,34 +184,44 @@ class _Search:
         else:
             self.low = min([self.high, *proven]) if undecided else self.high
         if undecided and not self.why:
-            self.why = "the modes of some stages were too many to decide"
+            self.why = self._why_undecided()
+
+    def _why_undecided(self) -> str:
+        if self.problem.rounded:
+            return "costs of bytes are rounded down, so that sums fit 64 bits"
+        return "the modes of some stages were too many to decide"
 
     def _close(self, choice: Choice, low: int) -> tuple[int, bool]:
         """Nothing of this choice is below the number returned; whether all was decided.
 
         Limits grow from below until there is a plan, as decisions take longer at high ones; then
         they halve what is left. Beside a plan of another choice, everything below it is asked for
-        first: one no, and the choice is done.
+        first: one no, and the choice is done. Where a plan takes more than its limit, as costs are
+        rounded down, the limit stays open, and limits below it are decided.
         """
         most = self.high if self.plan is None else self.high - 1
         step = max(1, low // FIRST_STEP)
         ask = most if self.adopted else min(most, low + step)
+        known = True
         while low <= most:
             self.reached = low
             decision = self._decide(choice, ask)
-            found = decision.answer == YES and self._adopt(choice.names, decision.stages, ask, ask)
-            if found:
-                most, step = self.high - 1, 0
-            elif decision.answer == NO:
+            if decision.answer == NO:
                 low = ask + 1
             else:
-                return low, False
+                value_ns = None
+                if decision.answer == YES:
+                    value_ns = self._adopt(choice.names, decision.stages, ask, ask)
+                if value_ns is None:
+                    return low, False
+                known = value_ns <= ask
+                most, step = min(value_ns, ask) - 1, 0
             if step:
                 step *= 2
                 ask = min(most, low + step)
             else:
-                ask = most if most - low <= CLOSE * most else (low + most) // 2
-        return low, True
+                ask = most if known and most - low <= CLOSE * most else (low + most) // 2
+        return low, known
 
     def _decide(self, choice: Choice, limit_ns: int) -> Decision:
         self.decisions += 1
@@ -218,10 +229,11 @@ class _Search:
 
     def _adopt(
         self, names: Ints, stages: tuple[RowStage, ...], limit_ns: int, claim_ns: int
-    ) -> bool:
-        """Take the plan of a row of stages, with modes of least time; False if none was found.
+    ) -> int | None:
+        """The value of the plan of a row of stages with modes of least time, or None if none was
+        found; it is taken if it is the best so far.
 
-        No stage takes more than the limit, and the plan no more than is claimed.
+        No stage takes more than the limit, and the plan no more than is claimed, but for rounding.
         """
         problem = self.problem
         rows, total = list[Ints](), 0
@@ -231,16 +243,20 @@ class _Search:
             in_flight = ceil_div(total, found.replicas)
             own = best_rows(problem, found, names, in_flight, budget)
             if own is None:
-                return False
+                return None
             rows.append(own)
         plan = as_plan(self.task.instance, problem, stages, rows[::-1])
         verdict = evaluate(self.task.instance, plan, self.task.semantics)
         assert verdict.feasible, verdict.violations
-        assert verdict.value_ns is not None
-        assert verdict.value_ns <= claim_ns, (verdict.value_ns, claim_ns)
-        self.plan, self.high, self.adopted = plan, verdict.value_ns, True
-        tell(self.task.instance, self.task.semantics, "hybrid-cuts", value_ns=self.high, plan=plan)
-        return True
+        value_ns = verdict.value_ns
+        assert value_ns is not None
+        assert value_ns <= claim_ns or problem.rounded, (value_ns, claim_ns)
+        if self.plan is None or value_ns < self.high:
+            self.plan, self.high, self.adopted = plan, value_ns, True
+            tell(
+                self.task.instance, self.task.semantics, "hybrid-cuts", value_ns=value_ns, plan=plan
+            )
+        return value_ns
 
 
 class _Filling(NamedTuple):
@@ -255,6 +271,14 @@ class _Filling(NamedTuple):
 class _FilledSearch(_Search):
     """The same bracket where filling and draining count."""
 
+    doubt = NEVER
+    """The least claim that a plan did not keep, as costs are rounded down."""
+
+    @property
+    def below(self) -> int:
+        """Plans below this are looked for."""
+        return min(self.high, self.doubt + 1)
+
     def close(self) -> None:
         """Bring every choice's bound up to the value, the most promising first."""
         if self.plan is None:
@@ -264,7 +288,7 @@ class _FilledSearch(_Search):
         if any(self._is_large(each) for each in todo):
             self._full_first()
         for at, filling in enumerate(todo):
-            if filling.bound >= self.high:
+            if filling.bound >= self.below:
                 break
             try:
                 for bound in self._explore(filling):
@@ -275,8 +299,8 @@ class _FilledSearch(_Search):
                 break
         self.proven_infeasible = self.plan is None and not undecided
         self.low = max(self.low, min([self.high, *undecided]))
-        if undecided and not self.why:
-            self.why = "the modes of some stages were too many to decide"
+        if self.low < self.high and not self.why:
+            self.why = self._why_undecided()
 
     def _fillings(self) -> Iterator[_Filling]:
         problem, tables = self.problem, self.problem.tables
@@ -326,19 +350,24 @@ class _FilledSearch(_Search):
         while intervals:
             self.reached = min(_filled_ns(low, total, turns) for low, _, total in intervals)
             low, high, total = intervals.pop()
-            high = min(high, _most_longest(self.high - 1, total, turns))
+            high = min(high, _most_longest(self.below - 1, total, turns))
             if low > high:
                 continue
             self.decisions += 1
-            found = sums.within(high, turns * (self.high - 1) - (turns - 1) * low)
+            found = sums.within(high, turns * (self.below - 1) - (turns - 1) * low)
             if found is None:
                 continue
             claim = _filled_ns(found.longest, found.total, turns)
-            if claim < self.high and not self._adopt(uniform.names, found.stages, high, claim):
-                yield _filled_ns(low, found.total, turns)
-                continue
+            if claim < self.below:
+                value_ns = self._adopt(uniform.names, found.stages, high, claim)
+                if value_ns is None:
+                    yield _filled_ns(low, found.total, turns)
+                    continue
+                if value_ns > claim:
+                    self.doubt = claim
+                    yield claim
             # with this sum or more, a batch takes less only if its longest stage does
-            high = min(found.longest - 1, _most_longest(self.high - 1, found.total, turns))
+            high = min(found.longest - 1, _most_longest(self.below - 1, found.total, turns))
             if low <= high:
                 middle = (low + high) // 2
                 intervals.append((middle + 1, high, found.total))

@@ -143,7 +143,9 @@ class LeastSums:
         LimitReached
         """
         n, tables = len(self._least), self.problem.tables
-        limits = SumLimits(min(longest_ns, NO_WAY), min(total_ns, NO_WAY), self.problem.memory)
+        # no stage costs more than NO_WAY, and each edge is in two stages
+        most = min(total_ns, 2 * NO_WAY)
+        limits = SumLimits(min(longest_ns, NO_WAY), most, self.problem.memory)
         self._least[n - 1] = NEVER
         self._least[n - 1, 0] = 0
         step = max(1, PAIRS // (n * self.uniform.stages))

@@ -5,11 +5,15 @@ All times are scaled, so that a stage of d replicas is within T ns per batch if 
     sum of cost over its layers' modes and its crossing edges  <=  T * scale * d
 
 with integers on both sides: N / d * compute + ceil(bytes / B) <= T is multiplied by B d, and the
-common divisor of B and 10**9 taken out.
+common divisor of B and 10**9 taken out. Where sums would exceed 64 bits, as with a bandwidth that
+was measured, the scale is smaller, and what bytes cost is rounded down: a no is still a proof, and
+a plan may take longer than the limit that it was found for. Times of layers stay exact. Where even
+whole ns would not fit, each cost is cut at a share of what does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
@@ -19,14 +23,14 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.instance import Instance, Mode
-from placegap.instances.problem.integers import NO_LIMIT, NS_PER_S, ceil_div
+from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, NS_PER_S, ceil_div
 from placegap.instances.problem.nets import stage_arcs, stage_blocks
 from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.referee.hybrid import least_bandwidth
 from placegap.solvers.chains.ideals import bit_set, ideals_as_bits
 
-LARGEST = 2**62
-"""Sums of costs and of sizes stay below: kernels add in int64."""
+LARGEST, LARGEST_COST = 2**62, NO_WAY
+"""Sums of sizes, and costs of a stage times devices, stay below: kernels add in int64."""
 
 EVERY_MODE, GREEDY = -1, -2
 """In place of a mode's name: each layer has its own, whichever, or by Piper's rule."""
@@ -103,6 +107,8 @@ class HybridProblem:
     memory : int
         Bytes of a device.
     scale : int
+    rounded : bool
+        Whether costs of bytes are rounded down.
     largest : int
         No stage costs more.
     """
@@ -114,6 +120,7 @@ class HybridProblem:
     most_replicas: int
     memory: int
     scale: int
+    rounded: bool
     largest: int
 
     def budget(self, limit_ns: int) -> int:
@@ -183,43 +190,51 @@ def build_problem(
     ideals = _ideals(instance, block, most_ideals)
     if ideals is None:
         return f"there are more than {most_ideals} ideals (max_ideals)"
-    bandwidth = least_bandwidth(instance)
-    common = gcd(bandwidth, NS_PER_S)
-    scale, byte = bandwidth // common, NS_PER_S // common
-    names: dict[str, int] = {}
-    tensors = tensor_degrees(instance)
-    rows = _rows(instance, semantics, tensors, names, (n * scale, byte))
-    joined = group[instance.graph.index.producer] != group[instance.graph.index.consumer]
-    edges = np.flatnonzero(joined)
-    sizes = [2 * n * byte * edge.bytes for edge in instance.graph.edges]
     devices = instance.num_devices
     most_replicas = min(n, devices)
     degrees = divisors(n, most_replicas)
-    worst = sum(max((row.worst(int(degrees[-1])) for row in own), default=0) for own in rows.most)
-    largest = worst + sum(sizes[e] for e in edges.tolist())
+    most_d = int(degrees[-1])
+    bandwidth = least_bandwidth(instance)
+    common = gcd(bandwidth, NS_PER_S)
+    scale, byte = bandwidth // common, NS_PER_S // common if devices > 1 else 0
+    names: dict[str, int] = {}
+    tensors = tensor_degrees(instance)
+    rates = _Rates(n * scale, 2 * n * byte, 2 * byte if most_d > 1 else 0)
+    rows = _rows(instance, semantics, tensors, names, rates)
+    joined = group[instance.graph.index.producer] != group[instance.graph.index.consumer]
+    edges = np.flatnonzero(joined)
+    sizes = [rates.border_byte * instance.graph.edges[e].bytes for e in edges.tolist()]
+    widest = max(tensors, default=1)
+    largest = rows.worst(most_d) + sum(sizes)
+    rounded = largest * widest > LARGEST_COST
+    if rounded:
+        exact, scale, most = scale, scale * LARGEST_COST // (largest * widest), LARGEST_COST
+        if scale == 0:
+            scale, most = 1, LARGEST_COST // (widest * (len(sizes) + rows.terms(most_d)))
+
+        def part(cost: int) -> int:
+            return min(most, cost * scale // exact)
+
+        rows, sizes = rows.rounded(part), [part(size) for size in sizes]
+        largest = rows.worst(most_d) + sum(sizes)
     held = sum(max((row.held for row in own), default=0) for own in rows.most)
     kept = sum(max((row.fixed + row.shared for row in own), default=0) for own in rows.most)
     scratch = max((row.workspace for own in rows.most for row in own), default=0)
-    busy = largest * max(tensors, default=1)
-    full = 2 * most_replicas * (held + 1) + int(degrees[-1]) * (kept + scratch + 1)
-    if max(busy, full) > LARGEST:
-        return (
-            "adds in 64 bits: times, bytes or microbatches are too large; a bandwidth in whole"
-            " MB/s or GB/s, or fewer microbatches, may mend it"
-        )
+    if 2 * most_replicas * (held + 1) + most_d * (kept + scratch + 1) > LARGEST:
+        return "adds in 64 bits: bytes of replicas are too large; ask for fewer microbatches"
     limits = [device.memory_bytes for device in instance.cluster.devices]
     memory = limits[0] if limits[0] is not None else NO_LIMIT
     tables = _tables(rows, ideals, of_group, tensors)
-    number = np.full(len(sizes), -1, np.int64)
+    number = np.full(len(joined), -1, np.int64)
     number[edges] = np.arange(len(edges))
     tables = tables._replace(
         extra_edge=number[tables.extra_edge],
         tail=group[instance.graph.index.producer][edges],
         head=group[instance.graph.index.consumer][edges],
-        edge_cost=np.array([sizes[e] for e in edges.tolist()], np.int64),
+        edge_cost=np.array(sizes, np.int64),
     )
     return HybridProblem(
-        tables, tuple(names), degrees, devices, most_replicas, memory, scale, largest
+        tables, tuple(names), degrees, devices, most_replicas, memory, scale, rounded, largest
     )
 
 
@@ -230,6 +245,14 @@ def _ideals(instance: Instance, block: Ints, most: int) -> list[int] | None:
         if a != b:
             before[b] |= 1 << a
     return ideals_as_bits(before, most)
+
+
+class _Rates(NamedTuple):
+    """Scaled costs: of a ns of a layer, of a byte at a border, and of a byte of its gradients."""
+
+    ns: int
+    border_byte: int
+    gradient_byte: int
 
 
 class _Row(NamedTuple):
@@ -250,10 +273,31 @@ class _Row(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows by tensor degree and layer, and all rows of each layer."""
+    """Rows by tensor degree and layer."""
 
     of: list[list[list[_Row]]]
-    most: list[list[_Row]]
+
+    @property
+    def most(self) -> list[list[_Row]]:
+        """All rows of each layer."""
+        return [[row for own in layer for row in own] for layer in zip(*self.of, strict=True)]
+
+    def worst(self, replicas: int) -> int:
+        """The most that all layers can cost."""
+        return sum(max((row.worst(replicas) for row in own), default=0) for own in self.most)
+
+    def terms(self, replicas: int) -> int:
+        """How many numbers `worst` adds."""
+        return sum(max((replicas + len(row.extra) for row in own), default=0) for own in self.most)
+
+    def rounded(self, part: Callable[[int], int]) -> _Rows:
+        """The rows with a part of each cost."""
+
+        def less(row: _Row) -> _Row:
+            extra = {e: part(cost) for e, cost in row.extra.items()}
+            return row._replace(cost=part(row.cost), sync=part(row.sync), extra=extra)
+
+        return _Rows([[[less(row) for row in own] for own in layers] for layers in self.of])
 
 
 def _rows(
@@ -261,9 +305,9 @@ def _rows(
     semantics: HybridPipeline,
     tensors: list[int],
     names: dict[str, int],
-    rates: tuple[int, int],
+    rates: _Rates,
 ) -> _Rows:
-    """Modes of each layer; `rates` scale a ns of all microbatches, and a byte."""
+    """Modes of each layer."""
     layers: list[list[int]] = [[] for _ in range(instance.arrays.num_groups)]
     for i, g in enumerate(instance.arrays.group.tolist()):
         layers[g].append(i)
@@ -274,7 +318,7 @@ def _rows(
         if instance.arrays.group[a] != instance.arrays.group[b]:
             into[b].setdefault(edge.producer, []).append(e)
             out[a].setdefault(edge.consumer, []).append(e)
-    kind, (time_rate, byte_rate) = instance.cluster.devices[0].kind, rates
+    kind = instance.cluster.devices[0].kind
 
     def row(ops: list[int], modes: list[Mode]) -> _Row:
         extra: dict[int, int] = {}
@@ -282,16 +326,15 @@ def _rows(
             for given, ends in ((mode.enter_bytes, into[i]), (mode.leave_bytes, out[i])):
                 for end, size in given.items():
                     for e in ends.get(end, []) if size else []:
-                        more = 2 * semantics.microbatches * byte_rate * size
-                        extra[e] = extra.get(e, 0) + more
+                        extra[e] = extra.get(e, 0) + rates.border_byte * size
         shared = 0
         if semantics.sharding != "none":
             shared += sum(mode.sharded_bytes for mode in modes)
         if semantics.sharding == "gradients":
             shared += sum(mode.gradient_bytes for mode in modes)
         return _Row(
-            time_rate * sum(mode.time_ns[kind] for mode in modes),
-            2 * byte_rate * sum(mode.parameter_bytes for mode in modes),
+            rates.ns * sum(mode.time_ns[kind] for mode in modes),
+            rates.gradient_byte * sum(mode.parameter_bytes for mode in modes),
             sum(mode.held_bytes for mode in modes),
             sum(mode.state_bytes for mode in modes) - shared,
             shared,
@@ -310,8 +353,7 @@ def _rows(
                     if mode.tensor == t:
                         by_name.setdefault(mode.name, []).append(mode)
             found[-1].append([row(ops, modes) for modes in by_name.values()])
-    most = [[row for own in found for row in own[g]] for g in range(len(layers))]
-    return _Rows(found, most)
+    return _Rows(found)
 
 
 def _tables(rows: _Rows, ideals: list[int], block: Ints, tensors: list[int]) -> Tables:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Literal, get_args
 
 import pyomo.environ as pyo
 
+from placegap.instances.io.output_files import OutputError, OutputFile, is_file
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
@@ -140,18 +140,19 @@ def model_format(path: Path) -> Format:
 def _complete_or_not_at_all(path: Path, kind: Format) -> Iterator[Path]:
     """A file to write, which takes its place, compressed if need be, when it is complete.
 
-    A folder that cannot be written is found out before the model is built.
+    A place that cannot be written is found out before the model is built.
     """
-    try:
-        with TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-            plain, packed = Path(folder) / f"model.{kind}", Path(folder) / "model.gz"
-            yield plain
-            if path.suffix == ".gz":
-                with plain.open("rb") as source, gzip.GzipFile(packed, "wb", mtime=0) as target:
-                    shutil.copyfileobj(source, target)
-            (packed if path.suffix == ".gz" else plain).replace(path)
-    except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror or error}", path) from None
+    with OutputFile(path) as file:
+        try:
+            folder = path.resolve().parent if is_file(path) else None
+            with TemporaryDirectory(dir=folder, prefix=f".{path.name}.") as beside:
+                plain = Path(beside) / f"model.{kind}"
+                yield plain
+                data = plain.read_bytes()
+        except OSError as error:
+            raise OutputError(f"cannot be written: {error.strerror or error}", path) from None
+        file.write(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+        file.place()
 
 
 def _count(model: pyo.ConcreteModel, kind: type) -> int:

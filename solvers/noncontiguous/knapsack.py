@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import freeze
+from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.kernels import kernel, sizes_of
 from placegap.instances.problem.nets import Nets
 from placegap.solvers.core.clock import Clock
@@ -415,17 +416,19 @@ def _round_down(frontier: Frontier, load: Ints, unit: int) -> Ints:
         after = np.zeros(frontier.num_states[i + 1], np.int64)
         first = step_ptr[i]
         while first < step_ptr[i + 1]:
-            end, least = first, 2**62
+            end, least = first, LARGEST_SUM
             while end < step_ptr[i + 1] and target[end] == target[first]:
                 least = min(least, load[end] + residual[source[end]])
                 end += 1
-            best, best_loss = 0, 2**62
+            best, best_loss = 0, LARGEST_SUM
             for c in range(first - 1, end):
                 trial = 0 if c < first else (load[c] + residual[source[c]]) % unit
                 if trial <= least:
                     loss = 0
                     for m in range(first, end):
-                        loss += (load[m] + residual[source[m]] - trial) % unit
+                        loss = min(
+                            LARGEST_SUM, loss + (load[m] + residual[source[m]] - trial) % unit
+                        )
                     if loss < best_loss:
                         best, best_loss = trial, loss
                 if i + 2 == len(step_ptr):

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED, to_whole
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.noncontiguous.knapsack import (
     TOTAL_PRICE,
@@ -184,9 +184,14 @@ def split_pair(
 
 def _mean(problem: SplitProblem, rules: SplitRules) -> tuple[int, int]:
     """Weights of time and transfers: 1 unless they overlap, and where 64 bits would not do."""
-    longest = problem.time_ns.max(axis=1), problem.nets.weight_ns.max(axis=1, initial=0)
-    total = sum(sum(part.tolist()) for part in longest)
+    total = _longest_ns(problem) + (0 if rules.rent_ns is None else sum(rules.rent_ns.tolist()))
     return rules.mean if problem.overlap and sum(rules.mean) * total < LONGEST_NS else (1, 1)
+
+
+def _longest_ns(problem: SplitProblem) -> int:
+    """No load is larger."""
+    longest = problem.time_ns.max(axis=1), problem.nets.weight_ns.max(axis=1, initial=0)
+    return sum(sum(part.tolist()) for part in longest)
 
 
 def _build_moves(
@@ -369,10 +374,10 @@ def shake(
     kept = 1.0 - noise * rng.random((problem.num_blocks, 1))
     paid = 1.0 - noise * rng.random((problem.nets.num_nets, 1))
     time_ns = np.where(problem.time_ns == UNSUPPORTED, UNSUPPORTED, problem.time_ns * kept)
-    weight_ns = (problem.nets.weight_ns * paid).astype(np.int64)
+    weight_ns = to_whole(problem.nets.weight_ns * paid)
     noisy = replace(
         problem,
-        time_ns=time_ns.astype(np.int64),
+        time_ns=to_whole(time_ns),
         nets=replace(problem.nets, weight_ns=weight_ns),
     )
     return exchange_pairs(
@@ -390,11 +395,16 @@ def _draw_pair(rng: np.random.Generator, load: Ints) -> tuple[int, int]:
 
 
 def _rent(problem: SplitProblem, load_ns: int, part: float) -> Ints:
-    """What blocks pay for memory, where all of a device's costs a part of the load."""
-    memory = problem.memory_bytes[problem.memory_bytes < problem.size_bytes.sum()]
-    scale = part * load_ns / max(1.0, float(memory.max(initial=0)))
-    rent: Ints = (problem.size_bytes * scale).astype(np.int64)
-    return rent
+    """What blocks pay for memory, where all of a device's costs a part of the load.
+
+    A block that is larger than that pays no more. Where no device is short of memory that it has,
+    or the sums would not fit 64 bits, memory is free.
+    """
+    short = problem.memory_bytes[problem.memory_bytes < problem.size_bytes.sum()]
+    room = int(short.max(initial=0))
+    rent = to_whole(np.minimum(problem.size_bytes, room) * (part * load_ns / max(1, room)))
+    fits = 2 * (_longest_ns(problem) + sum(rent.tolist())) < LONGEST_NS
+    return rent if fits else np.zeros_like(rent)
 
 
 def _choose(first: Floats, second: Floats, power: float, trials: int) -> list[int]:

@@ -42,7 +42,7 @@ MOST_BYTES = 500_000_000
 """Memory for the choices of one pricing."""
 
 LONGEST_NS = 2**56
-"""Work in all, beyond which `Weights` other than 1 might not fit into 64 bits."""
+"""Work in all, times devices, beyond which `Weights` other than 1 might not fit into 64 bits."""
 
 OVERLAPS = ((1, 0), (7, 1), (3, 1), (1, 1))
 """Work and transfer that are tried where they overlap."""
@@ -208,7 +208,7 @@ def choices(problem: SplitProblem, value_ns: int) -> Iterator[Weights]:
     """
     longest = int(problem.time_ns.max(initial=0)) * problem.num_blocks
     heaviest = sum(problem.nets.weight_ns.max(axis=1, initial=0).tolist())
-    safe = longest + heaviest + value_ns < LONGEST_NS
+    safe = (longest + heaviest + value_ns) * problem.num_devices < LONGEST_NS
     roomy = bool((problem.memory_bytes >= problem.size_bytes.sum()).all())
     for work, transfer in OVERLAPS[: None if safe else 1] if problem.overlap else ((1, 1),):
         for part, whole in RENTS[:1] if roomy or not safe else RENTS:

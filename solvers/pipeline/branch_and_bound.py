@@ -26,7 +26,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.integers import NEVER, to_whole
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
@@ -254,13 +254,11 @@ class Game:
     ) -> None:
         self.problem, self.table = problem, table
         self.paths = np.unique(
-            list(_stage_paths(table, num_stages, num_devices, problem.passes)), axis=0
+            list(_stage_paths(table, num_stages, num_devices, table.num_steps // num_stages)),
+            axis=0,
         )
         self.met = dict[bytes, Ints]()
-        most = sum(
-            int(times.max(initial=0))
-            for times in (problem.forward_ns, problem.backward_ns, problem.weight_ns)
-        )
+        most = sum(int(times.max(initial=0)) for times in (problem.work_ns, problem.update_ns))
         most += int(problem.forth_ns.max(initial=0) + problem.back_ns.max(initial=0))
         self._most = max(1, most) * len(table.step) * 2  # no path is longer
         self._size = 1 + num_stages * int(problem.size.max(initial=0))  # no limit is larger
@@ -273,10 +271,10 @@ class Game:
         """
         scale = 1 << max(0, min(MOST_BITS, 60 - self._most.bit_length()))
         of_paths, prices = solved.of_paths / solved.of_paths.sum() * scale, solved.prices * scale
-        whole = np.floor(of_paths).astype(np.int64)
+        whole = to_whole(of_paths)
         whole[int(np.argmax(whole))] += scale - int(whole.sum())
         cut = min(1.0, 2.0**60 / max(1.0, 2.0 * float(prices.sum()) * self._size))
-        price = np.floor(prices * cut).astype(np.int64)
+        price = to_whole(prices * cut)
         weight = np.asarray(whole @ solved.paths, np.int64) + price @ limits.rows
         return Weighted(weight, scale, int(price @ limits.most))
 
@@ -719,20 +717,18 @@ class PartSearch:
         return None
 
 
-def _stage_paths(table: EventTable, stages: int, count: int, passes: int) -> Iterator[Ints]:
+def _stage_paths(table: EventTable, stages: int, count: int, kinds: int) -> Iterator[Ints]:
     """For each stage, and each device with several, the longest paths where it takes nearly all
-    time: all passes, or one.
+    time: all kinds of its events, or one.
     """
     steps = table.num_steps
     own = [np.arange(s, s + 1) for s in range(stages)]
     own += [np.arange(q, stages, count) for q in range(count if count < stages else 0)]
-    for share in ((1.0, 1.0, 1.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))[: passes + 1]:
+    for share in (np.ones(kinds), *np.eye(kinds)):
         for s in own:
             times = np.full(2 * steps + stages, 1e-3)
             times[steps:] = 0
             times[s] += share[0]
-            if passes > 1:
-                times[2 * stages - 1 - s] += share[1]
-            if passes > 2:
-                times[2 * stages + s] += share[2]
+            for kind in range(1, kinds):
+                times[2 * stages - 1 - s if kind == 1 else kind * stages + s] += share[kind]
             yield longest_path(table, times)

@@ -45,9 +45,9 @@ class CutProblem:
         Blocks of each cut, the empty one first, the full one last.
     tail, head : (P,) int64
         The smaller and the larger cut of each pair, sorted.
-    forward_ns, backward_ns, weight_ns : (P,) int64
+    forward_ns, backward_ns, weight_ns, update_ns : (P,) int64
         Least time of the stage between them; gradients of weights have their own where the schedule
-        runs them apart, else they are 0 here.
+        runs them apart, else they are 0 here. Updates are made once per iteration.
     stash_bytes, kept_bytes, resident_bytes : (P,) int64
         What a microbatch leaves from its forward to its backward event, and from that to its weight
         event; and the bytes of the stage's ops.
@@ -65,6 +65,8 @@ class CutProblem:
         Devices of each kind; empty where the kinds are open.
     passes : int
         1 without backward ops, 2 with them, 3 with gradients of weights apart.
+    updates : bool
+        Whether there are updates.
     complete : bool
         Whether every cut is here.
     plain : bool
@@ -78,6 +80,7 @@ class CutProblem:
     forward_ns: Ints
     backward_ns: Ints
     weight_ns: Ints
+    update_ns: Ints
     stash_bytes: Ints
     kept_bytes: Ints
     resident_bytes: Ints
@@ -89,6 +92,7 @@ class CutProblem:
     kind: Ints
     kinds: tuple[tuple[int, ...], ...]
     passes: int
+    updates: bool
     complete: bool
     plain: bool
 
@@ -99,7 +103,7 @@ class CutProblem:
 
     @property
     def work_ns(self) -> Ints:
-        """Time of the stage on one microbatch."""
+        """Time of the stage on one microbatch, without updates."""
         return self.forward_ns + self.backward_ns + self.weight_ns
 
     def held_bytes(self, beside: Sequence[tuple[int, int]]) -> Ints:
@@ -155,8 +159,7 @@ def build_cuts(
     apart = semantics.schedule == "zero_bubble"
     part = arrays.backward.astype(np.int64) + (arrays.weight_gradient & apart)
     passes = []
-    for number in range(3):
-        of_pass = part == number
+    for of_pass in (*((part == number) & ~arrays.update for number in range(3)), arrays.update):
         columns = []
         for k in first.tolist() if device is None else [device]:
             own = np.where(of_pass, np.maximum(arrays.time_ns[:, k], 0), 0)
@@ -167,7 +170,7 @@ def build_cuts(
         passes.append(np.stack(columns).min(axis=0))
     runs = passes[0] < np.iinfo(np.int64).max
     tail, head = tail[runs], head[runs]
-    forward, backward_ns, weight_ns = (each[runs].copy() for each in passes)
+    forward, backward_ns, weight_ns, update_ns = (each[runs].copy() for each in passes)
     resident = _sums(arrays.resident_bytes, block, members)
     last, after = _only_neighbours(before, members)
     tensors = _tensors(instance, block, part)
@@ -192,6 +195,7 @@ def build_cuts(
         forward_ns=forward,
         backward_ns=backward_ns,
         weight_ns=weight_ns,
+        update_ns=update_ns,
         stash_bytes=stash,
         kept_bytes=kept,
         resident_bytes=resident[head] - resident[tail],
@@ -203,6 +207,7 @@ def build_cuts(
         kind=np.zeros(len(tail), np.int64),
         kinds=(),
         passes=1 + int(part.max() > 0) + (apart and bool(arrays.backward.any())),
+        updates=bool(arrays.update.any()),
         complete=complete,
         plain=is_chain
         and not far.any()
@@ -464,6 +469,7 @@ def with_kinds(
                     own.forward_ns,
                     own.backward_ns,
                     own.weight_ns,
+                    own.update_ns,
                     own.stash_bytes,
                     own.kept_bytes,
                     own.resident_bytes,
@@ -472,7 +478,7 @@ def with_kinds(
                     np.full(len(own.tail), d),
                 )
             )
-    tail, head, forward, backward, weight, stash, kept, resident, size, room, kind = (
+    tail, head, forward, backward, weight, update, stash, kept, resident, size, room, kind = (
         np.concatenate(columns) for columns in zip(*parts, strict=True)
     )
     used = np.array([sum(vector) for vector in vectors], np.int64)
@@ -484,6 +490,7 @@ def with_kinds(
         forward_ns=forward,
         backward_ns=backward,
         weight_ns=weight,
+        update_ns=update,
         stash_bytes=stash,
         kept_bytes=kept,
         resident_bytes=resident,
@@ -495,6 +502,7 @@ def with_kinds(
         kind=kind,
         kinds=tuple(tuple(devices) for devices in kinds),
         passes=base.passes,
+        updates=base.updates,
         complete=base.complete,
         plain=False,
     )

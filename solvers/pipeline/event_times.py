@@ -38,7 +38,7 @@ class EventTable(NamedTuple):
     ----------
     step : (n,) int64
         Place of an event's work in the passage of its microbatch; 2 S + s for the weight event of
-        stage s of S.
+        stage s of S. The last S steps are the updates of the stages, where there are any.
     on_device, of_microbatch, on_link : (n,) int64
         The event before on the same device; that of the step before; the one whose message from
         the step before comes just before this one's; -1 where there is none.
@@ -52,7 +52,9 @@ class EventTable(NamedTuple):
     num_steps: int
 
 
-def event_table(semantics: PipelineIteration, num_devices: int, *, trains: bool) -> EventTable:
+def event_table(
+    semantics: PipelineIteration, num_devices: int, *, trains: bool, updates: bool = False
+) -> EventTable:
     """The events of a schedule on so many devices.
 
     Examples
@@ -86,6 +88,10 @@ def event_table(semantics: PipelineIteration, num_devices: int, *, trains: bool)
                 rows.append((step, latest[q], before, -1 if stays else line))
                 number[step, event.microbatch] = latest[q] = len(rows) - 1
                 done[q], moved = done[q] + 1, True
+    for s in range(stages if updates else 0):
+        rows.append((steps + s, latest[s % num_devices], -1, -1))
+        latest[s % num_devices] = len(rows) - 1
+    steps += stages if updates else 0
     table = np.ascontiguousarray(np.array(rows, np.int64).T)
     return EventTable(table[0], table[1], table[2], table[3], steps)
 
@@ -161,32 +167,40 @@ def longest_path(table: EventTable, times: Times) -> Ints:
 
 
 class CutPairs(NamedTuple):
-    """The pairs of a `CutProblem` and its cuts, in the form of the kernels."""
+    """The pairs of a `CutProblem` and its cuts, in the form of the kernels.
+
+    A stage has so many `kinds` of events: forward, backward, and two of weights and updates.
+    """
 
     tail: Ints
     head: Ints
     forward: Ints
     backward: Ints
-    weight: Ints
+    third: Ints
+    fourth: Ints
     size: Ints
     forth: Ints
     back: Ints
     num_cuts: int
-    passes: int
+    kinds: int
 
 
 def _pairs(problem: CutProblem) -> CutPairs:
+    third, fourth = problem.weight_ns, problem.update_ns
+    if problem.passes < 3:
+        third, fourth = fourth, third
     return CutPairs(
         problem.tail,
         problem.head,
         problem.forward_ns,
         problem.backward_ns,
-        problem.weight_ns,
+        third,
+        fourth,
         problem.size,
         problem.forth_ns,
         problem.back_ns,
         problem.num_cuts,
-        problem.passes,
+        problem.passes + problem.updates,
     )
 
 
@@ -256,22 +270,24 @@ def _put_stage(p: CutPairs, times: Ints, count: int, s: int, at: int) -> None:
 
     Where they stand is what `_cost` reads the weights of.
     """
-    steps = p.passes * count
+    steps = p.kinds * count
     times[2 * steps + s] = p.size[at]
     times[s] = p.forward[at]
-    if p.passes > 1:
+    if p.kinds > 1:
         times[2 * count - 1 - s] = p.backward[at]
-    if p.passes > 2:
-        times[2 * count + s] = p.weight[at]
+    if p.kinds > 2:
+        times[2 * count + s] = p.third[at]
+    if p.kinds > 3:
+        times[3 * count + s] = p.fourth[at]
     if s < count - 1:
         times[steps + s + 1] = p.forth[p.head[at]]
-        if p.passes > 1:
+        if p.kinds > 1:
             times[steps + 2 * count - 1 - s] = p.back[p.head[at]]
 
 
 @kernel(bounded=True)
 def _times(p: CutPairs, pairs: Ints) -> Ints:
-    times = np.zeros((2 * p.passes + 1) * len(pairs), np.int64)
+    times = np.zeros((2 * p.kinds + 1) * len(pairs), np.int64)
     for s in range(len(pairs)):
         _put_stage(p, times, len(pairs), s, pairs[s])
     return times
@@ -280,15 +296,17 @@ def _times(p: CutPairs, pairs: Ints) -> Ints:
 @kernel(bounded=True, inline="always", allocates=False)
 def _cost(p: CutPairs, weight: Ints, count: int, s: int, at: int) -> int:
     """Of a pair as stage s of `count`, with the messages over its larger cut."""
-    steps = p.passes * count
+    steps = p.kinds * count
     cost = weight[s] * p.forward[at] + weight[2 * steps + s] * p.size[at]
-    if p.passes > 1:
+    if p.kinds > 1:
         cost += weight[2 * count - 1 - s] * p.backward[at]
-    if p.passes > 2:
-        cost += weight[2 * count + s] * p.weight[at]
+    if p.kinds > 2:
+        cost += weight[2 * count + s] * p.third[at]
+    if p.kinds > 3:
+        cost += weight[3 * count + s] * p.fourth[at]
     if s < count - 1:
         cost += weight[steps + s + 1] * p.forth[p.head[at]]
-        if p.passes > 1:
+        if p.kinds > 1:
             cost += weight[steps + 2 * count - 1 - s] * p.back[p.head[at]]
     return int(cost)
 

@@ -215,7 +215,7 @@ def _part(
     semantics = task.semantics
     if count == 1 and semantics.stages_per_device > 1:  # its stages send nothing
         problem = build_cuts(task.instance, semantics, problem.block, problem.num_cuts, sends=False)
-    table = event_table(semantics, count, trains=problem.trains)
+    table = event_table(semantics, count, trains=problem.trains, updates=problem.updates)
     return PartSearch(problem, judge, table, _beside(semantics, count, problem.trains), clock)
 
 

@@ -162,13 +162,14 @@ def optimistic_costs(problem: Problem, tensor_cost: Ints, scale: int) -> Ints:
 def _mean_over_devices(table: Ints, arrays: Arrays, costs: MeanCosts) -> Ints:
     """Mean optimistic cost of each op (equation 6), up to one common factor.
 
-    Exact, or rounded down to 1 / scale ns where the exact one would overflow.
+    Exact, or its terms rounded down to 1 / scale ns where the exact one would overflow.
     """
     runs = arrays.time_ns != UNSUPPORTED
-    total, count = np.where(runs, table, 0).sum(axis=1), runs.sum(axis=1)
-    exact = longest_path(arrays) * costs.scale**2 <= LARGEST_SUM
-    mean: Ints = total * (costs.scale // count) if exact else total // count
-    return mean
+    known, count = np.where(runs, table, 0), runs.sum(axis=1, keepdims=True)
+    fits = longest_path(arrays) * costs.scale**2 <= LARGEST_SUM
+    exact = fits and not (costs.scale % count).any()  # means that are rounded have the scale 1
+    terms = known * (costs.scale // count) if exact else known // count
+    return np.asarray(terms.sum(axis=1), np.int64)
 
 
 register(

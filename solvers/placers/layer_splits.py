@@ -40,6 +40,8 @@ LayerRule = Callable[[Instance, int], list[int]]
 def exo_split(instance: Instance, num_layers: int) -> list[int]:
     """Shares of memory, the largest device first; equal ones by name, the last one first.
 
+    Where no device has memory, all have equal shares.
+
     Examples
     --------
     >>> from placegap.instances import example
@@ -48,6 +50,7 @@ def exo_split(instance: Instance, num_layers: int) -> list[int]:
     """
     devices = instance.cluster.devices
     size = [1 if d.memory_bytes is None else d.memory_bytes for d in devices]
+    size = size if any(size) else [1] * len(size)
     order = sorted(range(len(devices)), key=lambda k: (size[k], devices[k].name), reverse=True)
     home, end = list[int](), 0.0
     for k in order:

@@ -25,7 +25,7 @@ from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.integers import UNSUPPORTED, to_whole
 from placegap.instances.problem.nets import Nets, build_nets
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import LoadSemantics, plan_class
@@ -117,7 +117,7 @@ def scaled(amount: Floats | Ints) -> Ints:
     True
     """
     total = float(amount.sum())
-    return np.floor(amount * (TOTAL / max(total, 1.0))).astype(np.int64) + 1
+    return to_whole(amount.astype(np.float64) * (TOTAL / max(total, 1.0))) + 1
 
 
 def why_not_parts(task: Task, params: Params) -> str | None:
@@ -395,7 +395,7 @@ def _by_kahypar(parting: Parting, imbalance: float) -> Ints:
     context.set_partitioning_parameters(parting.num_parts, imbalance, package.Objective.KM1)
     context.logging = False
     # where devices differ: each part's limit, which no single vertex may exceed either
-    limit = np.ceil(parting.share * parting.weight.sum() * (1 + imbalance)).astype(np.int64)
+    limit = to_whole(np.ceil(parting.share * parting.weight.sum() * (1 + imbalance)))
     if parting.share.max() > parting.share.min():
         context.set_individual_target_block_weights(
             np.maximum(limit, parting.weight.max()).tolist()

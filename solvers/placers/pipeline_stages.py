@@ -212,12 +212,12 @@ def alpa(task: Task[PipelineIteration], params: Params | None = None) -> Outcome
 
 
 def layer_loads(instance: Instance, block: Ints) -> Ints:
-    """Time of each block's ops, each on the device that is fastest for it."""
+    """Time of each block's ops, without updates, each on the device that is fastest for it."""
     times = np.where(
         instance.arrays.time_ns < 0, instance.arrays.time_ns.max(), instance.arrays.time_ns
     )
     load = np.zeros(int(block.max()) + 1, np.int64)
-    np.add.at(load, block, times.min(axis=1))
+    np.add.at(load, block, np.where(instance.arrays.update, 0, times.min(axis=1)))
     return load
 
 
@@ -350,9 +350,10 @@ def heaviest_stage(task: Task[PipelineIteration], params: Params | None = None) 
 
 
 def in_stage_order(instance: Instance, block: Ints) -> Instance:
-    """The instance whose chains of max_load are those that a pipeline can run.
+    """The instance whose chains of max_load are those that a pipeline can run, without updates.
 
-    Blocks of stages become colocation groups; where a gradient leads from block to block, an edge
+    Blocks of stages become colocation groups (whose modes, which max_load does not look at, might
+    differ); where a gradient leads from block to block, an edge
     between forward ops that moves nothing leads the other way. O(n + m).
 
     Examples
@@ -378,7 +379,13 @@ def in_stage_order(instance: Instance, block: Ints) -> Instance:
     ]
     size = np.bincount(block)
     ops = tuple(
-        op.model_copy(update={"colocation": f"block {b}" if size[b] > 1 else None})
+        op.model_copy(
+            update={
+                "colocation": f"block {b}" if size[b] > 1 else None,
+                "modes": (),
+                "time_ns": dict.fromkeys(op.time_ns, 0) if op.update else op.time_ns,
+            }
+        )
         for op, b in zip(graph.ops, block.tolist(), strict=True)
     )
     update = {"ops": ops, "edges": (*graph.edges, *extra)}

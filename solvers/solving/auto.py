@@ -150,7 +150,7 @@ def run(task: Task, params: AutoParams) -> Outcome:
             beside.wait()
         end = INTERRUPTED if stop_asked() else AT_LIMIT if _is_over(clock, END_SHARE) else ENDED
     except KeyboardInterrupt:
-        was_late = beside is not None and beside.has_interrupted
+        was_late = beside is not None and beside.proof.has_interrupted
         end = AT_LIMIT if was_late and not stop_asked() else INTERRUPTED
     if limit_s is None and not board.is_over:
         end = f"{end} of {USUAL_S:g} s, the usual where none is given"
@@ -280,7 +280,7 @@ def _run_steps(steps: Iterator[AutoStep], board: Board, clock: Clock, beside: Be
         before, limit_s = board.plan, step.share * (clock.left_s or 0.0)
         if before is None:  # late is better than no plan
             limit_s = max(limit_s, FIRST_PLANS_S)
-        with beside.may_end_a_proof():
+        with beside.proof:
             answer = run_step(board, step, limit_s)
         board.take_answer(step.method, answer)
         if board.plan is not None and board.plan is not before:

@@ -7,18 +7,18 @@ that runs past the limit. Whatever becomes of the process, what it has told is k
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.loading import loading, loading_s
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
@@ -26,9 +26,7 @@ from placegap.solvers.bounds.portfolio import improving_bounds
 from placegap.solvers.core.clock import (
     STOP,
     Clock,
-    compiled_s,
-    end_orderly,
-    interruptible,
+    Interruptible,
     stop_asked,
     while_compiling,
 )
@@ -104,7 +102,7 @@ def run_step(board: Board, step: AutoStep, limit_s: float, tell: Listener | None
     except SolverDisagreement as error:
         return Contradiction(" ".join(str(error).split()))
     except Exception as error:  # the other parts go on
-        if stop_asked():  # a compiler that is interrupted fails with an error of its own
+        if stop_asked():  # what is interrupted may fail with an error of its own
             return "interrupted"
         return " ".join(f"{type(error).__name__}: {error}".split())
 
@@ -128,8 +126,9 @@ class Beside:
 
     Attributes
     ----------
-    has_interrupted : bool
-        Whether it has ended a proof: nothing was left to prove, or no time.
+    proof : Interruptible
+        To be entered for each proof: the one that runs is interrupted when nothing is left to
+        prove, or no time.
     """
 
     def __init__(
@@ -142,9 +141,7 @@ class Beside:
     ) -> None:
         self.board, self.clock, self.head_start_s = board, clock, head_start_s
         self.waiting, self.workers = waiting, workers
-        self.has_interrupted = False
-        self._is_main = threading.current_thread() is threading.main_thread()
-        self._lock, self._may_interrupt = threading.Lock(), False
+        self.proof = Interruptible()
         self._process: WorkerProcess | None = None
         self._compiled = Compiled(is_compiling=False, seconds=0.0)
         self._compiled_at = 0.0
@@ -184,12 +181,22 @@ class Beside:
                 self._process.pipe.send(plan)
 
     def wait(self) -> None:
-        """Wait until the search has ended, the time is over, or nothing is left to find."""
+        """Wait until the search has ended, the time is over, or nothing is left to find.
+
+        The search gets the time back that it spent on kernels, and the clock stands meanwhile.
+        """
+        waited_s = 0.0
         while not (self._ended.is_set() or self.board.is_over or stop_asked()):
-            late_s = -self._left_s()
-            if late_s > 0 and (self._process is None or late_s > self._compiling_s()):
+            late_s = waited_s - self._left_s()
+            if late_s <= 0:
+                self._ended.wait(POLL_S)
+                continue
+            if self._process is None or late_s > self._compiling_s():
                 return
-            self._ended.wait(POLL_S)
+            began = time.monotonic()
+            with loading():  # of the other process, which counts no more than ours
+                self._ended.wait(POLL_S)
+            waited_s += time.monotonic() - began
 
     def _left_s(self) -> float:
         """Of the limit; negative after it."""
@@ -238,27 +245,10 @@ class Beside:
             self.board.notes["search"] = f"its process cannot start ({error.strerror})"
             self._ended.set()
 
-    @contextlib.contextmanager
-    def may_end_a_proof(self) -> Iterator[None]:
-        """Run a proof that may be interrupted; what comes before and after it is not."""
-        self._may_interrupt = self._is_main
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._may_interrupt = False
-            if self.has_interrupted:  # perhaps not heard yet
-                with contextlib.suppress(KeyboardInterrupt):
-                    time.sleep(0.0)
-
     def _end_a_needless_proof(self) -> None:
         is_closed = self.board.is_over and not self.board.is_first_word  # of the proof itself
-        if not (is_closed or self._left_s() < -LATE_S):
-            return
-        with self._lock:
-            if self._may_interrupt and not self.has_interrupted:
-                self.has_interrupted = True
-                _thread.interrupt_main()
+        if (is_closed or self._left_s() < -LATE_S) and not self.proof.is_requested:
+            self.proof.interrupt()
 
     def _hear(self, process: WorkerProcess) -> None:
         try:
@@ -302,30 +292,30 @@ def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
     instance: Instance = pickle.loads(packed)
     silence()
     _die_first()
-    signal.signal(STOP, end_orderly)
-    lock = threading.Lock()
+    region, lock = Interruptible(), threading.Lock()
+    signal.signal(STOP, lambda number, frame: region.interrupt())
 
     def send(message: object) -> None:
         with lock:  # solvers tell of news from threads of their own
             pipe.send(message)
 
-    clock = order.limits.clock()
+    end_s = time.monotonic() + (order.limits.time_limit_s or 0.0)  # loading counts: it ends in time
     task = Task(instance, order.semantics, order.limits)
     board = Board(task=task, gap=order.limits.gap)
     if order.known is not None:
         board.offer(order.known, "the start")
     with while_compiling(
-        lambda: send(Compiled(is_compiling=True, seconds=compiled_s())),
-        lambda: send(Compiled(is_compiling=False, seconds=compiled_s())),
+        lambda: send(Compiled(is_compiling=True, seconds=loading_s())),
+        lambda: send(Compiled(is_compiling=False, seconds=loading_s())),
     ):
         for step in plans(task, order.limits.seed, order.waiting, order.workers):
-            left_s = clock.left_s or 0.0
-            if left_s < LEAST_STEP_S or stop_asked():
+            left_s = end_s - time.monotonic()
+            if left_s < LEAST_STEP_S or region.is_requested:
                 break
             while pipe.poll():
                 board.offer(pipe.recv(), "the proof")
             send(Begun(step.method, step.semantics))
-            with interruptible():
+            with region:
                 limit_s = min(left_s, step.share * left_s)
                 answer = run_step(board, step, limit_s, each_plan_once(send))
             if isinstance(answer, Result):

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics, memory_rule
+from placegap.instances.problem.semantics import Semantics, memory_rule, told
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import shrink_plan
 from placegap.instances.transforms.table import Coarsening, coarsen, expand
@@ -118,17 +118,17 @@ def _brought_back(found: Coarsening, coarse: Result) -> Outcome:
             f"{coarse.method} splits ops: there is no way back from merged ones; choose a method"
             " that does not, or leave the transform out"
         )
-    exact, merge = found.claim == "exact", found.merge
+    exact, merge, rules = found.claim == "exact", found.merge, coarse.semantics
     words = [f"{found.transform}: {merge.fine.num_ops} ops to {merge.coarse.num_ops}"]
     if exact:
         words.append("exact")
     elif coarse.plan is None and coarse.status == "infeasible":
         words.append("there no plan fits, which proves nothing here")
     else:
-        bound = "" if coarse.bound_ns is None else f" (there: {coarse.bound_ns} ns)"
-        words.append(f"no bound{bound}")
+        bound = coarse.bound_ns
+        words.append("no bound" + (f" (there: {told(rules, bound)})" if bound is not None else ""))
     if coarse.value_ns is not None and not exact:
-        words.append(f"there the plan takes {coarse.value_ns} ns")
+        words.append(f"there the plan takes {told(rules, coarse.value_ns)}")
     if coarse.message:
         words.append(coarse.message)
     return Outcome(

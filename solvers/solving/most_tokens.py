@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from itertools import count
 
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import MaxContext
+from placegap.instances.reading.errors import as_input_error
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import ROOM, most_tokens
 from placegap.solvers.core.clock import Clock
@@ -27,6 +30,8 @@ SHARE = 0.25
 
 ANY_PLAN = 0.999
 """The gap that suffices where no load is too large."""
+
+TOO_LARGE = "times or bytes are too large for the methods that prove loads"
 
 
 def run(task: Task[MaxContext], params: Params) -> Outcome:
@@ -69,6 +74,9 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
         tokens = 0 if fits < 0 else least_open - 1 if asked == 1 else (fits + least_open) // 2
         say(f"looking for a plan with room for {tokens} tokens")
         found = _plan_for(task, tokens, clock)
+        if found is None:
+            message = f"whether {tokens} tokens fit stayed open: {TOO_LARGE}"
+            break
         better, room = _judged(task, found.plan)
         if better is not None and room > fits:
             plan, fits = better, room
@@ -108,23 +116,38 @@ def _judged(task: Task[MaxContext], plan: Plan | None) -> tuple[Plan | None, int
     return None, -1
 
 
-def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result:
-    """What the method that proves most loads says of ops that hold the caches of so many tokens."""
-    loads = task.semantics.loads
-    ops = tuple(
-        op.model_copy(update={"resident_bytes": op.bytes_at(tokens), "caches": ()})
-        if op.caches
-        else op
-        for op in task.instance.graph.ops
-    )
-    graph = task.instance.graph.model_copy(update={"ops": ops})
-    full = task.instance.with_graph(graph)
+def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result | None:
+    """What the method that proves most loads says of ops that hold the caches of so many tokens;
+    None if there is none for numbers so large.
+    """
+    loads, full = task.semantics.loads, with_tokens(task.instance, tokens)
     # column generation does not prove that there is no plan, and the IP, the last of all, does
-    step = [*proofs(Task(full, loads))][0 if loads.plans == "chain" else -1]
+    steps = [*proofs(Task(full, loads))]
+    if not steps:
+        return None
+    step = steps[0 if loads.plans == "chain" else -1]
     gap = ANY_PLAN if task.semantics.at_most_ns is None else 0.0
     left_s = None if clock.left_s is None else max(0.05, SHARE * clock.left_s)
     options: SolveOptions = {"time_limit_s": left_s, "gap": gap, "seed": task.limits.seed}
     return solve(full, loads, step.method, step.params, **options)
+
+
+def with_tokens(instance: Instance, tokens: int) -> Instance:
+    """The instance whose ops hold the caches of so many tokens.
+
+    An op that no limited memory holds has a byte more than the largest: its own bytes may be beyond
+    64 bits.
+    """
+    limits = [device.memory_bytes for device in instance.cluster.devices]
+    beyond = min(LARGEST_SUM, 1 + max((limit for limit in limits if limit is not None), default=0))
+    ops = tuple(
+        op.model_copy(update={"resident_bytes": min(op.bytes_at(tokens), beyond), "caches": ()})
+        if op.caches
+        else op
+        for op in instance.graph.ops
+    )
+    with as_input_error(source=instance.name):  # sums beyond 2**62
+        return instance.with_graph(instance.graph.model_copy(update={"ops": ops}))
 
 
 def _proves_none(found: Result, semantics: MaxContext) -> bool:

@@ -45,7 +45,7 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
         With `start` false, no placer is asked; the incumbent still counts.
     """
     if not isinstance(params, ExactParams) or not params.keeps_exact:
-        return method.run(task, params)
+        return method.outcome(task, params)
     asked = params.start
     clock = task.limits.clock()
     before = asked and method.name not in AFTERWARDS
@@ -59,7 +59,7 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
         floor = _floor(task, floor, ordered[0] if ordered else None)
         tell(task.instance, task.semantics, floor.origin, bound_ns=floor.ns)
         known = replace(task, starts=tuple(ordered), floor_ns=floor.ns)
-        outcome = method.run(replace(known, limits=task.limits.left(clock)), params)
+        outcome = method.outcome(replace(known, limits=task.limits.left(clock)), params)
     except InputError:
         raise
     except KeyboardInterrupt:

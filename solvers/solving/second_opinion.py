@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics, plan_class
+from placegap.instances.problem.semantics import Semantics, plan_class, told
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.back_ends import require
 from placegap.solvers.core.method import Task
@@ -150,10 +150,10 @@ def compare(first: Result, second: Result) -> Opinion:
     if second.bound_ns is None:
         words = second.message or second.status
         return Opinion("weaker", f"{name}: no bound ({words})", second.method, second)
-    words = f"{name}: bound {second.bound_ns} ns"
+    words = f"{name}: bound {told(second.semantics, second.bound_ns)}"
     if second.value_ns is not None:
-        words += f", value {second.value_ns} ns"
-    if second.bound_ns >= (first.bound_ns or 0):
+        words += f", value {told(second.semantics, second.value_ns)}"
+    if first.bound_ns is None or second.bound_ns >= first.bound_ns:
         return Opinion("agrees", words, second.method, second)
     if second.message:
         words += f" ({second.message})"

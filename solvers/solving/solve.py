@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack, cast
 
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.loading import loading, loading_s
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics, memory_rule
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers.core.back_ends import SolverName, require
-from placegap.solvers.core.clock import compiled_s, now_s
+from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import AnyMethod, Limits, Params, Task
 from placegap.solvers.core.progress import (
     Control,
@@ -20,7 +21,6 @@ from placegap.solvers.core.progress import (
     OnPlan,
     listening,
     say,
-    stopped_quietly,
 )
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish, installed_version
@@ -134,13 +134,17 @@ def solve(
         if reason == chosen.missing():
             raise InputError(f"{chosen.name} {reason}")
         raise InputError(f"{chosen.name} does not apply to {instance.name}: {reason}")
-    began, compiled = now_s(), compiled_s()
+    began, loaded = now_s(), loading_s()
     control = Control(on_plan, on_bound, progress)
     asked = on_plan is not None or on_bound is not None
     outcome = None
     hear = control.hear if asked else progress
-    with listening(instance, semantics, hear), stopped_quietly(control):
-        outcome = _run(chosen, task, parsed)
+    try:
+        with listening(instance, semantics, hear), control.region:
+            outcome = _run(chosen, task, parsed)
+    except KeyboardInterrupt:
+        if not control.is_stopped:
+            raise
     if outcome is None or (control.is_stopped and outcome.plan is None):
         outcome = Outcome(control.plan, message="stopped by a callback")
     elapsed = now_s() - began
@@ -150,7 +154,7 @@ def solve(
         chosen.name,
         outcome,
         solve_s=max(0.0, elapsed - outcome.build_s),
-        setup_s=compiled_s() - compiled,
+        setup_s=loading_s() - loaded,
         seed=limits.seed,
         requested_gap=limits.gap,
         bound_only=chosen.claim == "bound",
@@ -166,20 +170,26 @@ def solve(
 def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
     if memory_rule(task.semantics) not in method.memory_rules:
         is_exact = method.claim == "exact"
-        from placegap.solvers.solving.peak_memory import run_at_peak  # loads the referee
+        with loading():
+            from placegap.solvers.solving.peak_memory import run_at_peak  # loads the referee
+
+        def run(part: Task) -> Outcome:
+            reason = why_not(method, part, params)
+            return Outcome(message=reason) if reason else _run(method, part, params)
 
         return run_at_peak(
             task,
-            lambda part: _run(method, part, params),
+            run,
             method.name,
             is_exact=is_exact,
             settle=method.settle,
         )
     if method.claim != "exact":
-        return method.run(task, params)
+        return method.outcome(task, params)
     if method.name != default_method(task.semantics):  # which runs others, and they say so
         say(f"proving by {method.name}")
-    from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS
+    with loading():
+        from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS
 
     return run_exact(method, task, params)
 

@@ -22,6 +22,7 @@ def rich_graph() -> Graph:
                 colocation="x",
                 backward=True,
                 weight_gradient=True,
+                update=True,
                 module="m.b",
                 flops=10,
                 bytes_moved=20,

@@ -27,12 +27,14 @@ def pipeline_instance(
     most_devices: int = 4,
     wide: bool | None = None,
     weights: bool = False,
+    updates: bool = False,
 ) -> Instance:
     """Layers with or without backward ops, in a row with skips, or (`wide`) in a random DAG.
 
     Zero times, devices of several kinds, hosts, unlike links, tight memory, shared tensors, host
     times and matrices occur; layers of a training graph are colour classes, but for a few. With
-    `weights` most layers of a training graph have weight gradients of their own.
+    `weights` most layers of a training graph have weight gradients of their own, with `updates` an
+    update that runs once.
     """
     rng = random.Random(f"pipeline-{seed}")
     n, count = rng.randrange(1, most_layers + 1), rng.randrange(1, most_devices + 1)
@@ -79,6 +81,14 @@ def pipeline_instance(
         named += [(f"b{b}", f"w{a}") for a, b in sorted(pairs) if a in split and own.random() < 0.9]
         named += [(f"{of}{i}", f"w{i}") for of in "fb" for i in split if own.random() < 0.6]
         named += [(f"w{a}", f"w{b}") for a in split for b in split if a > b and own.random() < 0.1]
+    if trains and updates:
+        own = random.Random(f"updates-{seed}")
+        late = [i for i in range(n) if own.random() < 0.8] or [0]
+        marks = {"update": True, "weight_gradient": weights}
+        ops += [op(f"u{i}", True, groups[i]).model_copy(update=marks) for i in late]
+        made = {one.name for one in ops}
+        named += [(f"{of}{i}", f"u{i}") for of in "bw" for i in late if f"{of}{i}" in made]
+        named += [(f"b{a}", f"u{b}") for a in late for b in late if a > b and own.random() < 0.1]
     stated = rng.choice(["bytes", "bytes", "host", "matrix"])
     sizes = {one.name: number() for one in ops}
     shares = {one.name: rng.random() < 0.5 for one in ops}

@@ -24,8 +24,9 @@ from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.result import relative_gap
+from placegap.solvers.core.result import Outcome, Result, relative_gap
 from placegap.solvers.solving.solve import solve
+from placegap.solving import Solution
 
 __all__ = ["KnownOptimum", "assert_gap", "known_optima", "prove_optimum"]
 
@@ -107,14 +108,19 @@ def prove_optimum(
     return KnownOptimum(instance, semantics, found.value_ns, found.rests_on)
 
 
-def assert_gap(problem: KnownOptimum, plan: Plan | Sequence[int], at_most: float) -> None:
+def assert_gap(
+    problem: KnownOptimum,
+    plan: Plan | Sequence[int] | Solution | Result | Outcome | None,
+    at_most: float,
+) -> None:
     """Fail unless the referee accepts a plan, and it is close enough to the optimum.
 
     Parameters
     ----------
     problem : KnownOptimum
-    plan : Plan or sequence of int
-        Or the number of each op's device, in the order of the instance.
+    plan : Plan, sequence of int, Solution, Result or Outcome
+        Or the number of each op's device, in the order of the instance; or what a solver returned:
+        where it has no plan, its message is in the AssertionError.
     at_most : float
         The largest gap, (value - optimum) / value.
 
@@ -124,9 +130,14 @@ def assert_gap(problem: KnownOptimum, plan: Plan | Sequence[int], at_most: float
         One line that says what is wrong with the plan, or how far off it is.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
-    given = plan if isinstance(plan, Plan) else Plan.on(list(plan))
+    where, why = f"{problem.instance.name}, {problem.semantics.label}", "None was given"
+    found = plan.result if isinstance(plan, Solution) else plan
+    if isinstance(found, Result | Outcome):
+        why, found = found.message or "the method gives no reason", found.plan
+    if found is None:
+        raise AssertionError(f"{where}: there is no plan: {why}")
+    given = found if isinstance(found, Plan) else Plan.on(list(found))
     verdict = evaluate(problem.instance, given, problem.semantics)
-    where = f"{problem.instance.name}, {problem.semantics.label}"
     if not verdict.feasible or verdict.value_ns is None:
         broken = "; ".join(str(violation) for violation in verdict.violations)
         raise AssertionError(f"{where}: the plan is not feasible: {broken}")

@@ -96,7 +96,8 @@ MODELS = (
 def plan_with_cuts(instance: Instance, begins: Sequence[str]) -> Plan:
     """The plan whose stages begin at some layers, on the first devices.
 
-    Every op is with its layer; what is outside of all layers, with what feeds it.
+    Every op is with its layer; what is outside of all layers, with what feeds it, and in the first
+    stage if nothing does.
     """
     whole = with_granularity(instance, "layer")
     backward = instance.arrays.backward.tolist()
@@ -110,7 +111,7 @@ def plan_with_cuts(instance: Instance, begins: Sequence[str]) -> Plan:
             stage_of[layer] = current
     layers = layer_of(instance.graph)
     stages = [
-        stage_of[op.colocation if op.colocation in stage_of else str(layer)]
+        stage_of.get(op.colocation if op.colocation in stage_of else str(layer), 0)
         for op, layer in zip(whole.graph.ops, layers, strict=True)
     ]
     return Plan.on(stages)

@@ -31,7 +31,7 @@ from placegap.experiments.studies.report import markdown_grid
 from placegap.instances.corpus.corpus import best_known, load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.document import write_text
+from placegap.instances.io.output_files import write_text
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from placegap.experiments.research.tables.named_rows import print_named_rows
+from placegap.experiments.running.sources import costed_by
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.modules import with_granularity
@@ -192,7 +193,7 @@ TIME_LIMIT_S = 60.0
 def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """One row per model and cluster; a tilde stands before a value that is not proven best."""
     for name in names:
-        document = read_traced_model(f"hf:{name}")
+        document = costed_by(read_traced_model(f"hf:{name}"), "roofline")
         for cluster in MODELS[name]:
             instance = document.instance(load_cluster(cluster))
             theirs = balanced_value_ns(f"hf:{name}", instance)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Floats
+from placegap.instances.problem.loading import loading
 from placegap.instances.reading.errors import paused_collector
 
 if TYPE_CHECKING:  # Pyomo takes half a second to load
@@ -99,8 +100,11 @@ def compile_model(model: pyo.ConcreteModel, *, relax: bool = False) -> StandardF
     >>> form.matrix.toarray().tolist(), form.row_lower.tolist(), form.row_upper.tolist()
     ([[2.0]], [3.0], [inf])
     """
-    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+    with loading():
+        from pyomo.common.dependencies import scipy_available
+        from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
+        assert scipy_available  # asking loads it
     with paused_collector():
         form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=None)
         bounds = [column.bounds for column in form.columns]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.cli import main
-from placegap.experiments.running.sources import Source, load_source
-from placegap.instances import Edge, Graph, Op
+from placegap.experiments.running.sources import Source, find_model, load_source
+from placegap.instances import Edge, Graph, HybridPipeline, Op
 from placegap.instances.corpus.layer_chains import ModelShape, shape_layers
 from placegap.instances.io.document import Document, save_document
 from placegap.instances.io.layer_modes import MODELLED, ModelledOn, Rates, layer_modes
@@ -56,6 +56,15 @@ def test_a_shape_is_a_training_step_for_every_other_objective() -> None:
     assert (plain.num_ops, layers.num_ops) == (2 * 34, 34)
     assert not any(op.backward for op in layers.graph.ops)
     assert "494 TFLOP/s" in str(layers.graph.provenance.parameters[MODELLED])
+
+
+def test_rules_of_hybrid_plans_that_a_training_step_states_stand_for_its_layers(
+    tmp_path: Path,
+) -> None:
+    path, rules = tmp_path / "step.json", HybridPipeline(microbatches=16, sharding="optimizer")
+    step = find_model("llama-8b-train").model_copy(update={"semantics": rules})
+    save_document(step, path)
+    assert load_source(Source(str(path), "8xH100-nvlink", layers=True)).semantics == rules
 
 
 @pytest.mark.parametrize(

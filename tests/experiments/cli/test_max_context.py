@@ -69,6 +69,47 @@ def test_place_verify_show_and_compare_say_tokens(
     assert ("13 tokens" in row, "15 tokens" in row) == (True, True)
 
 
+def test_whole_layers_cost_tokens_and_that_many_are_more_op_by_op(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    # three layers of two ops, 10 bytes and 1 byte a token each, on two cards of 100 bytes: a card
+    # has two whole layers, (100 - 40) / 4 = 15 tokens, or three ops, (100 - 30) / 3 = 23
+    monkeypatch.setattr(placing, "run_pool", run_here)
+    halves = tuple(
+        Op(
+            name=f"op{i}",
+            module=f"net.h.{i // 2}",
+            time_ns={"gpu": 1},
+            resident_bytes=10,
+            caches=(Cache(token_bytes=1),),
+        )
+        for i in range(6)
+    )
+    ends = pairwise(halves)
+    edges = tuple(Edge(producer=a.name, consumer=b.name, host_time_ns=0) for a, b in ends)
+    graph = Graph(name="halves", ops=halves, edges=edges)
+    path = str(tmp_path / "halves.json")
+    save_document(Document(name="halves", graph=graph, cluster=layers().cluster), Path(path))
+    asked = ["place", path, "--objective", "max_context", "--plans", "chain", "--quiet"]
+    assert main([*asked, "--granularity", "layer"]) == 0
+    out = capsys.readouterr().out
+    assert "value   15 tokens" in out
+    assert "layer   kept whole; op by op 23 tokens is the best, 53.3 % more" in out
+    assert main([*asked, "--granularity", "layer", "--json"]) == 0
+    price = json.loads(capsys.readouterr().out)["granularity"]
+    assert price["price_at_most"] == pytest.approx((23 - 15) / 15)
+
+
+def test_a_stored_value_that_is_wrong_is_told_in_tokens(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    wrong = str(tmp_path / "wrong.json")
+    rules = MaxContext(plans="chain")
+    save_plan(layers(), Plan.on([0, 0, 0, 1, 1, 1]), rules, wrong, "by hand", value_ns=-99)
+    assert main(["show", wrong, "--model", str(model)]) == 0
+    assert "said to be worth 99 tokens and is worth 13 tokens" in capsys.readouterr().err
+
+
 def test_a_load_of_so_many_times_the_least(model: Path, capsys: Capture) -> None:
     # the least load is 3 ns, of 3 layers; 1.34 times that allows 4
     limited = placegap.solve(model, objective="max_context", at_most=1.0, plans="chain")
@@ -80,6 +121,37 @@ def test_a_load_of_so_many_times_the_least(model: Path, capsys: Capture) -> None
     out, err = capsys.readouterr()
     assert "value   13 tokens" in out
     assert "at most 3 ns of load, 1 times 3 ns" in err
+
+
+def test_the_factor_of_the_least_load_is_the_decimal_that_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    # 100 ns is the least load: a, b | c, d, with room for 30 tokens. 1.15 times that are 115 ns,
+    # and 114 in floating point: only a, c | b, d has 115, and room for 40
+    rows = (("a", 60, 10, 1), ("b", 40, 0, 0), ("c", 55, 10, 0), ("d", 45, 60, 1))
+    ops = tuple(
+        Op(
+            name=name,
+            time_ns={"gpu": time},
+            resident_bytes=size,
+            caches=(Cache(token_bytes=1),) * token,
+        )
+        for name, time, size, token in rows
+    )
+    devices = tuple(Device(name=f"d{k}", kind="gpu", memory_bytes=100) for k in range(2))
+    graph, cluster = Graph(name="g", ops=ops), Cluster(name="c", devices=devices)
+    instance = Instance(name="four", graph=graph, cluster=cluster)
+    for at_most, tokens in ((1.14, 30), (1.15, 40)):
+        found = placegap.solve(instance, objective="max_context", plans="any", at_most=at_most)
+        assert (found.tokens, found.status) == (tokens, "optimal")
+    monkeypatch.setattr(placing, "run_pool", run_here)
+    file = str(tmp_path / "four.json")
+    save_document(Document.of(instance), file)
+    asked = ["place", file, "--objective", "max_context", "--plans", "any", "--at-most", "1.15"]
+    assert main(asked) == 0
+    out, err = capsys.readouterr()
+    assert "value   40 tokens" in out
+    assert "at most 115 ns of load, 1.15 times 100 ns" in err
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.running.placing import Attempt
 from placegap.experiments.running.sources import Source
-from placegap.instances import Makespan, Plan, Semantics, example
-from placegap.instances.io.document import Document, save_document
+from placegap.instances import Edge, Graph, Makespan, Op, Plan, Semantics, example
+from placegap.instances.io.document import Document, load_document, save_document
 from placegap.instances.io.plan_file import load_plan, load_stated_plan, save_plan
 from placegap.solvers import Result, SolverDisagreement
 from placegap.solvers.core.result import internal_error
@@ -32,6 +32,38 @@ def model(tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch) -> 
     document = Document.of(example()).model_copy(update={"graph": graph})
     save_document(document, tmp_path / "model.json")
     return tmp_path / "model.json"
+
+
+@pytest.mark.parametrize("option", [[], ["--weight-gradients"]])
+def test_convert_keeps_what_a_file_states_and_place_goes_by_it(
+    tmp_path: Path, capsys: Capture, option: list[str]
+) -> None:
+    # a (5 ns), b (10 ns), c (5 ns) in a row on two devices, tensors of 0 bytes: a and c beside b
+    # take 10 ns each, and a chain has a or c with b, 15 ns
+    stated = {"objective": "max_load", "plans": "any", "load": "overlap"}
+    ops = tuple(
+        Op(name=name, time_ns={"gpu": t}) for name, t in zip("abc", (5, 10, 5), strict=True)
+    )
+    edges = (Edge(producer="a", consumer="b"), Edge(producer="b", consumer="c"))
+    raw = Document.of(example()).model_dump(mode="json", exclude_defaults=True) | {
+        "format": "placegap",
+        "version": 1,
+        "graph": Graph(name="row", ops=ops, edges=edges).model_dump(mode="json"),
+        "semantics": stated,
+        "best_known": [{"semantics": stated, "value_ns": 10, "value_origin": "by hand"}],
+    }
+    model, out = tmp_path / "row.json", tmp_path / "out.json"
+    model.write_text(json.dumps(raw))
+    assert main(["convert", str(model), str(out), *option]) == 0
+    assert load_document(out) == load_document(model)
+    assert json.loads(out.read_text())["semantics"] == stated
+    capsys.readouterr()
+    for path in (model, out):
+        assert main(["place", str(path), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["semantics"]["plans"], found["value_ns"]) == ("any", 10)
+    assert main(["place", str(model), "--plans", "chain", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["value_ns"] == 15
 
 
 def test_json_is_one_object_with_the_promised_fields(
@@ -218,7 +250,8 @@ def test_no_feasible_plan_is_exit_status_1(model: Path, capsys: Capture) -> None
     out, err = capsys.readouterr()
     content = json.loads(out)
     assert (content["status"], content["placement"], content["value_ns"]) == ("no_plan", None, None)
-    assert "no feasible plan (found nothing)" in err
+    assert content["message"] == "found nothing"
+    assert err.endswith(": no feasible plan\n")
 
 
 def test_why_no_plan_fits_is_explained(
@@ -233,10 +266,14 @@ def test_why_no_plan_fits_is_explained(
         cluster=base.cluster.model_copy(update={"devices": devices}),
     )
     save_document(document, tmp_path / "tight.json")
-    assert main(["place", str(tmp_path / "tight.json"), "--method", "brute-force"]) == 1
-    err = capsys.readouterr().err
-    assert "no feasible plan" in err
-    assert "op1" in err
+    command = ["place", str(tmp_path / "tight.json"), "--method", "brute-force"]
+    for more in ([], ["--json"]):
+        assert main([*command, *more]) == 1
+        out, err = capsys.readouterr()
+        said = " ".join((out + err).split())
+        # 4 ops of 5 bytes, none of which fits in 4
+        assert said.count("'op1' needs 5 B") == said.count("what would help") == 1
+        assert err == "placegap: tight: no feasible plan\n"
 
 
 def test_a_method_that_raises_is_one_line(model: Path, capsys: Capture) -> None:

@@ -19,6 +19,7 @@ from placegap.experiments.running import placing
 from placegap.instances.io.document import Document, save_document
 from placegap.instances.io.export_onnx import device_faults
 from placegap.instances.problem.instance import WITHOUT_OPS, Cluster, Device, Edge, Graph, Link, Op
+from placegap.instances.torch_models.options import LEFT_OUT
 
 Capture = pytest.CaptureFixture[str]
 CHAIN = ["--objective", "max_load", "--plans", "chain", "--method", "ideal-dp", "--quiet"]
@@ -67,6 +68,21 @@ def test_a_device_map_is_made_of_whole_layers_and_says_what_they_cost(
         "price_at_most": 0.25,
     }
     assert shown.err == ""
+
+
+def test_a_layout_for_megatron_says_where_layers_belong_that_the_graph_lacks(
+    model: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    document = json.loads(model.read_text())
+    noted = {LEFT_OUT: "num_nextn_predict_layers=2"}
+    document["graph"]["provenance"]["parameters"].update(noted)
+    model.write_text(json.dumps(document))
+    out = tmp_path / "layout.txt"
+    assert main(["place", str(model), *CHAIN, "--export", f"megatron={out}"]) == 0
+    layout = out.read_text().strip()
+    assert "m" not in layout
+    line = f"with --mtp-num-layers 2 write {layout.replace('L', 'mmL')}, and leave room"
+    assert line in capsys.readouterr().err
 
 
 def test_several_formats_are_written_of_one_plan(
@@ -161,7 +177,7 @@ def test_a_plan_that_a_format_cannot_say_is_shown_and_kept(
     assert "value   12 ns" in out
     assert message in err
     assert err.count("\n") == 1
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["net.json", "plan.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["b", "net.json", "plan.json"]
 
 
 def test_an_onnx_file_is_copied_with_the_plan_in_it(tmp_path: Path, capsys: Capture) -> None:
@@ -280,6 +296,6 @@ def test_a_hybrid_plan_goes_to_trainers_or_is_refused_with_what_they_can(
     capsys.readouterr()
     assert main([*asked, *exports]) == 2
     said = capsys.readouterr().err
-    assert said.count("\n") == 1
+    assert said.count("\n") == 2  # for each format
     # 120 ns, and 136 ns with one mode for all layers
     assert said.endswith("with any cuts: --degrees one --recompute all_or_none, +13.3 %, proven\n")

@@ -104,7 +104,8 @@ def test_what_does_not_fit_has_no_plan_and_says_so(folder: Path, capsys: Capture
         "links: [{all_to_all: all, bandwidth_bytes_per_s: 1_000_000_000}]\n"
     )
     assert main([*ARGS, "--cluster", "two.yaml", "--plan", "plan.json"]) == 1
-    assert "no plan: memory: op " in capsys.readouterr().err
+    # 4 times 160 bytes of 2 times 170
+    assert "no plan: all 4 ops need 640 B on gpu0, gpu1: 340 B together" in capsys.readouterr().err
     assert not (folder / "plan.json").exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.cli import main
-from placegap.instances import MaxLoad, load_document
+from placegap.instances import Makespan, MaxLoad, load_document
 from placegap.instances.problem.semantics import parse_semantics
 
 pytestmark = pytest.mark.torch
@@ -20,7 +20,7 @@ TINY = {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_siz
 
 
 def test_gpt2_on_four_gpus_gets_a_chain_that_is_proven_best(capsys: Capture) -> None:
-    command = ["place", "hf:gpt2", "--cluster", "4xV100-pcie", "--json"]
+    command = ["place", "hf:gpt2", "--cluster", "4xV100-pcie", "--costs", "roofline", "--json"]
     assert main(command) == 0
     shown = capsys.readouterr()
     found = json.loads(shown.out)
@@ -39,6 +39,22 @@ def test_a_converted_model_is_read_like_any_other(tmp_path: Path) -> None:
     assert document.name == "tiny"
     assert document.graph.ops[-1].dtype == "float16"
     assert document.graph.provenance.parameters["seq"] == 8
+
+
+@pytest.mark.parametrize("train", [[], ["--train"]])
+@pytest.mark.parametrize("field", ["num_nextn_predict_layers", "mtp_num_hidden_layers"])
+def test_layers_of_multi_token_prediction_are_said_to_be_left_out(
+    field: str, train: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    for count in (0, 2):
+        (tmp_path / "tiny.json").write_text(json.dumps({**TINY, field: count}))
+        out = str(tmp_path / "out.json.gz")
+        command = ["convert", f"hf:{tmp_path}/tiny.json", out, "--seq", "8", *train]
+        assert main(command) == 0
+        line = f"layers: {field}=2, but transformers builds the model without layers of multi-token"
+        assert (line in capsys.readouterr().err) == (count > 0)
+        noted = load_document(out).graph.provenance.parameters.get("layers_left_out")
+        assert noted == (f"{field}=2" if count else None)
 
 
 def placed_label(capsys: Capture, *command: str) -> str:
@@ -66,6 +82,23 @@ def test_a_converted_model_is_placed_as_the_traced_one_is(
     assert load_document(out).semantics == MaxLoad(plans="chain", memory="peak")
     assert placed_label(capsys, traced, "--seq", "8", *options) == label
     assert placed_label(capsys, out, *options) == label
+
+
+def test_a_decode_step_is_placed_for_the_time_of_one_token(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    out, traced = str(tmp_path / "out.json.gz"), f"hf:{tmp_path}/tiny.json"
+    step = ["--decode", "--context", "8"]
+    assert main(["convert", traced, out, *step]) == 0
+    assert load_document(out).semantics == Makespan(memory="peak")
+    heft = ["--method", "heft", "--cluster", "4xV100-pcie"]
+    for command in ([traced, *step, *heft], [out, *heft]):
+        assert main(["place", *command, "--json"]) == 0
+        shown = capsys.readouterr()
+        assert json.loads(shown.out)["semantics"]["objective"] == "makespan"
+        assert "the time of one token, as is usual for decode steps; --objective max_load" in (
+            shown.err
+        )
+    assert placed_label(capsys, out, "--objective", "max_load") == "max_load chain add peak"
 
 
 def test_an_op_whose_flops_nobody_counts_is_named(

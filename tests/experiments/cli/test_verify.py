@@ -25,6 +25,7 @@ from placegap.instances import (
     load_cluster,
     load_corpus,
 )
+from placegap.instances.corpus import corpus
 from placegap.instances.corpus.corpus import known_of, read_best_known
 from placegap.instances.io import verification
 from placegap.instances.io.certificate_file import save_certificate
@@ -81,28 +82,46 @@ def test_a_method_may_prove_a_better_bound(
     assert content["gap"] == pytest.approx(1 / 35)
 
 
-def test_what_a_file_or_the_corpus_records_is_used(tmp_path: Path, capsys: Capture) -> None:
+def test_what_the_corpus_records_is_used(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     best = BestKnown(
         semantics=MAKESPAN, value_ns=34, bound_ns=34, bound_origin="cp-sat", rests_on="CP-SAT 9"
     )
-    known = example().model_copy(update={"best_known": (best,)})
-    assert main(["verify", *written(tmp_path, known)]) == 0
+    known = {example().content_hash: [best]}
+    monkeypatch.setattr(corpus, "_recorded", lambda: known)
+    assert main(["verify", *files]) == 0
     out = capsys.readouterr().out
     assert "34 ns (recorded: cp-sat, the word of CP-SAT 9)" in out
     assert "34 ns is recorded" in out
+    monkeypatch.undo()
     entry = next(found for found in read_best_known() if found.graph == "zfnet512")
-    corpus = load_corpus(entry.graph).instance(load_cluster(entry.cluster))
-    assert entry in known_of(corpus, entry.semantics)
+    instance = load_corpus(entry.graph).instance(load_cluster(entry.cluster))
+    assert entry in known_of(instance, entry.semantics)
 
 
-def test_a_bound_above_a_feasible_plan_is_told(tmp_path: Path, capsys: Capture) -> None:
+def test_a_recorded_bound_above_a_feasible_plan_is_told(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     wrong = BestKnown(semantics=MAKESPAN, bound_ns=36, bound_origin="nobody")
-    instance = example().model_copy(update={"best_known": (wrong,)})
-    assert main(["verify", *written(tmp_path, instance)]) == 1
+    known = {example().content_hash: [wrong]}
+    monkeypatch.setattr(corpus, "_recorded", lambda: known)
+    assert main(["verify", *files]) == 1
     out, err = capsys.readouterr()
     assert "33 ns (critical path, proof of ours)" in out  # 36 is not believed
     assert "recorded: nobody: says that no plan is better than 36 ns, and one has 35 ns" in err
     assert "the bound is wrong" in err
+
+
+def test_a_claim_of_the_model_s_file_that_the_plan_refutes_is_told(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    wrong = BestKnown(semantics=MAKESPAN, bound_ns=36, bound_origin="nobody")
+    instance = example().model_copy(update={"best_known": (wrong,)})
+    assert main(["verify", *written(tmp_path, instance)]) == 1
+    out, err = capsys.readouterr()
+    assert "33 ns (critical path, proof of ours)" in out
+    assert "model.json claims that no plan is better than 36 ns (nobody), but plan.json has" in err
 
 
 def test_referees_that_disagree_are_told_with_both_values(
@@ -193,7 +212,7 @@ def test_a_certificate_is_checked_without_a_plan(certified: list[str], capsys: C
     assert "the certificate holds: no plan is below 34 ns (34 ns)" in capsys.readouterr().out
     assert main(["verify", model, *certificate, "--json"]) == 0
     verdict = answer(capsys)["certificate"]
-    assert (verdict["holds"], verdict["bound_ns"], verdict["rests_on"]) == (True, 34, [])
+    assert (verdict["holds"], verdict["bound_ns"]) == (True, 34)
 
 
 def test_a_certified_bound_counts_for_a_plan(certified: list[str], capsys: Capture) -> None:

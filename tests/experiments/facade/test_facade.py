@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from draws.splittable import splittable_diamond
 
 import placegap
+from placegap.experiments.cli import main
 from placegap.instances import (
     InputError,
     Makespan,
@@ -48,6 +50,31 @@ def test_python_dash_m_is_the_command() -> None:
     done = python("-m", "placegap", "plaice")
     assert done.returncode == 2
     assert done.stderr.startswith("placegap: No such command 'plaice'. Did you mean 'place'?")
+
+
+WINDOWS = ("import sys; sys.platform = 'win32'", "import signal; del signal.SIGUSR1")
+ELSEWHERE = "placegap runs on Linux and macOS; on Windows use WSL\n"
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sys.argv = ['C:/placegap.exe', 'place']; from placegap.experiments.cli import main",
+        "sys.argv = ['C:/placegap-script.py']; from placegap.experiments.cli import main",
+        "import runpy; sys.argv = ['-m']; runpy.run_module('placegap', run_name='__main__')",
+    ],
+)
+def test_on_windows_the_command_is_one_line_and_exit_status_2(windows: str, command: str) -> None:
+    done = python("-c", f"import sys; {windows}; {command}")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", ELSEWHERE)
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_on_windows_an_import_says_where_placegap_runs(windows: str) -> None:
+    done = python("-c", f"{windows}; import placegap.solvers")
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"\nImportError: {ELSEWHERE}")
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -93,6 +120,53 @@ def test_without_a_method_the_default_of_place_proves_the_optimum() -> None:
     for words in ("gpu0", "status  optimal", "value   34 ns", "gap     0 %"):
         assert words in text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("model", "cluster", "value_ns", "bound_ns", "gap", "words"),
+    [
+        # HEFT puts the diamond on one device, 5 + 20 + 10 + 8; no path is longer than 5 + 20 + 8.
+        # Nothing but that path is known of it
+        ("diamond", None, 43, 33, None, "unknown; at most 23.3 % (critical path alone)"),
+        # the corpus records the optimum, 786,996 ns
+        (
+            "inception_v1",
+            "celeritas-4xV100-pcie",
+            913_572,
+            786_996,
+            1 - 786_996 / 913_572,
+            "13.9 % to 787.0 us (recorded: decomposition",
+        ),
+        # the plan is as long as a path, which proves it optimal
+        ("one", None, 5, 5, 0.0, "0 %"),
+    ],
+)
+def test_a_gap_is_to_a_bound_that_says_something_in_both_doors(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    cluster: str | None,
+    value_ns: int,
+    bound_ns: int,
+    gap: float | None,
+    words: str,
+) -> None:
+    diamond = example()
+    one = diamond.graph.model_copy(update={"ops": diamond.graph.ops[:1], "edges": ()})
+    for name, graph in (("diamond", diamond.graph), ("one", one)):
+        save_document(Document.of(diamond.with_graph(graph)), tmp_path / f"{name}.json")
+    name = str(tmp_path / f"{model}.json") if cluster is None else model
+    found = placegap.solve(name, cluster, method="heft")
+    command = ["place", name, *(() if cluster is None else ("--cluster", cluster))]
+    assert main([*command, "--method", "heft", "--json"]) == 0
+    placed = json.loads(capsys.readouterr().out)
+    assert placed["gap"] == found.gap == (gap if gap is None else pytest.approx(gap))
+    for door in (placed, vars(found.result)):
+        assert (door["value_ns"], door["bound_ns"]) == (value_ns, bound_ns)
+        assert door["bound_origin"] == found.bound_origin
+    assert main([*command, "--method", "heft"]) == 0
+    for text in (str(found), capsys.readouterr().out):
+        assert f"gap     {words}" in text
 
 
 def test_rules_are_strings_or_a_semantics() -> None:
@@ -204,4 +278,4 @@ def test_a_solution_without_a_plan_says_what_memory_is_missing() -> None:
     # 4 x 5 bytes of 2 x 8, and no two of 5 fit a device
     missing = "all 4 ops need 20 B on gpu0, gpu1: 16 B together, 2 B per device are missing"
     assert missing in found.result.message
-    assert "what would help: 2 devices more like gpu0" in str(found)
+    assert "what would help: 2 devices more like gpu0" in " ".join(str(found).split())

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import re
-import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from placegap.experiments.research import cases as room
 from placegap.experiments.research.cases import PAGE, cases, commands_of, run_case, value_ns
-from placegap.experiments.running.pool import Ending, run_here
+from placegap.experiments.running.pool import run_here
 
 NUMBERS = range(1, len(cases()) + 1)
 
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs in processes of its own elsewhere runs here, with a worker's interrupts."""
-
-    def run_as_worker(*given: Any, **options: Any) -> Iterator[Ending[Any]]:
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            yield from run_here(*given, **options)
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-    monkeypatch.setattr("placegap.experiments.running.placing.run_pool", run_as_worker)
+    """What runs in processes of its own elsewhere runs here."""
+    monkeypatch.setattr("placegap.experiments.running.placing.run_pool", run_here)
     monkeypatch.setenv("COLUMNS", "120")
 
 

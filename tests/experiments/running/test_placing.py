@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,13 @@ from placegap.experiments.running import placing
 from placegap.experiments.running.placing import (
     Attempt,
     Rules,
+    better,
     choose_semantics,
     judged_plan,
     place,
     why_refused,
 )
+from placegap.experiments.running.pool import run_here
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances import (
     InputError,
@@ -26,8 +29,15 @@ from placegap.instances import (
     Semantics,
     example,
 )
+from placegap.instances.io.document import parse_document
+from placegap.instances.problem.semantics import PlanClass
+from placegap.instances.torch_models.fx_reader import FxProgram
+from placegap.instances.torch_models.model import as_document
+from placegap.instances.torch_models.options import ASSUMED, TraceOptions
 from placegap.solvers import METHODS
 from placegap.solvers.core.progress import News
+from placegap.solvers.core.result import Outcome, finish
+from placegap.solvers.solving.known_bounds import with_known_bound
 
 
 def chosen(own: Semantics | None = None, method: str | None = None, **rules: str) -> str:
@@ -43,11 +53,27 @@ def test_the_semantics_comes_from_options_then_the_file_then_the_method() -> Non
     assert chosen(own=link, transfers="per_tensor") == "makespan link per_tensor"
     assert chosen(own=overlap) == "max_load chain overlap"
     assert chosen(own=overlap, objective="makespan") == "makespan port per_edge"
-    assert chosen(own=overlap, method="throughput-ip") == "max_load any overlap"
+    assert chosen(own=overlap, method="throughput-ip") == "max_load chain overlap"
+    assert chosen(method="throughput-ip") == "max_load any add"
     assert chosen(own=overlap, plans="convex") == "max_load convex overlap"
     assert chosen(method="ideal-dp") == "max_load chain add"
     assert chosen(load="overlap") == "max_load chain overlap"
     assert chosen(channels="free") == "makespan free per_edge"
+
+
+@pytest.mark.parametrize("plans", ["any", "convex", "chain"])
+def test_a_rule_that_the_file_states_stands_also_where_it_is_the_default_of_its_field(
+    plans: PlanClass,
+) -> None:
+    # ideal-dp does chains alone, noncontiguous any plans alone; all others do what the file states
+    own = MaxLoad(plans=plans, load="overlap")
+    for method, done in ((None, plans), ("ideal-dp", "chain"), ("noncontiguous", "any")):
+        found = choose_semantics(Rules(), example().model_copy(update={"semantics": own}), method)
+        assert found.semantics == MaxLoad(plans=done, load="overlap")
+        assert bool(found.note) == (done != plans), method
+    assert chosen(own=own, load="add") == f"max_load {plans} add"
+    assert chosen(own=MaxLoad(load="overlap")) == "max_load chain overlap"  # states no class
+    assert chosen(own=own, objective="max_load_fwd_bwd") == "max_load_fwd_bwd chain add"
 
 
 def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> None:
@@ -62,6 +88,70 @@ def test_the_usual_objective_of_a_model_holds_where_nothing_says_another() -> No
     assert usual(schedule="gpipe") == "pipeline_iteration gpipe m=8 overlap peak"
     assert usual(method="heft") == "makespan port per_edge peak"  # heft does no max_load
     assert usual(method="m-topo").startswith("max_load")
+
+
+def traced_as(**options: Any) -> Instance:
+    """The diamond as if it were traced with these options, converted and read again."""
+    graph = example().graph
+    program = FxProgram(
+        [op.model_dump() for op in graph.ops], [edge.model_dump() for edge in graph.edges]
+    )
+    said = {ASSUMED: "batch 1"}
+    document = as_document("hf:mine", TraceOptions(**options), program, 5, said=said)
+    written = document.model_dump(mode="json", exclude_defaults=True)
+    return parse_document({**written, "version": 1}, "mine.json").instance(example().cluster)
+
+
+@pytest.mark.parametrize(
+    ("options", "rules", "label", "note"),
+    [
+        (
+            {"decode": True, "kv_tokens": 8},
+            {},
+            "makespan port per_edge peak",
+            "the objective is makespan port per_edge peak, the time of one token, as is usual for"
+            " decode steps; --objective max_load asks for the throughput of a full pipeline",
+        ),
+        (
+            {"decode": True, "kv_tokens": 8},
+            {"objective": "max_load"},
+            "max_load chain add peak",
+            "",
+        ),
+        ({"decode": True, "kv_tokens": 8}, {"plans": "any"}, "max_load any add peak", ""),
+        (
+            {"prefill": 8},
+            {},
+            "max_load chain add peak",
+            "the objective is max_load chain add peak, as is usual for models that are traced: one"
+            " pass gains little from more devices; --objective makespan asks for that",
+        ),
+        ({"prefill": 8}, {"objective": "makespan"}, "makespan port per_edge peak", ""),
+        ({"train": True}, {"memory": "sum"}, "max_load chain add", "the objective is max_load"),
+    ],
+)
+def test_a_decode_step_is_placed_for_latency_and_what_streams_for_throughput(
+    options: dict[str, Any], rules: dict[str, str], label: str, note: str
+) -> None:
+    found = choose_semantics(Rules(**rules), traced_as(**options), None)
+    assert found.semantics.label == label
+    assert found.note.startswith(note)
+    assert bool(found.note) == bool(note)
+
+
+def test_a_file_of_a_decode_step_that_states_throughput_is_placed_for_that() -> None:
+    old = traced_as(decode=True, kv_tokens=8).model_copy(
+        update={"semantics": MaxLoad(plans="chain", memory="peak")}
+    )
+    found = choose_semantics(Rules(), old, None)
+    assert found.semantics == old.semantics
+    assert "as its file states; --objective makespan asks for the time of one token" in found.note
+
+
+def test_solve_says_which_objective_a_decode_step_has() -> None:
+    found = placegap.solve(traced_as(decode=True, kv_tokens=8), method="heft")
+    assert found.result.semantics == Makespan(memory="peak")
+    assert found.warnings[0].startswith("the objective is makespan port per_edge peak, the time")
 
 
 KINDS = {
@@ -167,6 +257,21 @@ def test_a_plan_to_start_from_brings_its_rules(tmp_path: Path) -> None:
     pair = tmp_path / "any.json"
     placegap.solve(chains, method="noncontiguous").save(pair)
     assert placegap.solve(chains, start=pair).result.semantics == MaxLoad()  # auto keeps plans: any
+
+
+def test_a_gap_is_to_a_bound_that_is_more_than_the_critical_path_alone() -> None:
+    # all ops on one device take 43 ns, and no path is longer than 33 ns; the optimum is 34
+    plan, placed = Plan.on([0] * 4), Attempt(example(), Makespan(), "single-device")
+    alone, _ = place(placed, pool=run_here)
+    assert (alone.value_ns, alone.bound_ns, alone.gap) == (43, 33, None)
+    started, _ = place(placed, start=judged_plan(example(), Makespan(), Plan.on([0, 1, 0, 0])))
+    assert (started.value_ns, started.bound_ns, started.gap) == (35, 33, None)
+    # a method that has proven something itself is told of the path, too
+    own = finish(example(), Makespan(), "mine", Outcome(plan, bound_ns=20), solve_s=0.0)
+    found = with_known_bound(example(), own)
+    assert (found.bound_ns, found.gap) == (33, pytest.approx(10 / 43))
+    proof = finish(example(), Makespan(), "mine", Outcome(bound_ns=34), solve_s=0.0)
+    assert better(alone, proof).gap == pytest.approx(9 / 43)
 
 
 def real() -> Instance:

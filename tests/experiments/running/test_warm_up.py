@@ -1,8 +1,9 @@
-"""Warming up: kernels are compiled, and nothing is searched for."""
+"""Warming up: modules and kernels are loaded, and nothing is searched for."""
 
 from __future__ import annotations
 
 import pytest
+from doubles import processes
 
 from placegap.experiments.running import warm_up as module
 from placegap.experiments.running.warm_up import warm_up
@@ -20,12 +21,35 @@ def test_a_long_search_is_no_long_warm_up(monkeypatch: pytest.MonkeyPatch) -> No
         module, "solve", lambda *given, **limits: asked.append((given[2], given[3]))
     )
     long = {"moves": 10**9, "restarts": 10**9}
-    warm_up("annealing", MAKESPAN, long, branching=False)
-    assert asked == [("annealing", {"moves": FEW})]
+    warm_up("annealing", MAKESPAN, long)
+    assert asked == 2 * [("annealing", {"moves": FEW})]  # on two examples
     # what decides the kernels is kept, and one of a kind is enough
-    warm_up("fastt", MAKESPAN, {"parts": 3}, branching=False)
-    warm_up("fastt", MAKESPAN, {"parts": 3, "patience": 2}, branching=False)
-    assert asked[1:] == [("fastt", {"parts": 3})]
+    warm_up("fastt", MAKESPAN, {"parts": 3})
+    warm_up("fastt", MAKESPAN, {"parts": 3, "patience": 2})
+    assert asked[2:] == 2 * [("fastt", {"parts": 3})]
+
+
+FIRST_RUN = """
+import sys
+from placegap.experiments.running.sources import Source, load_source
+from placegap.experiments.running.warm_up import warm_up
+from placegap.instances import Makespan, MaxLoad
+from placegap.instances.problem.loading import loading_s
+from placegap.solvers import solve
+
+objectives = {"makespan": Makespan(memory="peak"), "max_load": MaxLoad(plans="chain")}
+instance, semantics = load_source(Source("bert-base-train", None)), objectives[sys.argv[2]]
+warm_up(sys.argv[1], semantics, {})
+modules, loaded = set(sys.modules), loading_s()
+solve(instance, semantics, sys.argv[1])
+print(sorted(set(sys.modules) - modules), f"{loading_s() - loaded:.2f}")
+"""
+
+
+@pytest.mark.parametrize("task", [("celeritas", "makespan"), ("ideal-dp", "max_load")])
+def test_the_first_run_of_a_worker_loads_nothing(task: tuple[str, str]) -> None:
+    # 574 ops on 2 devices: a larger instance than those of the warm-up
+    assert processes.finish(processes.begin(FIRST_RUN, *task)) == ("[] 0.00\n", "")
 
 
 ENDLESS = [name for name, method in METHODS.items() if method.params.little_effort()]

@@ -7,11 +7,19 @@ import pytest
 from placegap.experiments.show.anatomy import Anatomy, take_apart
 from placegap.experiments.show.single_moves import single_moves
 from placegap.experiments.show.timeline import NO_OP, Bar, Timeline, blocks
-from placegap.experiments.show.words import moved_ops, path_sentences, renamed_devices, time_parts
+from placegap.experiments.show.words import (
+    move_sentence,
+    moved_ops,
+    path_sentences,
+    renamed_devices,
+    time_parts,
+)
 from placegap.instances import (
+    Edge,
     Graph,
     Instance,
     MaxLoad,
+    Op,
     Plan,
     evaluate,
     example,
@@ -19,6 +27,7 @@ from placegap.instances import (
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.document import Document
+from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     Makespan,
@@ -26,6 +35,7 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     Semantics,
 )
+from placegap.solvers.solving.known_bounds import KnownBound
 
 RULES: tuple[Semantics, ...] = (
     Makespan(),
@@ -191,3 +201,35 @@ def test_like_devices_may_swap_names() -> None:
 def test_parts_of_the_time_add_up() -> None:
     parts = time_parts(apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
     assert parts["ops_ns"] + parts["transfers_ns"] == 53
+
+
+def test_an_optimal_plan_says_among_which_plans() -> None:
+    # a0 and b0 take 10 ns each, and then a1 and b1, which both read both, in tensors of no bytes.
+    # With the layers {a0, b0} and {a1, b1} whole that is 40 ns; side by side, a beside b, it is 20
+    ops = [
+        Op(name=f"{name}{layer}", module=f"net.h.{layer}", time_ns={"gpu": 10})
+        for layer in range(2)
+        for name in "ab"
+    ]
+    edges = [Edge(producer=f"{a}0", consumer=f"{b}1", bytes=0) for a in "ab" for b in "ab"]
+    graph = Graph(name="rows", ops=tuple(ops), edges=tuple(edges))
+    instance = example().with_graph(graph)
+    whole = with_granularity(instance, "layer")
+    rules = Makespan()
+
+    def said(plan: list[int], bound_ns: int, whole: Instance | None) -> str:
+        bound = KnownBound(bound_ns, "by hand")
+        found = take_apart(instance, Plan.on(plan), rules, bound, whole=whole)
+        assert found is not None
+        return move_sentence(found)
+
+    layers = said([0] * 4, 40, whole)
+    assert "moves of whole layers" in layers
+    assert "optimal under makespan port per_edge among plans of whole layers" in layers
+    assert "'placegap place --granularity op' divides them" in layers
+    assert "none can be" not in layers
+    assert "optimal" not in said([0] * 4, 20, whole)
+    best = said([0, 1, 0, 1], 20, None)
+    assert best.endswith(
+        "none is better, and none can be: the plan is optimal under makespan port per_edge"
+    )

@@ -99,6 +99,22 @@ def test_what_is_not_proven_is_not_claimed() -> None:
     assert said.endswith("each transfer costs time. For throughput: --objective max_load")
 
 
+def test_an_optimal_plan_of_whole_layers_is_not_said_to_be_the_best_of_all_plans() -> None:
+    instance = chain(2)
+    whole = instance.with_graph(
+        instance.graph.model_copy(
+            update={
+                "ops": tuple(op.model_copy(update={"colocation": "h"}) for op in instance.graph.ops)
+            }
+        )
+    )
+    for semantics, claim in ((MAKESPAN, "optimal"), (MaxLoad(plans="chain"), "no plan has less")):
+        result = judged(whole, [0, 0, 0], semantics, 21)  # 5 + 7 + 9 ns on one device
+        assert result.status == "optimal"
+        assert claim in plan_notes(whole, result)[0]
+        assert claim not in plan_notes(instance, result)[0]
+
+
 @pytest.mark.parametrize(
     ("placement", "semantics", "ending"),
     [

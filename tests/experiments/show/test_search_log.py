@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from doubles.full_disk import full_disk
 
 from placegap.experiments.show.search_log import Moment, check_plot, draw, search_log
+from placegap.instances.io.output_files import release_outputs
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import News
 
@@ -35,6 +37,32 @@ def test_the_picture_is_drawn_also_where_the_search_is_stopped(tmp_path: Path) -
     search.__enter__()(News(40, 30, "heft"))
     assert not search.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)  # it goes on
     assert plot.read_bytes()[1:4] == b"PNG"
+
+
+def test_an_older_log_stays_until_there_is_a_line(tmp_path: Path) -> None:
+    log = tmp_path / "run.jsonl"
+    log.write_text("old")
+    search = search_log(log, None, "net")
+    search.__enter__()
+    assert not search.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert ([path.name for path in tmp_path.iterdir()], log.read_text()) == (["run.jsonl"], "old")
+    with search_log(log, None, "net"):  # a search that finds nothing has an empty log
+        assert log.read_text() == "old"
+    assert log.read_text() == ""
+
+
+def test_on_a_full_disk_the_search_goes_on_and_the_log_is_named_once(tmp_path: Path) -> None:
+    log, plot = tmp_path / "run.jsonl", tmp_path / "run.png"
+    with search_log(log, plot, "net") as hear:
+        hear(News(40, None, "heft"))
+        first = log.read_bytes()
+        with full_disk(len(first) + 10):
+            hear(News(38, None, "etf"))
+        hear(News(35, None, "annealing"))
+    assert log.read_bytes() == first
+    assert plot.read_bytes()[1:4] == b"PNG"
+    lines = [str(error) for error in release_outputs()]
+    assert lines == [f"{log}: cannot be written: File too large"]
 
 
 def test_lines_go_on_to_the_end_as_steps() -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from doubles.full_disk import full_disk
 
 from placegap.experiments.studies.log import RunLog, run_key
 from placegap.instances import InputError
+from placegap.instances.io.output_files import OutputError
 
 
 def record(number: int) -> dict[str, object]:
@@ -62,21 +61,10 @@ def test_two_studies_cannot_write_to_one_log(path: Path) -> None:
     RunLog(path).__exit__(None, None, None)
 
 
-@contextmanager
-def full_disk(size: int) -> Iterator[None]:
-    """Files of this process cannot grow beyond `size`, so a write stops half-way."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_full_disk_is_one_line_and_earlier_runs_are_intact(path: Path) -> None:
     before = path.read_bytes()
     with RunLog(path) as log:
-        with full_disk(len(before) + 10), pytest.raises(InputError) as error:
+        with full_disk(len(before) + 10), pytest.raises(OutputError) as error:
             log.append(record(3))
         assert "cannot be written" in str(error.value)
         assert "3 runs before are intact" in str(error.value)
@@ -84,6 +72,14 @@ def test_a_full_disk_is_one_line_and_earlier_runs_are_intact(path: Path) -> None
         log.append(record(3))
     with RunLog(path) as log:
         assert list(log.records) == ["k0", "k1", "k2", "k3"]
+
+
+def test_a_full_disk_on_which_the_last_line_cannot_be_ended_is_named(path: Path) -> None:
+    whole = path.read_bytes()[:-1]  # only its line end is missing
+    path.write_bytes(whole)
+    with full_disk(len(whole)), pytest.raises(OutputError, match=r"runs\.jsonl: cannot be"):
+        RunLog(path)
+    assert path.read_bytes() == whole
 
 
 def test_a_folder_that_cannot_be_made_is_an_input_error(tmp_path: Path) -> None:

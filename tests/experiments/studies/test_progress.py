@@ -23,6 +23,7 @@ from placegap.experiments.running.pool import run_here as run_in_this_process
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies import progress as study_progress
 from placegap.experiments.studies import run as study
+from placegap.experiments.studies.own_code import code_of
 from placegap.experiments.studies.plan import Run
 from placegap.experiments.studies.progress import (
     COMPILING,
@@ -172,7 +173,7 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
 
     from placegap.solvers.core.registry import METHODS
 
-    run, seen, news = fake_run(params={"kind": "plan"}), [], []
+    seen, news = [], []
 
     def slow(x: int) -> int:
         return x
@@ -194,6 +195,7 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
         return fake_methods.run(task, params)
 
     monkeypatch.setitem(METHODS, "fake", type(method)(**{**vars(method), "run": compiled}))
+    run = fake_run(params={"kind": "plan"}, code=code_of(METHODS["fake"], "makespan"))
     monkeypatch.setattr(warm_up, "_warm", set())
     monkeypatch.setattr(compiled_kernels, "cache_folder", lambda: None)
     (ending,) = run_in_this_process([run], run_task, on_news=news.append)
@@ -218,7 +220,7 @@ def test_what_compiling_took_is_printed_apart(
     monkeypatch.setattr(study, "run_pool", slow_machine)
     assert main(["study", str(study_file(tmp_path)), "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "compiling kernels, once: 12.0 s; no time above includes it\n" in out
+    assert "loading modules and kernels: 12.0 s; no time above includes it\n" in out
     assert set(pd.read_csv(tmp_path / "runs.csv").setup_s) == {2.0}
 
 

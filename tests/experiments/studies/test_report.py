@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
-import resource
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from doubles.full_disk import full_disk
 from doubles.gap_runs import ANY, CHAIN, STUDY, Results, cells_of, plan
 from PIL import Image
 
@@ -23,7 +23,8 @@ from placegap.experiments.studies.report import (
     runs_csv,
     write_report,
 )
-from placegap.instances import InputError, Makespan
+from placegap.instances import Makespan
+from placegap.instances.io.output_files import release_outputs
 
 RESULTS: Results = {
     ("chains", "net", "dp"): plan(2_000_000, 2_000_000),
@@ -134,14 +135,15 @@ def test_a_study_without_any_gap_still_has_a_plot() -> None:
     assert plot_gaps(cells).startswith(b"\x89PNG")
 
 
-def test_a_report_that_cannot_be_written_is_one_line_and_leaves_no_half_file(
+def test_on_a_full_disk_every_file_that_has_room_is_written_and_the_others_are_named(
     tmp_path: Path,
 ) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
-    try:
-        with pytest.raises(InputError, match=r"table\.md: cannot be written"):
-            write_report(STUDY, CELLS, tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert list(tmp_path.iterdir()) == []
+    sizes = [len(text.encode()) for text in (markdown(STUDY, CELLS), runs_csv(STUDY, CELLS))]
+    (tmp_path / "gaps.png").write_text("old")
+    with full_disk(max(sizes)):
+        written = write_report(STUDY, CELLS, tmp_path)
+    assert [path.name for path in written] == ["table.md", "runs.csv"]
+    (error,) = map(str, release_outputs())
+    assert error == f"{tmp_path}/gaps.png: cannot be written: File too large"
+    assert (tmp_path / "gaps.png").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 3

@@ -35,8 +35,16 @@ from placegap.instances.io.dnn_partitioning import read_dnn_partitioning
 from placegap.instances.reading.input_files import data_path
 
 INPUTS = Path(__file__).parents[4] / "shared" / "instances" / "dnn-partitioning"
-PUBLISHED = sorted(INPUTS.glob("*-inputs/*Graphs/*.json"))
-"""The files themselves, where they are at hand."""
+SHIPPED = {
+    load_corpus(name).graph.provenance.source.split()[3]
+    for name in corpus_names(PARTITIONING_FAMILY)
+}
+PUBLISHED = [
+    path
+    for path in sorted(INPUTS.glob("*-inputs/*Graphs/*.json"))
+    if "/".join(path.parts[-3:]) in SHIPPED
+]
+"""The files of the graphs that ship, where they are at hand."""
 
 MAKESPAN = Makespan(channels="port")
 LOAD = MaxLoad()

@@ -110,6 +110,9 @@ def test_training_mirrors_the_forward_graph_and_updates_its_parameters() -> None
             network.nodes[f"{op.name}{part}"]["colocation"] for part in ("", "/backward", "/update")
         }
         assert groups == {op.name}
+    assert {op.name for op in training.ops if op.update} == {
+        f"{op.name}/update" for op in forward.ops
+    }
     backward = {op.name for op in training.ops if op.backward}
     assert not any(e.producer in backward and e.consumer not in backward for e in training.edges)
 

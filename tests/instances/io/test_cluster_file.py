@@ -219,6 +219,12 @@ def test_a_part_of_a_name_is_the_one_cluster_that_has_it(part: str, name: str) -
     assert load_cluster(part).name == name
 
 
+@pytest.mark.parametrize("part", ["100-nvlink", "8xH10", "4xV10", "16GB", "slow-lin", "xT4-pcie"])
+def test_a_part_that_begins_or_ends_inside_a_word_is_no_name(part: str) -> None:
+    with pytest.raises(InputError, match=f"there is no cluster '{part}'"):
+        load_cluster(part)
+
+
 def test_a_part_of_several_names_offers_them() -> None:
     with pytest.raises(InputError, match="mean 'moirai-inter-server' or 'moirai-intra-server'"):
         load_cluster("moirai")
@@ -344,6 +350,47 @@ def test_a_host_of_its_own_rates_is_a_cpu_that_dispatches_in_a_microsecond(tmp_p
     cluster = one(tmp_path, f"{{name: h, is_host: true, memory_bytes: 64e9, {RATES}}}")
     assert cluster.kinds["h"].launch_overhead_ns == 1_000
     assert cluster.kinds["h"].is_cpu
+
+
+@pytest.mark.parametrize("word", ["is_host", "is_cpu"])
+def test_a_kind_may_be_one_of_hosts(tmp_path: Path, word: str) -> None:
+    slow = f"slow: {{{RATES}, memory_bytes: 64e9, {word}: true}}\n"
+    kinds = write(tmp_path, slow, "kinds.yaml")
+    for cluster in (
+        load_cluster("T4+slow, pcie4", kinds),
+        one(tmp_path, "{name: a, kind: T4};{name: b, kind: slow}", f"kinds:\n  {slow}"),
+    ):
+        assert [device.is_host for device in cluster.devices] == [False, True]
+        assert cluster.kinds["slow"].is_cpu
+        assert cluster.kinds["slow"].launch_overhead_ns == 1_000
+    stated = write(tmp_path, slow.replace(word, f"launch_overhead_ns: 5000, {word}"), "kinds.yaml")
+    assert load_cluster("T4+slow, pcie4", stated).kinds["slow"].launch_overhead_ns == 5_000
+
+
+def test_a_device_is_a_host_as_its_kind_is_where_its_entry_does_not_say(tmp_path: Path) -> None:
+    entry = "{name: a, kind: Xeon-5220};{name: b, kind: Xeon-5220, is_host: false}"
+    assert [device.is_host for device in one(tmp_path, entry).devices] == [True, False]
+    kinds = f"kinds:\n  own: {{{RATES}, memory_bytes: 8e9}}\n"
+    host = one(tmp_path, "{name: a, kind: own, is_host: true}", kinds)  # the kind states no launch
+    assert (host.devices[0].is_host, host.kinds["own"].launch_overhead_ns) == (True, 1_000)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("is_host: true, is_cpu: false", "is_cpu and is_host say the same; leave out is_cpu"),
+        ("is_hots: true", "unknown field 'is_hots'|is_hots"),
+        ("is_host: 5", "is_cpu"),
+    ],
+)
+def test_a_kind_that_says_wrongly_whether_it_is_a_host_is_one_line(
+    tmp_path: Path, fields: str, message: str
+) -> None:
+    kinds = write(tmp_path, f"slow: {{{RATES}, memory_bytes: 64e9, {fields}}}\n", "kinds.yaml")
+    with pytest.raises(InputError, match=message) as caught:
+        load_cluster("T4+slow, pcie4", kinds)
+    assert "kinds.yaml" in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_kinds_of_a_file_stand_beside_the_catalogue(tmp_path: Path) -> None:

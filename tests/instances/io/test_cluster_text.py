@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, InputError, load_cluster
-from placegap.instances.io.costing import device_spec
+from placegap.instances.io.cluster_text import find_kind
+from placegap.instances.io.costing import catalogue, device_spec
 from placegap.instances.problem.links import widest_paths
+from placegap.instances.reading.errors import plain_name
 
 PCIE4 = 31_500_000_000  # 16 GT/s x 16 lanes x 128/130 / 8 bits, rounded as PCIe 3.0's 15.75 GB/s
 
@@ -118,6 +120,58 @@ def test_a_text_that_is_no_cluster_is_one_line_with_the_mend(text: str, message:
         load_cluster(text)
     assert repr(text) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "alike"),
+    [  # cards of other memory and speed than those that the catalogue has
+        ("8xH20", "H200"),
+        ("RTX4060, pcie4", "RTX4060Ti-16GB"),
+        ("RTX5070, pcie4", "RTX5070Ti"),
+        ("RX7900XT", "RX7900XTX"),
+        ("RTX2080", "RTX2080Ti"),
+        ("RTX4070Ti", "RTX4070TiSuper"),
+        ("2xRTX6000, pcie4", "RTX6000Ada"),
+        ("Ada", "RTX6000Ada"),
+        ("2xMI300, pcie5", "MI300X"),
+        ("DGX", "DGX-Spark"),
+        ("64GB", "Jetson-AGX-Orin-64GB"),
+    ],
+)
+def test_the_name_of_another_card_is_refused_with_the_kinds_alike(text: str, alike: str) -> None:
+    with pytest.raises(InputError, match="--devices FILE states other kinds") as caught:
+        load_cluster(text)
+    assert alike in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", catalogue())
+def test_a_name_that_ends_inside_a_word_of_a_kind_is_no_name_of_it(kind: str) -> None:
+    own = {plain_name(each) for each in catalogue()}
+    boards = r"-(\d+GB|PCIe|GCD)"  # what may be left out, from the end on
+    ends = {at for at in range(len(kind)) if re.fullmatch(f"({boards})+", kind[at:])}
+    for at in range(1, len(kind)):
+        begin, end = kind[:at], kind[at:]
+        if begin.endswith("-"):
+            continue
+        if plain_name(begin) not in own and at not in ends:
+            with pytest.raises(ValueError, match="there is no device kind"):
+                find_kind(begin, catalogue())
+        if plain_name(end) not in own and not re.fullmatch("RTX|RX", begin):
+            with pytest.raises(ValueError, match="there is no device kind"):
+                find_kind(end, catalogue())
+        if at in ends:  # H100-80GB or H100-80GB-PCIe, and which of V100-16GB and V100-32GB?
+            shorter = [each for each in catalogue() if re.fullmatch(f"{begin}({boards})*", each)]
+            if all(each.startswith(shorter[0]) for each in shorter):
+                assert find_kind(begin, catalogue()) == shorter[0]
+
+
+def test_the_name_of_a_kind_is_one_device_and_part_of_no_cluster_s_name(tmp_path: Path) -> None:
+    for kind in catalogue():  # 2xT4-pcie and 4xRTX2080Ti-pcie ship
+        assert [device.kind for device in load_cluster(kind).devices] == [kind]
+    path = tmp_path / "kinds.yaml"
+    path.write_text("P100: {peak_flops_per_s: 1e13, bandwidth_bytes_per_s: 7e11, memory_bytes: 9}")
+    assert len(load_cluster("P100").devices) == 8  # fd-dps-8xP100
+    assert [device.memory_bytes for device in load_cluster("P100", path).devices] == [9]
 
 
 def test_servers_of_cards_with_nvlink_need_no_kinds_of_links() -> None:

@@ -131,7 +131,7 @@ def reference_rows() -> list[dict[str, str]]:
 @needs_dnn_partitioning
 def test_every_public_input_is_read_and_survives_our_own_format(tmp_path: Path) -> None:
     rows = reference_rows()
-    assert len(rows) == 15
+    assert len(rows) == 24
     for row in rows:
         document = read_dnn_partitioning(INPUTS / row["file"])
         instance = document.instance()
@@ -160,4 +160,4 @@ def test_the_experts_splits_reach_the_values_of_the_reference_program() -> None:
         assert verdict.feasible
         assert verdict.value_ns == pytest.approx(float(row["human_expert"]) * 1e6, rel=1e-6)
         checked += 1
-    assert checked == 6
+    assert checked == 8

@@ -60,6 +60,15 @@ def test_fields_at_their_default_are_left_out(tmp_path: Path) -> None:
     assert set(raw) == {"format", "version", "name", "graph", "cluster"}
 
 
+def test_rules_that_a_file_states_are_written_again_also_at_their_default(tmp_path: Path) -> None:
+    stated = {"objective": "max_load", "plans": "any", "load": "overlap"}
+    raw = good_document()
+    raw |= {"semantics": stated, "best_known": [{"semantics": stated, "value_ns": 5}]}
+    save_document(parse_document(raw, "d.json"), tmp_path / "d.json")
+    written = read_json(tmp_path / "d.json")
+    assert written["semantics"] == written["best_known"][0]["semantics"] == stated
+
+
 def test_another_cluster_gives_another_instance() -> None:
     document = Document.of(example())
     alone = Cluster(name="alone", devices=(Device(name="only", kind="gpu"),))

@@ -6,21 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from draws.hybrid import layer_row
 from draws.tiny import tiny_instance
 
 from placegap.instances import (
+    Cluster,
+    HybridPipeline,
     InputError,
     LatencySubgraphs,
     Makespan,
     PipelineIteration,
     Plan,
     Semantics,
+    evaluate,
     example,
+    recheck,
     simulate,
 )
 from placegap.instances.io.document import read_json, write_json
-from placegap.instances.io.plan_file import is_plan, load_plan, save_plan
+from placegap.instances.io.plan_file import is_plan, load_plan, load_stated_plan, save_plan
 from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.links import Group, Links
 from placegap.instances.problem.plan import Transfer
 from placegap.instances.referee.channels import plan_from_times
 
@@ -142,3 +148,22 @@ def test_a_plan_that_does_not_fit_the_instance_is_an_error(
         load_plan(example(), path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
+
+
+def test_a_batch_that_takes_longer_than_64_bits_hold_is_kept_exactly(tmp_path: Path) -> None:
+    # the edge into the loss, 10**8 bytes at 1 byte/s, each way for each of 2**20 microbatches; the
+    # first stage computes 8 + 6 x 30 ns for each
+    row, rules = layer_row(), HybridPipeline(microbatches=2**20)
+    edges = tuple(edge.model_copy(update={"bytes": 10**8}) for edge in row.graph.edges)
+    graph = row.graph.model_copy(update={"edges": edges})
+    links = Links((Group(("g0", "g1"), 1),))
+    cluster = Cluster(name="slow", devices=row.cluster.devices[:2], links=links)
+    instance = Instance(name="slow", graph=graph, cluster=cluster)
+    plan = Plan((*[(0,)] * 7, (1,)), stage=(*[0] * 7, 1), tensor=(1, 1), mode=("keep",) * 8)
+    value_ns = 2**20 * (8 + 6 * 30 + 2 * 10**17)
+    for judge in (evaluate, recheck):
+        assert judge(instance, plan, rules).value_ns == value_ns
+    path = tmp_path / "plan.json"
+    save_plan(instance, plan, rules, path, value_ns=value_ns)
+    stated = load_stated_plan(instance, path)
+    assert (stated.plan, stated.value_ns) == (plan, value_ns)

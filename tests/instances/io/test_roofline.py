@@ -8,7 +8,7 @@ from math import ceil
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, InputError, Op, Provenance
-from placegap.instances.io.costing import cost_graph, device_spec, roofline_ns
+from placegap.instances.io.costing import cost_graph, device_spec, roofline_ns, with_costs
 from placegap.instances.io.document import Document
 
 
@@ -126,7 +126,7 @@ def test_costing_twice_adds_only_what_is_new() -> None:
 def test_a_document_is_costed_for_the_cluster_it_meets() -> None:
     ops = (Op(name="a", flops=8_100_000), Op(name="b", bytes_moved=0, flops=0))
     pair = Graph(name="g", ops=ops, edges=(Edge(producer="a", consumer="b"),))
-    instance = Document(name="g", graph=pair).instance(cluster("T4"))
+    instance = Document(name="g", graph=with_costs(pair, "roofline")).instance(cluster("T4"))
     assert instance.arrays.time_ns.tolist() == [[6_000], [0]]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from placegap.instances import InputError, Op
 from placegap.instances.io.onnx_model import read_onnx
-from placegap.instances.io.weight_formats import METHODS, configured_format, weight_format
+from placegap.instances.io.weight_formats import FORMATS, METHODS, configured_format, weight_format
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
 helper = pytest.importorskip("onnx.helper")
@@ -42,6 +42,31 @@ def test_a_quantization_configuration_has_the_bits_of_its_numbers_and_scales(
     raw: dict[str, Any], bits: float
 ) -> None:
     assert float(configured_format(raw).bits) == bits
+
+
+def test_mixtures_of_llama_cpp_have_the_bits_of_the_types_of_their_tensors() -> None:
+    # Llama-3.1-8B: 32 layers of width 4096, keys and values of 1024, feed-forward of 14336, and an
+    # embedding and a head of 128256 rows. Q3_K has 110 bytes for 256 weights, Q4_K 144, Q5_K 176,
+    # Q6_K 210; norms are float32. The head is Q6_K; values, outputs of attention and the third
+    # matrix of feed-forward are Q5_K under q3_k_l. Under q3_k_m they are Q4_K, but Q5_K are the
+    # values and the third matrices of 2 layers. All else is Q3_K.
+    q3, q4, q5, q6 = (8 * size / 256 for size in (110, 144, 176, 210))
+    wide, narrow, tall, ends = 4096**2, 4096 * 1024, 4096 * 14336, 4096 * 128256
+    rest = 32 * (wide + narrow + 2 * tall) * q3 + ends * (q3 + q6) + 65 * 4096 * 32
+    weights = 32 * (2 * wide + 2 * narrow + 3 * tall) + 2 * ends + 65 * 4096
+    large = rest + 32 * (narrow + wide + tall) * q5
+    medium = rest + 32 * wide * q4 + (narrow + tall) * (2 * q5 + 30 * q4)
+    for name, bits in (("q3_k_l", large), ("q3_k_m", medium)):
+        assert float(weight_format(name).bits) == round(bits / weights, 4)
+
+
+@pytest.mark.parametrize("kind", ["q2_k", "q3_k", "q4_k", "q5_k", "iq1", "iq2", "iq3"])
+def test_larger_mixtures_of_a_kind_have_more_bits(kind: str) -> None:
+    sizes = ["xxs", "xs", "s", "", "m", "l"]  # of q2_k the one without a size is the larger
+    names = [f"{kind}_{size}".removesuffix("_") for size in sizes]
+    bits = [FORMATS[name].bits for name in names if name in FORMATS]
+    assert bits == sorted(bits)
+    assert len(bits) >= 2
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from placegap.instances import (
     Semantics,
     check,
 )
-from placegap.instances.problem.explain import explain_infeasible, why_no_room
+from placegap.instances.problem.explain import NoRoom, explain_infeasible, why_no_room
 
 
 def build(ops: list[Op], memory: dict[str, tuple[str, int | None]]) -> Instance:
@@ -148,18 +148,21 @@ def on_two(number: int, source: str = "", *, dtype: str | None = None) -> Instan
 
 
 TRACED = "traced from hf:net"
+INT4 = "weights of fewer bits (--weights int4 of hf:, py: and ONNX models"
 
 
 @pytest.mark.parametrize(
     ("instance", "semantics", "missing", "helps"),
     [
-        # 7 x 6 = 42 of 32 GB: 10 are missing. Their state is 28 GB, or 14 of half the bytes
+        # 7 x 6 = 42 of 32 GB: 10 are missing. Their state is 28 GB, or 14 of half the bytes;
+        # weights of 4.5 in place of 32 bits are 28 x 27.5 / 32 = 24.06 GB less
         (
             on_two(7, TRACED),
             MaxLoad(),
             "all 7 ops need 42 GB on g, h: 32 GB together, 5 GB per",
             "--memory peak (28 GB in all, at least), or numbers of half the bytes (--dtype bfloat16"
-            " of hf: models; 21 GB in all), or a device more like g (16 GB)",
+            " of hf: models; 21 GB in all), or a device more like g (16 GB), or 2 devices of 21 GB"
+            f" or more, or {INT4}; 17.94 GB in all)",
         ),
         # 12 x 6 = 72 GB, 48 at the peak, 36 of half the bytes; 40 missing are 3 devices. 24 GB of
         # both
@@ -168,21 +171,23 @@ TRACED = "traced from hf:net"
             Makespan(),
             "72 GB on g, h: 32 GB together, 20 GB per device",
             "both --memory peak and numbers of half the bytes (--dtype bfloat16 of hf: models; 24"
-            " GB in all), or 3 devices more like g (16 GB)",
+            " GB in all), or 3 devices more like g (16 GB), or 2 devices of 36 GB or more, or"
+            f" {INT4}; 30.75 GB in all)",
         ),
         # they have half the bytes already
         (
             on_two(9, TRACED, dtype="float16"),
             MaxLoad(memory="peak"),
             "need 36 GB on g, h: 32 GB",
-            "a device more like g (16 GB)",
+            "a device more like g (16 GB), or 2 devices of 18 GB or more, or"
+            f" {INT4}; 10.12 GB in all)",
         ),
         # of numbers nobody knows the type; and the objective has no other rule
         (
             on_two(7),
             LatencySubgraphs(),
             "5 GB per device are missing",
-            "a device more like g (16 GB)",
+            "a device more like g (16 GB), or 2 devices of 21 GB or more",
         ),
         # 5 ops of 6 GB are 30 of 32 GB, and no reason is found; two fit on each device
         (
@@ -202,14 +207,31 @@ TRACED = "traced from hf:net"
 def test_what_is_missing_and_what_would_help(
     instance: Instance, semantics: Semantics, missing: str, helps: str
 ) -> None:
-    found, offered = why_no_room(instance, semantics)
+    found, offered = why_no_room(instance, semantics).sentences
     assert missing in found
     assert offered == f"what would help: {helps}"
 
 
+def test_a_host_would_help_where_ops_have_rates_and_small_weights_at_least_a_part() -> None:
+    # 4 ops of 6 GB on one card of 12 GB; their 16 GB of weights in 4.5 of 16 bits are 4.5 GB, so
+    # that 12.5 remain
+    ops = [op.model_copy(update={"flops": 1}) for op in layers(4, "float16")]
+    one = build(ops, {"g": ("gpu", 12 * GB)})
+    graph = one.graph.model_copy(update={"provenance": Provenance(source=TRACED)})
+    one = one.model_copy(update={"graph": graph})
+    missing = "all 4 ops need 24 GB on g: 12 GB together, 12 GB per device are missing"
+    helps = (
+        "what would help: a device more like g (12 GB), or a device of 24 GB or more, or a host"
+        f" (+host in --cluster), or {INT4}; 12.5 GB in all, still too much)"
+    )
+    assert why_no_room(one, Makespan()) == NoRoom((missing, helps), proven=True)
+
+
 def test_nothing_is_missing_where_one_device_holds_all() -> None:
-    assert why_no_room(build([op("a", 9)], {"g": ("gpu", 9), "h": ("gpu", 4)}), Makespan()) == ()
-    assert why_no_room(build([op("a", 9)], {"g": ("gpu", None)}), Makespan()) == ()
+    assert (
+        why_no_room(build([op("a", 9)], {"g": ("gpu", 9), "h": ("gpu", 4)}), Makespan()) == NoRoom()
+    )
+    assert why_no_room(build([op("a", 9)], {"g": ("gpu", None)}), Makespan()) == NoRoom()
 
 
 def test_many_ops_that_fit_nowhere_are_counted() -> None:

@@ -78,6 +78,17 @@ def test_times_that_overflow_together_are_errors() -> None:
         Instance(name="i", graph=graph, cluster=pair())
 
 
+def test_calls_that_each_take_a_tensor_in_are_counted_one_by_one() -> None:
+    # moved out once and into five calls of 2**60 ns each; two host times are below 2**62
+    matrix = ((0, 0), (0, 0))
+    edges = tuple(
+        Edge(producer="a", consumer=to, tensor="t", transfer_ns=matrix, host_time_ns=2**60)
+        for to in "bcdef"
+    )
+    with pytest.raises(ValidationError, match=r"above 2\*\*62"):
+        Instance(name="i", graph=Graph(name="g", ops=ops(*"abcdef"), edges=edges), cluster=pair())
+
+
 def test_device_names_must_not_look_like_links() -> None:
     with pytest.raises(ValidationError, match="must not hold ' -> '"):
         Cluster(name="c", devices=(Device(name="a -> b", kind="gpu"),))

@@ -142,6 +142,25 @@ def calls(other: Kernel) -> FunctionType:
     return outer
 
 
+def test_kernels_that_check_bounds_are_kept_apart_from_those_that_do_not(tmp_path: Path) -> None:
+    # five numbers of an array of three, which lie in one of ten
+    program = (
+        "import numpy as np; from placegap.instances.problem.kernels import copy_to;"
+        " copy_to.dispatcher(np.zeros(5), np.ones(10)[:3])"
+    )
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    for checks in ("0", "1"):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**env, "NUMBA_BOUNDSCHECK": checks},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ("IndexError: index is out of bounds" in done.stderr) == (checks == "1"), done.stderr
+    assert len(list(tmp_path.rglob("*.kernel"))) == 2
+
+
 def test_an_entry_is_of_what_a_kernel_and_those_that_it_calls_do() -> None:
     doubled = {}
     exec("def double(x: int) -> int:\n    'It doubles.'\n    return 2 * x", doubled)

@@ -6,8 +6,14 @@ from itertools import pairwise
 
 import pytest
 
-from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, Op
-from placegap.instances.problem.modules import layer_of, leaf_module_of, with_granularity
+from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, Op, Plan
+from placegap.instances.io.export_modules import layer_devices
+from placegap.instances.problem.modules import (
+    homes_by_layer,
+    layer_of,
+    leaf_module_of,
+    with_granularity,
+)
 
 
 def chain(*modules: str | None) -> Instance:
@@ -50,6 +56,25 @@ def test_leaf_modules_leave_the_ops_of_their_parents_free() -> None:
 def test_an_op_outside_of_all_layers_is_with_what_feeds_it() -> None:
     net = chain("m.wte", "m", "m.h.0", None, "m.h.1")
     assert groups(with_granularity(net, "layer")) == ["m.wte", "m.wte", "m.h.0", "m.h.0", "m.h.1"]
+
+
+@pytest.mark.parametrize("table_first", [True, False])
+def test_an_op_that_reads_both_ends_of_a_model_is_with_the_later_one(table_first: bool) -> None:
+    # the first module steers the blocks and, through an op of the root, what the head reads
+    net = chain("steer", "h.0", "h.1", None, "head")
+    sum_of = Op(name="sum", time_ns={"gpu": 1})
+    late = [("op0", "sum"), ("sum", "op3")]
+    both = [*(late if table_first else late[::-1]), ("op0", "op2")]
+    edges = [Edge(producer=a, consumer=b, bytes=1) for a, b in both]
+    all_edges = (*edges, *net.graph.edges) if table_first else (*net.graph.edges, *edges)
+    ops = (*net.graph.ops, sum_of)
+    net = net.with_graph(net.graph.model_copy(update={"ops": ops, "edges": all_edges}))
+    assert groups(with_granularity(net, "layer")) == ["steer", "h.0", "h.1", "h.1", "head", "steer"]
+    assert homes_by_layer(net, [0, 1, 2, 3]) == [0, 1, 2, 2, 3, 0]
+    later = Plan.on([0, 0, 1, 1, 1, 0])
+    assert layer_devices(net, later) == {"steer": 0, "h.0": 0, "h.1": 1, "head": 1}
+    with pytest.raises(InputError, match="is apart from 'op2'"):
+        layer_devices(net, Plan.on([0, 0, 1, 0, 1, 0]))
 
 
 def test_a_group_of_the_graph_joins_the_layers_of_its_ops() -> None:

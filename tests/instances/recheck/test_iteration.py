@@ -7,17 +7,25 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from draws.pipelines import iteration_semantics, layer_row, pipeline_instance, stage_plan
+from draws.pipelines import (
+    iteration_semantics,
+    layer_row,
+    pipeline_instance,
+    stage_plan,
+    zero_bubble,
+)
 
 from placegap.instances import PipelineIteration, Plan, evaluate, recheck
 
 
-def compare(seeds: range) -> Counter[str]:
+def compare(seeds: range, *, updates: bool = False) -> Counter[str]:
     """Judge random plans twice; how many broke each rule."""
     rules = Counter[str]()
     for seed in seeds:
         rng = random.Random(f"iterations-{seed}")
-        instance, semantics = pipeline_instance(seed), iteration_semantics(rng)
+        splits = updates and seed % 2 == 0
+        instance = pipeline_instance(seed, weights=splits, updates=updates)
+        semantics = zero_bubble(rng) if splits else iteration_semantics(rng)
         plan = stage_plan(instance, semantics, rng)
         first = evaluate(instance, plan, semantics)
         second = recheck(instance, plan, semantics)
@@ -34,6 +42,15 @@ def test_both_referees_agree_on_1000_random_iterations() -> None:
     assert set(rules) >= {"none", "memory", "order", "shape", "colocation"}
     assert min(rules.values()) >= 5
     assert rules["none"] >= 300
+
+
+def test_both_referees_agree_on_updates() -> None:
+    assert compare(range(500), updates=True)["none"] >= 150
+
+
+@pytest.mark.deep
+def test_both_referees_agree_on_updates_10_000_times() -> None:
+    compare(range(500, 10_500), updates=True)
 
 
 @pytest.mark.deep

@@ -17,9 +17,11 @@ from draws.pipelines import (
 )
 
 from placegap.instances import (
+    Edge,
     InputError,
     Instance,
     MaxLoad,
+    Op,
     PipelineIteration,
     Plan,
     Semantics,
@@ -56,6 +58,39 @@ def test_1f1b_takes_turns_once_it_is_warm() -> None:
     spans = [[(span.start_ns, span.end_ns) for span in spans] for spans in iteration.events]
     assert spans == [[(0, 1), (1, 2), (4, 6), (7, 9)], [(1, 2), (2, 4), (4, 5), (5, 7)]]
     assert iteration.value_ns == 9
+
+
+def with_updates(row: Instance, times_ns: list[int]) -> Instance:
+    """The layers of a `layer_row` with an update each, which reads the gradients of its layer."""
+    ops = [
+        Op(name=f"u{i}", time_ns={"gpu": t}, backward=True, update=True, colocation=f"layer{i}")
+        for i, t in enumerate(times_ns)
+    ]
+    reads = [Edge(producer=f"b{i}", consumer=f"u{i}") for i in range(len(ops))]
+    update = {"ops": (*row.graph.ops, *ops), "edges": (*row.graph.edges, *reads)}
+    return row.with_graph(row.graph.model_copy(update=update))
+
+
+@pytest.mark.parametrize(
+    ("update_ns", "end_ns"),
+    [
+        ([3, 0], 9 + 3),  # the first stage is the last to end its gradients
+        ([0, 2], 9),  # the second one updates while the first still works
+        ([1, 5], 7 + 5),  # the iteration ends with the last update
+    ],
+)
+def test_an_iteration_updates_once_and_ends_with_the_slowest_stage(
+    update_ns: list[int], end_ns: int
+) -> None:
+    # as above: the gradients of stage 0 end at 9, those of stage 1 at 7
+    row = with_updates(layer_row([1, 1], [2, 2]), update_ns)
+    plan, semantics = Plan.on([0, 1] * 3), PipelineIteration(microbatches=2)
+    verdict = evaluate(row, plan, semantics)
+    assert verdict.value_ns == recheck(row, plan, semantics).value_ns == end_ns
+    assert [use.compute_ns for use in verdict.uses] == [3, 3]  # of a microbatch
+    spans = simulate_iteration(row, plan, semantics).events
+    updates = [span.event.stage for each in spans for span in each if span.event.update]
+    assert updates == [s for s, t in enumerate(update_ns) if t]
 
 
 def test_interleaving_shortens_the_way_to_the_last_device() -> None:

@@ -16,6 +16,7 @@ from placegap.instances import (
     Op,
     Plan,
     evaluate,
+    recheck,
 )
 from placegap.instances.referee.loads import equal_devices, sync_ns
 
@@ -167,6 +168,19 @@ def test_weights_cannot_be_summed_without_a_path() -> None:
     heavy = instance(op("a", 4, parameter_bytes=1), devices=2, bandwidth=one_way)
     assert broken(heavy, (0, 1)) == [("replicas", "a", "d0")]
     assert loads(instance(op("a", 4), devices=2, bandwidth=one_way), (0, 1)) == [2, 2]
+
+
+def test_weights_whose_sum_takes_above_2_to_61_ns_break_a_rule_of_both_referees() -> None:
+    # two devices send each weight once: at 1 byte/s, 2**61 // 10**9 bytes are within 2**61 ns
+    most = 2**61 // 10**9
+    slow = {(0, 1): 1, (1, 0): 1}
+    for more, expected in ((0, []), (1, [("replicas", "a", "d0")])):
+        on = instance(op("a", 4, parameter_bytes=most + more), devices=2, bandwidth=slow)
+        assert broken(on, (0, 1)) == expected
+        first, second = (judge(on, Plan(((0, 1),)), REPLICAS) for judge in (evaluate, recheck))
+        assert [v.rule for v in first.violations] == [v.rule for v in second.violations]
+        assert first.value_ns == second.value_ns == (None if more else 2 + most * 10**9)
+        assert loads(on, (0,)) == [4, 0]
 
 
 def test_a_group_is_in_one_stage() -> None:

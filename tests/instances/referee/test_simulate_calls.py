@@ -242,7 +242,7 @@ def test_all_on_hosts_takes_the_recorded_time() -> None:
             for row in csv.DictReader(lines)
             if row["latency_all_cpu"]
         }
-    assert len(recorded) == 5
+    assert len(recorded) == 8
     for file, latency_ms in recorded.items():
         of = read_model(SHARED / "instances/dnn-partitioning" / file).instance()
         host = int(np.flatnonzero(of.arrays.is_host)[0])

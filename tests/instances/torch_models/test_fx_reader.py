@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -203,3 +204,69 @@ def test_a_model_of_constants_computes_nothing() -> None:
 
     with pytest.raises(ValueError, match="computes nothing"):
         read(Net(), zeros(3))
+
+
+def filled(make: Any) -> FxProgram:
+    """8 x 4 numbers (128 bytes), and their halves written into a tensor that the pass makes."""
+    from torch import Tensor, nn, zeros
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Linear(4, 4, bias=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.w(x)
+            out = make(y)
+            out[:, 0::2] = y[:, 1::2]
+            out[:, 1::2] = y[:, 0::2]
+            return out
+
+    return read(Net(), zeros(8, 4))
+
+
+MADE: list[Callable[[Any], Any]] = [
+    lambda y: y.new_empty(y.shape),
+    lambda y: y.new_zeros(y.shape).clone(),
+    lambda y: y.new_full((1, 1), 2.0).expand(y.shape).double().float().contiguous(),
+    lambda y: y.detach().bool().new_ones(y.shape).to(y.dtype),
+]
+
+
+@pytest.mark.parametrize("name", ["empty_like", "zeros_like", "ones_like", *range(len(MADE))])
+def test_a_tensor_that_is_made_in_the_pass_and_written_by_parts_is_no_state(name: Any) -> None:
+    import torch
+
+    program = filled(getattr(torch, name) if isinstance(name, str) else MADE[name])
+    assert kinds(program) == ["mm", *["copy", "slice_scatter"] * 2]
+    # 4 x 4 weights are all that is stored
+    assert [op["state_bytes"] for op in program.ops] == [64, 0, 0, 0, 0]
+    # the product reads 128 and 64 and writes 128; a half is read and written, and the second time
+    # the half that it takes the place of; then it is read with what was written, and all written
+    moved = [128 + 64 + 128, 64 + 64, 64 + 128, 64 + 64 + 64, 128 + 64 + 128]
+    assert [op["bytes_moved"] for op in program.ops] == moved
+    assert {op["workspace_bytes"] for op in program.ops} == {0}
+
+
+def test_a_mask_of_positions_is_workspace_and_one_of_a_buffer_is_state() -> None:
+    from torch import Tensor, arange, nn, tensor, where, zeros
+
+    class Net(nn.Module):  # type: ignore[misc]
+        def __init__(self, is_stored: bool) -> None:
+            super().__init__()
+            self.is_stored = is_stored
+            self.register_buffer("order", arange(8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            at = self.order if self.is_stored else arange(8)
+            mask = where(at[:, None] >= at[None], tensor(0.0), tensor(-1.0))
+            return (x + mask).relu() + mask
+
+    for is_stored in (False, True):
+        first, _, last = read(Net(is_stored), zeros(8, 8)).ops
+        # 8 x 8 numbers of 4 bytes, which both sums read
+        held = (sum(first["shared_state"].values()), first["workspace_bytes"])
+        assert held == ((256, 0) if is_stored else (0, 256))
+        assert first["parameter_bytes"] == last["parameter_bytes"] == held[0]
+        assert first["resident_bytes"] == held[0] + 256
+        assert first["bytes_moved"] == last["bytes_moved"] == 3 * 256

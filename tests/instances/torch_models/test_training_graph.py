@@ -118,6 +118,7 @@ def test_updates_wait_for_their_gradients_and_move_weights_and_state() -> None:
     waits = {edge.producer: edge.bytes for edge in graph.edges if edge.consumer == "addmm/adam"}
     assert waits == {"mm_2": 0, "sum_2": 0}
     update = ops(graph)["addmm/adam"]
+    assert [op.name for op in graph.ops if op.update] == ["addmm/adam", "addmm_1/adam"]
     # reads weight, gradient and two states, writes weight and two states
     assert (update.kind, update.flops, update.bytes_moved) == ("adam", 0, (4 * 8 + 8) * 7 * 4)
 

@@ -171,6 +171,23 @@ def test_a_step_without_numbered_modules_is_refused_with_the_mend() -> None:
         traced_layers(Graph(name="net", ops=ops), CLUSTER)
 
 
+def test_an_op_between_layers_is_of_the_last_of_them_that_feeds_it() -> None:
+    # three ops of the root read the embedding alone; what they make enters between two layers
+    names = {"embed": "embed", "a": "h.0", "b": "h.1", "x": None, "y": None, "z": None}
+    names |= {"sum": None, "c": "h.2"}
+    ops = tuple(Op(name=name, module=module, flops=1) for name, module in names.items())
+    ends = ("embed a", "a b", "embed x", "x y", "y z", "z sum", "b sum", "sum c")
+    edges = tuple(Edge(producer=p, consumer=c, bytes=8) for p, c in map(str.split, ends))
+    found = traced_layers(Graph(name="net", ops=ops, edges=edges), CLUSTER)
+    assert [op.name for op in found.ops] == ["embed", "h.0", "h.1", "h.2"]
+    assert [(e.producer, e.consumer) for e in found.edges] == [
+        ("embed", "h.0"),
+        ("embed", "h.1"),
+        ("h.0", "h.1"),
+        ("h.1", "h.2"),
+    ]
+
+
 def test_layers_that_feed_each_other_are_refused() -> None:
     ops = tuple(
         Op(name=name, module=module, flops=1)

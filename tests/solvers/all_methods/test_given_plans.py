@@ -79,7 +79,7 @@ def test_human_experts_have_their_recorded_values() -> None:
                 assert value is not None
                 assert value / 1e6 == pytest.approx(float(row["human_expert"]), rel=1e-6)
                 compared += 1
-    assert compared == 4
+    assert compared == 6
 
 
 def cluster_of(kinds: str, memory_bytes: int | None = None) -> Cluster:

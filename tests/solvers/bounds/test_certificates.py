@@ -80,7 +80,7 @@ def is_sound(seed: int) -> None:
         assert optimum is None
         return
     content, document = as_read(certificate_content(found)), as_read(plain_document(instance))
-    assert check(document, content) == []
+    check(document, content)
     assert optimum is None or found.bound_ns <= optimum, (seed, semantics.label)
     content["bound_ns"] += 1  # nothing is left on the table
     with pytest.raises(Rejected, match="it claims"):
@@ -165,7 +165,11 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 def holds(instance: Instance, found: Certificate | None) -> bool:
     """Whether the checker accepts it."""
     assert found is not None
-    return check_content(plain_document(instance), certificate_content(found)) == []
+    try:
+        check_content(plain_document(instance), certificate_content(found))
+    except Rejected:
+        return False
+    return True
 
 
 def series_parallel(num_ops: int = 60) -> Instance:
@@ -185,7 +189,7 @@ def test_without_any_time_there_is_a_certificate_that_holds(semantics: Semantics
         instance = tiny_instance(seed, num_ops=5, num_devices=random.Random(seed).choice([2, 3]))
         found = certify(instance, semantics, time_limit_s=0.0)
         assert found is not None
-        assert check(plain_document(instance), certificate_content(found)) == []
+        check(plain_document(instance), certificate_content(found))
 
 
 @pytest.mark.parametrize("limit", [1, 10, 100, 1000])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from draws import draw
 from references.brute_force import oracle
 
 from placegap.experiments.research.bench.offload import (
@@ -162,6 +163,22 @@ def test_whole_layers_beside_a_host_are_proven_optimal_in_integers() -> None:
     model = knapsack(instance)
     assert model is not None
     assert relaxed_ns(model) <= found.ns
+
+
+@pytest.mark.parametrize("num", [32, 64])  # so many impossible times wrap around 64 bits
+def test_a_layer_of_many_ops_is_on_no_device_that_cannot_run_it(num: int) -> None:
+    ops = [Op(name="op0", time_ns={"a": 5, "b": 5})]
+    ops += [Op(name=f"op{i}", time_ns={"b": 1}, colocation="layer") for i in range(1, num + 1)]
+    pairs = [pair for i in range(1, num) for pair in ((0, i), (i, num))]
+    edges = draw.edges(pairs, [], [False] * num, lambda: 1)
+    links = draw.links(2, lambda a, b: (10**9, 0))
+    devices = draw.devices(["a", "b"])
+    instance = draw.instance_of("layer", ops, edges, devices, links)
+    stops = stops_of(instance)
+    assert stops is not None
+    found = least_chain(instance, stops)
+    assert found is not None
+    assert (found.ns, found.at.tolist()) == (5 + num, [1, 1])  # all on b: nothing is sent
 
 
 def test_tied_embeddings_are_on_one_device_at_both_ends_of_the_chain() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 from draws.tiny import tiny_instance
 
@@ -55,3 +58,20 @@ def test_a_callback_may_raise_what_ends_the_search() -> None:
     assert found.plan is not None
     assert len(plans) == 1
     assert isinstance(plans[0], Plan)
+
+
+def test_a_callback_may_end_the_search_at_the_plan_that_it_starts_from() -> None:
+    found = placegap.solve(
+        example(), objective="makespan", start=Plan.on([0] * 4), on_plan=lambda value, plan: False
+    )
+    assert found.plan == Plan.on([0] * 4)
+
+
+def test_a_callback_in_another_thread_leaves_the_main_thread_alone() -> None:
+    def run() -> None:
+        solve(example(), PORT, "heft", on_plan=lambda value_ns, plan: False)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    time.sleep(0.05)

@@ -16,7 +16,12 @@ from placegap.experiments.cli import main
 from placegap.instances import InputError, Makespan, example
 from placegap.solvers import METHODS, solve, use_module
 from placegap.solvers.core.registry import MODULES, find_method
+from placegap.solvers.core.result import Fault, fault_words
 
+STUDY = (
+    "name: mine\ntables:\n- name: a\n  semantics: {objective: makespan}\n"
+    "  instances: [bvlc_alexnet]\n  clusters: [celeritas-4xV100-pcie]\n  methods: [my-placer]\n"
+)
 PLACE = ("place", "bvlc_alexnet", "--cluster", "celeritas-4xV100-pcie", "--quiet", "--json")
 
 
@@ -55,10 +60,7 @@ def test_a_method_of_one_file_places_and_runs_in_studies(
     module = ("--module", "my_placer.py")
     assert main([*PLACE, "--method", "my-placer", *module]) == 0  # in a process of its own
     assert json.loads(capsys.readouterr().out)["method"] == "my-placer"
-    (folder / "study.yaml").write_text(
-        "name: mine\ntables:\n- name: a\n  semantics: {objective: makespan}\n"
-        "  instances: [bvlc_alexnet]\n  clusters: [celeritas-4xV100-pcie]\n  methods: [my-placer]\n"
-    )
+    (folder / "study.yaml").write_text(STUDY)
     assert main(["study", "study.yaml", "--workers", "1", *module]) == 0
     assert "my-placer" in capsys.readouterr().out
 
@@ -143,3 +145,58 @@ def test_a_bad_module_is_one_line_and_exit_status_2(
     assert out == ""
     assert said in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("home", "an Outcome, not a list"),
+        ("None", "an Outcome, not None"),
+        ("{'a': 'gpu0'}", "an Outcome, not a dict"),
+        ("Plan.on(home)", "an Outcome, not a Plan"),
+        ("Outcome(home)", "an Outcome with a Plan, not with a list"),
+        ("Outcome(Plan(home))", "a Plan whose placement is a tuple, not a list"),
+        ("Outcome(Plan(tuple(home)))", "a Plan with a tuple of devices for each op, not an int"),
+        ("Outcome(Plan((('gpu0',),) * len(home)))", "a Plan with numbers of devices, not a str"),
+    ],
+)
+def test_what_is_no_outcome_is_a_sentence_that_says_what_to_return(
+    returned: str, said: str, folder: Path
+) -> None:
+    assert "return Outcome(Plan.on(home))" in my_placer()
+    text = my_placer().replace("return Outcome(Plan.on(home))", f"return {returned}")
+    (folder / "my_placer.py").write_text(text)
+    use_module("my_placer.py")
+    sentence = (
+        f"the run of my-placer has to return {said}; return Outcome(Plan.on(devices)), with the"
+        " number of each op's device, or Outcome(message=...) where there is no plan"
+    )
+    for run in (
+        lambda: solve(example(), Makespan(), "my-placer"),
+        lambda: placegap.solve(example(), objective=Makespan(), method="my-placer"),
+    ):
+        with pytest.raises(InputError) as raised:
+            run()
+        assert str(raised.value) == sentence
+    # among the placers that an exact method starts from, it only costs its plan
+    with pytest.warns(Fault, match="the run of my-placer has to return"):
+        result = solve(example(), Makespan(), "cp-sat")
+    assert (result.status, result.faults) == ("optimal", (sentence,))
+    assert fault_words(sentence) == sentence
+
+
+def test_place_and_studies_say_what_a_placer_has_to_return(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = my_placer().replace("return Outcome(Plan.on(home))", "return home")
+    (folder / "my_placer.py").write_text(text)
+    module = ("--module", "my_placer.py")
+    assert main([*PLACE, "--method", "my-placer", *module]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("placegap: the run of my-placer has to return an Outcome, not a list;")
+    assert err.count("\n") == 1
+    (folder / "study.yaml").write_text(STUDY)
+    assert main(["study", "study.yaml", "--workers", "1", *module]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "my-placer: the run of my-placer has to return an Outcome, not a list;" in shown

@@ -27,6 +27,7 @@ from placegap.solvers import METHODS, Result, Task, solve
 from placegap.solvers.brute_force.hybrid_plans import best_hybrid
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.hybrid import hybrid_cuts
+from placegap.solvers.hybrid.problem import HybridProblem, build_problem
 
 INPUTS = SHARED / "instances" / "piper"
 needs_piper = needs_inputs("piper", "it holds the inputs of github.com/msr-fiddle/piper")
@@ -84,6 +85,132 @@ def test_both_referees_and_brute_force_agree_on_random_layers() -> None:
 @pytest.mark.deep
 def test_both_referees_and_brute_force_agree_on_many_random_layers() -> None:
     assert check_draws(range(1000, 20_000)) > 2000
+
+
+def enlarged(instance: Instance, ns: int, size: int, width: int) -> Instance:
+    """The instance with all times and all bytes multiplied, and links of a width in bytes/s."""
+
+    def mode(own: Mode) -> Mode:
+        update: dict[str, object] = {"time_ns": {kind: ns * t for kind, t in own.time_ns.items()}}
+        for field in MODE_BYTES:
+            update[field] = size * getattr(own, field)
+        for field in ("enter_bytes", "leave_bytes"):
+            update[field] = {end: size * more for end, more in getattr(own, field).items()}
+        return own.model_copy(update=update)
+
+    def op(own: Op) -> Op:
+        return own.model_copy(update={"modes": tuple(map(mode, own.modes))})
+
+    graph, cluster = instance.graph, instance.cluster
+    names = tuple(device.name for device in cluster.devices)
+    ops = tuple(map(op, graph.ops))
+    edges = tuple(edge.model_copy(update={"bytes": size * edge.bytes}) for edge in graph.edges)
+    devices = tuple(
+        device.model_copy(
+            update={"memory_bytes": device.memory_bytes and size * device.memory_bytes}
+        )
+        for device in cluster.devices
+    )
+    return Instance(
+        name="enlarged",
+        graph=Graph(name="layers", ops=ops, edges=edges),
+        cluster=Cluster(name="c", devices=devices, links=Links((Group(names, width),))),
+    )
+
+
+MODE_BYTES = (
+    "parameter_bytes",
+    "state_bytes",
+    "sharded_bytes",
+    "gradient_bytes",
+    "held_bytes",
+    "workspace_bytes",
+)
+
+
+def check_large_numbers(seeds: range) -> tuple[int, int]:
+    """How many draws were rounded to fit 64 bits, and in how many of those a gap was left."""
+    rounded = gaps = 0
+    for seed in seeds:
+        rng = random.Random(f"large-{seed}")
+        small, semantics = hybrid_instance(rng, most_ops=4, most_devices=6), hybrid_semantics(rng)
+        ns, size = 10 ** rng.randrange(9), 10 ** rng.randrange(14)
+        width = 10 ** rng.randrange(6, 12) + rng.choice([0, rng.randrange(10**6)])
+        instance = enlarged(small, ns, size, width)
+        method = METHODS["hybrid-cuts"]
+        task, params = Task(instance, semantics), method.params()
+        if why_not(method, task, params) is not None:
+            continue
+        outcome, best = method.run(task, params), best_hybrid(instance, semantics)
+        if best is None:
+            assert outcome.proven_infeasible, seed
+            continue
+        assert outcome.claim_ns is not None, (seed, outcome.message)
+        assert outcome.bound_ns is not None, seed
+        assert outcome.bound_ns <= best[0] <= outcome.claim_ns, seed
+        problem = build_problem(instance, semantics, 100)
+        assert isinstance(problem, HybridProblem), seed
+        rounded += problem.rounded
+        gaps += outcome.bound_ns < outcome.claim_ns
+        assert problem.rounded or outcome.bound_ns == outcome.claim_ns, seed
+    return rounded, gaps
+
+
+def test_times_and_bytes_of_any_size_have_their_optimum() -> None:
+    rounded, gaps = check_large_numbers(range(150))
+    assert rounded > 30
+    assert gaps == 0
+
+
+@pytest.mark.deep
+def test_where_costs_are_rounded_few_draws_keep_a_gap() -> None:
+    rounded, gaps = check_large_numbers(range(150, 5000))
+    assert rounded > 1000
+    assert 0 < gaps < rounded / 50
+
+
+def pair(devices: int, **fields: object) -> Instance:
+    """Two layers of 1000 ns that hold as many bytes as given, on devices joined at 1 byte/ns."""
+    layer = Mode(name="keep", time_ns={"gpu": 1000}, **fields)  # type: ignore[arg-type]
+    ops = tuple(Op(name=name, time_ns={"gpu": 1000}, modes=(layer,)) for name in "ab")
+    edges = (Edge(producer="a", consumer="b", bytes=10),)
+    names = tuple(f"d{k}" for k in range(devices))
+    cluster = Cluster(
+        name="c",
+        devices=tuple(Device(name=name, kind="gpu") for name in names),
+        links=Links((Group(names, 10**9),)) if devices > 1 else (),
+    )
+    return Instance(name="p", graph=Graph(name="g", ops=ops, edges=edges), cluster=cluster)
+
+
+@pytest.mark.parametrize("method", ["hybrid-cuts", "piper"])
+@pytest.mark.parametrize(("devices", "microbatches", "expected"), [(1, 4, 8000), (2, 5, 5100)])
+def test_gradients_of_any_size_cost_nothing_without_replicas(
+    method: str, devices: int, microbatches: int, expected: int
+) -> None:
+    # 4 x 2000 ns on one device; 5 x 1000 + 2 x 5 x 10 ns on two, of which no other d divides 5
+    instance = pair(devices, parameter_bytes=10**15)
+    result = proven(instance, HybridPipeline(microbatches=microbatches, degrees="free"), method)
+    assert result.value_ns == expected, result.message
+
+
+@needs_piper
+def test_a_measured_bandwidth_has_its_optimum() -> None:
+    instance = published("bert32a100", 8, 16)
+    names = tuple(device.name for device in instance.cluster.devices)
+    links = Links((Group(names, 23_456_789_012),))
+    cluster = Cluster(name="measured", devices=instance.cluster.devices, links=links)
+    instance = Instance(name="bert", graph=instance.graph, cluster=cluster)
+    rules = HybridPipeline(microbatches=512, degrees="free")
+    result = proven(instance, rules)
+    assert result.status == "optimal"
+    assert result.plan is not None
+    assert recheck(instance, result.plan, rules).value_ns == result.value_ns
+    # what is best at 25 GB/s takes at most 25 / 23.456789012 as long at this bandwidth
+    at_25 = proven(published("bert32a100", 8, 16), rules).value_ns
+    assert at_25 is not None
+    assert result.value_ns is not None
+    assert at_25 < result.value_ns < at_25 * 25 / 23.456789012
 
 
 def test_each_layer_may_be_a_stage_of_its_own() -> None:

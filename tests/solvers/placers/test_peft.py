@@ -61,3 +61,11 @@ def test_the_kernel_plans_as_the_definition_does(draw: Draw, seed: int) -> None:
     instance = draw(seed, num_ops=30, num_devices=3)
     outcome, times = peft(Task(instance, FREE)), slow_peft(instance)
     assert outcome.plan == (None if times is None else plan_of(instance, times))
+
+
+def test_the_op_that_most_depends_on_goes_first_where_20_devices_sum_beyond_64_bits() -> None:
+    # T3 waits for T2: the mean optimistic cost of T2 is 2**59, that of T1 is 0
+    instance = table_instance([[1] * 20, [1] * 20, [2**59] * 20], "2-3 0")
+    plan = peft(Task(instance, FREE)).plan
+    assert plan is not None
+    assert plan.placement[:2] == ((1,), (0,))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import islice, takewhile
 
 import pytest
+from doubles import processes
 from draws.tiny import tiny_instance
 from references.brute_force import FWD_BWD_SEMANTICS, max_load_draws, oracle
 
@@ -29,6 +30,7 @@ from placegap.instances import (
     load_cluster,
 )
 from placegap.instances.problem.example import tight_example
+from placegap.instances.problem.loading import loading_s
 from placegap.instances.problem.semantics import (
     LatencySubgraphs,
     MaxLoadFwdBwd,
@@ -303,23 +305,36 @@ def test_a_process_that_cannot_start_costs_a_sentence(monkeypatch: pytest.Monkey
     assert board.notes == {"search": "its process cannot start (no more processes)"}
 
 
+def test_the_clock_stands_while_the_search_gets_back_what_compiling_took() -> None:
+    limit_s, compiling_s = 0.05, 0.5
+    board = Board(task=Task(hard(), PORT, Limits(limit_s)), gap=0.0)
+    clock, loaded, wall = Clock(limit_s), loading_s(), time.perf_counter()
+    search = Beside(board, clock, 0.0)
+    search._process = object()  # type: ignore[assignment] (nothing is asked of it)
+    search._compiled = beside.Compiled(is_compiling=False, seconds=compiling_s)
+    search.wait()
+    assert time.perf_counter() - wall >= limit_s + compiling_s
+    assert clock.spent_s < limit_s + 3 * beside.POLL_S < limit_s + compiling_s
+    assert loading_s() - loaded > compiling_s - 3 * beside.POLL_S
+
+
 def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
     board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
     search = Beside(board, Clock(60.0), None)
     board.prove(34, "somebody")
     board.take(solve(example(), PORT, "brute-force"))
-    with pytest.raises(KeyboardInterrupt), search, search.may_end_a_proof():
+    with pytest.raises(KeyboardInterrupt), search, search.proof:
         _until(lambda: False)
-    assert search.has_interrupted
+    assert search.proof.has_interrupted
 
 
 def test_a_proof_that_runs_past_the_limit_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beside, "LATE_S", 0.1)
     board = Board(task=Task(example(), PORT, Limits(0.1)), gap=0.0)
     search = Beside(board, Clock(0.1), None)
-    with pytest.raises(KeyboardInterrupt), search, search.may_end_a_proof():
+    with pytest.raises(KeyboardInterrupt), search, search.proof:
         _until(lambda: False)
-    assert search.has_interrupted
+    assert search.proof.has_interrupted
 
 
 def test_nothing_but_a_proof_is_interrupted() -> None:
@@ -329,7 +344,54 @@ def test_nothing_but_a_proof_is_interrupted() -> None:
     board.take(solve(example(), PORT, "brute-force"))
     with Beside(board, Clock(60.0), None) as search:
         time.sleep(5 * beside.POLL_S)
-    assert not search.has_interrupted
+    assert not search.proof.has_interrupted
+
+
+SESSION = """
+import sys
+import time
+
+import placegap
+from placegap.instances import Cluster, Device, Graph, Instance, Op
+from placegap.solvers.solving import beside
+
+times = {"a": 60, "b": 40, "c": 55, "d": 45}
+ops = tuple(Op(name=n, time_ns={"gpu": t}, resident_bytes=10) for n, t in times.items())
+devices = tuple(Device(name=n, kind="gpu", memory_bytes=100) for n in ("d0", "d1"))
+balanced = Instance(
+    name="balanced",
+    graph=Graph(name="balanced", ops=ops),
+    cluster=Cluster(name="two", devices=devices),
+)
+
+class Slow:
+    left = int(sys.argv[1])
+
+    def find_spec(self, name, path, target=None):
+        self.left -= name.startswith("numba.")
+        end = time.monotonic() + 0.8
+        while self.left == 0 and time.monotonic() < end:
+            pass
+
+
+beside.POLL_S = 0.5
+sys.meta_path.insert(0, Slow())
+found = placegap.solve(balanced, objective="max_load", plans="any", params={"workers": 2})
+print(found.status, found.value_ns, *found.result.faults)
+chain = ("zfnet512", "celeritas-4xV100-pcie", "max_load")
+found = placegap.solve(*chain, method="ideal-dp")
+print(found.status, found.value_ns, *found.result.faults)
+print(placegap.solve(*chain[:2], "makespan", method="heft").value_ns is not None)
+"""
+
+
+@pytest.mark.parametrize("sessions", [5, pytest.param(50, marks=pytest.mark.deep)])
+def test_an_interrupted_proof_leaves_nothing_half_imported(sessions: int) -> None:
+    # the best plan, 100 = 60 + 40 = 55 + 45, is known when the proof begins and imports numba; that
+    # waits at one of its 152 modules, another one in each session, until the proof is interrupted
+    for session in range(sessions):
+        out, err = processes.finish(processes.begin(SESSION, str(20 + 37 * session % 100)))
+        assert (out, err) == ("optimal 100\noptimal 366386\nTrue\n", "")
 
 
 def _until(holds: Callable[[], bool]) -> None:

@@ -15,6 +15,7 @@ from placegap.instances import (
     Graph,
     InputError,
     Instance,
+    Link,
     MaxContext,
     Op,
     Plan,
@@ -159,3 +160,41 @@ def test_a_load_limits_the_tokens() -> None:
 def test_without_caches_nothing_is_asked() -> None:
     with pytest.raises(InputError, match="no op has a cache"):
         check_semantics(example(), MaxContext())
+
+
+def test_caches_beyond_64_bits_go_where_memory_has_no_limit() -> None:
+    # 10**15 bytes a token: the card holds 7 tokens of one op; the host holds 10**9 of either
+    cache = (Cache(token_bytes=10**15),)
+    ops = tuple(Op(name=name, time_ns={"gpu": 1, "cpu": 9}, caches=cache) for name in "ab")
+    card = Device(name="card", kind="gpu", memory_bytes=7 * 10**15)
+    host = Device(name="host", kind="cpu")
+    links = tuple(
+        Link(source=a, target=b, bandwidth_bytes_per_s=1)
+        for a, b in (("card", "host"), ("host", "card"))
+    )
+    instance = Instance(
+        name="caches",
+        graph=Graph(name="caches", ops=ops),
+        cluster=Cluster(name="two", devices=(card, host), links=links),
+    )
+    for at_most_ns, tokens in ((None, 10**9), (9, 7)):
+        semantics = MaxContext(at_most_ns=at_most_ns)
+        found = solve(instance, semantics, "most-tokens")
+        assert (found.status, found.value_ns) == ("optimal", -tokens)
+        assert found.plan is not None
+        assert recheck(instance, found.plan, semantics).value_ns == -tokens
+    everywhere = evaluate(instance, Plan.on([1, 1]), MaxContext())
+    assert [use.memory_bytes for use in everywhere.uses] == [0, 2 * 10**24]
+
+
+def test_a_question_that_no_method_can_answer_stays_open() -> None:
+    # a layer of 2**61 ns is beyond what the methods for loads add up
+    plain = row(1, 2)
+    ops = tuple(
+        op.model_copy(update={"time_ns": {"gpu": 2**61 * bool(op.caches)}})
+        for op in plain.graph.ops
+    )
+    long = plain.with_graph(plain.graph.model_copy(update={"ops": ops}))
+    found = solve(long, MaxContext(plans="chain"), "most-tokens")
+    assert (found.status, found.value_ns) == ("no_plan", None)
+    assert "0 tokens fit stayed open: times or bytes are too large" in found.message

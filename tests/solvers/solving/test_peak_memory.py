@@ -242,3 +242,24 @@ def test_a_coarser_graph_is_placed_on_the_floor() -> None:
     assert evaluate(net, result.plan, CHAIN).feasible
     exact = solve_coarse(net, CHAIN, "ideal-dp", transform="zero-time")
     assert (exact.value_ns, exact.bound_ns) == (11, 11)
+
+
+def test_devices_that_differ_only_in_what_they_hold_at_the_peak_are_told_apart() -> None:
+    # nothing is resident, but op a needs 100 bytes: it runs on the second device, and b on the
+    # first. For devices that are alike the first one has the first part of a chain: 8 ns
+    ops = (
+        Op(name="a", time_ns={"gpu": 5}, workspace_bytes=100),
+        Op(name="b", time_ns={"gpu": 3}),
+    )
+    edges = (Edge(producer="a", consumer="b", host_time_ns=0),)
+    devices = tuple(
+        Device(name=name, kind="gpu", memory_bytes=room) for name, room in (("x", 10), ("y", None))
+    )
+    instance = Instance(
+        name="peak",
+        graph=Graph(name="peak", ops=ops, edges=edges),
+        cluster=Cluster(name="two", devices=devices),
+    )
+    assert solve(instance, CHAIN, "ideal-dp").bound_ns == 5
+    with pytest.raises(InputError, match="memory differ between 'x' and 'y'"):
+        solve(instance, CHAIN, "archer-exact")

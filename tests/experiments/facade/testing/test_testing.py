@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+import placegap
 from placegap.instances import InputError, Makespan, MaxLoad, Plan, example
 from placegap.solvers import solve
+from placegap.solvers.core.result import Outcome
 from placegap.testing import KnownOptimum, assert_gap, known_optima, prove_optimum
 
 CONFTEST = 'pytest_plugins = ["placegap.testing.fixtures"]\n'
@@ -47,6 +51,27 @@ def test_a_plan_that_is_too_far_off_fails_with_its_distance(problem: KnownOptimu
 def test_an_infeasible_plan_fails_with_the_rule_that_it_breaks(problem: KnownOptimum) -> None:
     with pytest.raises(AssertionError, match="not feasible: shape"):
         assert_gap(problem, [0], at_most=1.0)
+
+
+def test_a_result_without_a_plan_fails_with_its_message(problem: KnownOptimum) -> None:
+    cluster = problem.instance.cluster
+    devices = tuple(d.model_copy(update={"memory_bytes": 1}) for d in cluster.devices)
+    small = problem.instance.model_copy(
+        update={"cluster": cluster.model_copy(update={"devices": devices})}
+    )
+    result = solve(small, problem.semantics, "etf")
+    assert result.plan is None
+    assert "memory" in result.message
+    tight = KnownOptimum(small, problem.semantics, problem.optimum_ns)
+    solution = placegap.solve(small, objective=problem.semantics, method="etf")
+    for given, message in ((result, result.message), (solution, solution.result.message)):
+        with pytest.raises(AssertionError, match=f"there is no plan: {re.escape(message)}"):
+            assert_gap(tight, given, at_most=1.0)
+    with pytest.raises(AssertionError, match="there is no plan: my placer gave up"):
+        assert_gap(tight, Outcome(message="my placer gave up"), at_most=1.0)
+    with pytest.raises(AssertionError, match="there is no plan: None was given"):
+        assert_gap(tight, result.plan, at_most=1.0)
+    assert_gap(problem, solve(problem.instance, problem.semantics, "etf"), at_most=1.0)
 
 
 def test_an_optimum_that_a_plan_undercuts_is_reported(problem: KnownOptimum) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from placegap.experiments.research.tables.device_maps import V100, balanced_map, balanced_value_ns
+from placegap.experiments.running.sources import costed_by
 from placegap.instances import load_cluster
 from placegap.instances.torch_models.model import build_model, read_traced_model
 from placegap.instances.torch_models.options import TraceOptions
@@ -98,7 +99,8 @@ def test_weights_that_fit_no_device_have_no_map(tmp_path: Path) -> None:
 
 def test_a_known_map_has_the_load_that_trials_found() -> None:
     # trials with accelerate 1.15 itself found 5.62 ms
-    instance = read_traced_model("hf:bert-base").instance(load_cluster(V100))
+    document = costed_by(read_traced_model("hf:bert-base"), "roofline")
+    instance = document.instance(load_cluster(V100))
     value_ns = balanced_value_ns("hf:bert-base", instance)
     assert value_ns is not None
     assert value_ns / 1e6 == pytest.approx(5.62, abs=5e-3)

@@ -1,0 +1,146 @@
+"""``python -m placegap.experiments.research.speeds``: predicted tokens per second beside reported.
+
+Each row of a table names a model, how it is traced, devices, a placement, and the speed that people
+measured for it. Printed beside it is what the referee says of that placement under calibrated costs
+(`placegap.instances.io.costing`), under eager rooflines, and under two constants: 2 us for
+an op on cards and 8 us on hosts, nothing fused. Models are traced: it needs the extra ``torch``.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+import shlex
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from placegap.experiments.running.sources import Source, load_source
+from placegap.instances.io.costing import Costs, catalogue
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.plan import Plan
+from placegap.instances.problem.semantics import Makespan
+from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.torch_models.options import TraceOptions
+
+REPORTED = Path(__file__).resolve().parents[3] / "shared" / "cases" / "speeds" / "reported.csv"
+
+CARD_OP_NS, HOST_OP_NS = 2000, 8000
+"""The rule of two constants."""
+
+OPTIONS = {
+    "--weights": "weights",
+    "--dtype": "dtype",
+    "--decode": "decode",
+    "--context": "kv_tokens",
+}
+
+
+def instance_of(row: Mapping[str, str], folder: Path, costs: Costs) -> Instance:
+    """The model of a row on its devices."""
+    name = row["model"]
+    given: dict[str, Any] = {}
+    words = iter(shlex.split(row["convert_options"]))
+    for word in words:
+        kind = {each.name: each.type for each in fields(TraceOptions)}[OPTIONS[word]]
+        given[OPTIONS[word]] = True if kind == "bool" else next(words)
+    given["kv_tokens"] = int(given.get("kv_tokens", 0))
+    model = name if name.startswith("hf:") else f"hf:{folder / name}"
+    devices = folder / row["devices"] if row["devices"] else None
+    tracing = TraceOptions(**given)
+    return load_source(Source(model, row["cluster"], tracing=tracing, devices=devices, costs=costs))
+
+
+def plan_of(rule: str, instance: Instance) -> Plan:
+    """The plan of ``all=DEVICE`` or ``ts=N:N@DEVICE:DEVICE[;cpu=0-3,9@HOST]``.
+
+    ``ts`` gives layers to devices in order, ``cpu`` the experts of some to a host. Embeddings go to
+    the host if there is one, the head with the last layer.
+    """
+    names = [device.name for device in instance.cluster.devices]
+    host = next((d.name for d in instance.cluster.devices if d.is_host), None)
+    if rule.startswith("all="):
+        return Plan.on([names.index(rule[4:])] * instance.num_ops)
+    head, *rest = rule.removeprefix("ts=").split(";")
+    counts, devices = (part.split(":") for part in head.split("@"))
+    row = [d for n, d in zip(counts, devices, strict=True) for _ in range(int(n))]
+    experts: dict[int, str] = {}
+    for part in rest:
+        ranges, on = part.removeprefix("cpu=").split("@")
+        for text in ranges.split(","):
+            first, _, last = text.partition("-")
+            experts.update(dict.fromkeys(range(int(first), int(last or first) + 1), on))
+    place = []
+    for op in instance.graph.ops:
+        module = op.module or ""
+        found = re.search(r"layers\.(\d+)", module)
+        if found is None:
+            chosen = (host or row[0]) if "embed" in module else row[-1]
+        else:
+            at = int(found.group(1))
+            chosen = experts.get(at, row[at]) if ".experts" in module else row[at]
+        place.append(names.index(chosen))
+    return Plan.on(place)
+
+
+def tokens_per_s(instance: Instance, rule: str) -> float:
+    """What the referee says of a placement."""
+    verdict = evaluate(instance, plan_of(rule, instance), Makespan(memory="peak"))
+    return math.nan if verdict.value_ns is None else 1e9 / verdict.value_ns
+
+
+def with_two_constants(instance: Instance) -> Instance:
+    """An instance of eager rooflines with other overheads, for each op that takes time."""
+    known = {**catalogue(), **instance.cluster.kinds}
+    more = {
+        kind: (HOST_OP_NS if spec.is_cpu else CARD_OP_NS) - spec.launch_overhead_ns
+        for kind, spec in known.items()
+    }
+    ops = tuple(
+        op.model_copy(
+            update={"time_ns": {k: t and max(0, t + more[k]) for k, t in op.time_ns.items()}}
+        )
+        for op in instance.graph.ops
+    )
+    return instance.with_graph(instance.graph.model_copy(update={"ops": ops}), instance.name)
+
+
+def rows_of(path: Path) -> Iterator[tuple[str, float, float, float, float]]:
+    """Situation, reported tokens per second, and those under three costs, a row each."""
+    with path.open() as file:
+        for row in csv.DictReader(file):
+            calibrated, eager = (
+                instance_of(row, path.parent, costs) for costs in ("calibrated", "roofline")
+            )
+            first, second, third = (
+                tokens_per_s(instance, row["rule"])
+                for instance in (calibrated, eager, with_two_constants(eager))
+            )
+            name = f"{row['situation']}: {row['rule']}"
+            yield name, float(row["reported_tokens_per_s"]), first, second, third
+
+
+def main() -> None:
+    """Print the table, and by which factor each kind of costs is off: on the mean, and at most."""
+    parser = ArgumentParser(prog="python -m placegap.experiments.research.speeds")
+    parser.add_argument("table", nargs="?", type=Path, default=REPORTED)
+    path = parser.parse_args().table
+    if not path.is_file():
+        parser.error(f"{path}: there is no such table")
+    print("reported  calibrated  roofline  2 / 8 us  situation: placement")
+    rows = []
+    for row in rows_of(path):
+        situation, *speeds = row
+        rows.append(speeds)
+        print("{:8.1f}  {:10.1f}  {:8.1f}  {:8.1f}  ".format(*speeds) + situation, flush=True)
+    for at, name in enumerate(("calibrated", "roofline", "2 / 8 us"), start=1):
+        off = [abs(math.log(speeds[at] / speeds[0])) for speeds in rows]
+        mean, most = math.exp(sum(off) / len(off)), math.exp(max(off))
+        print(f"{name}: off by a factor of {mean:.3f} on the mean, {most:.3f} at most")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The source of methods from outside of the package: a study repeats their runs after an edit."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+from placegap.instances.problem.semantics import Objective
+from placegap.instances.reading.errors import InputError
+from placegap.solvers.core.method import AnyMethod
+from placegap.solvers.core.registry import METHODS, OURS
+
+LIBRARIES = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
+"""Folders of what is installed: of such a folder, a method's own package alone counts."""
+
+_sources: dict[Path, bytes] = {}
+"""Of files, as they were when this process first looked."""
+
+
+def code_of(method: AnyMethod, objective: Objective) -> str:
+    """SHA-256 of the source of a method from outside of the package, with what its modules import
+    from their own folder; empty for placegap's own methods.
+
+    If the method starts from plans of placers, those from outside of the package count as well.
+    Imports are read from the source, also those inside functions. Data files do not count.
+
+    Examples
+    --------
+    >>> code_of(METHODS["heft"], "makespan")
+    ''
+    """
+    files = _files_of(method, objective)
+    if not files:
+        return ""
+    return hashlib.sha256(repr(sorted(files.values())).encode()).hexdigest()
+
+
+def refuse_edited(method: AnyMethod, objective: Objective) -> None:
+    """Raise an InputError if a file was edited since this process loaded it: the old code runs."""
+    for file in _files_of(method, objective):
+        if not file.is_file() or file.read_bytes() != _sources[file]:
+            raise InputError("was edited after it was loaded; start the program again", file)
+
+
+def _files_of(method: AnyMethod, objective: Objective) -> dict[Path, tuple[str, str]]:
+    """The files that count, with what goes into the hash: their places and their content."""
+    asked = {method.name}
+    if method.claim == "exact" or "start" in method.params.model_fields:
+        asked |= {name for name, costs in METHODS.start_costs() if objective in costs}
+    files: dict[Path, tuple[str, str]] = {}
+    for name in sorted({module for one in asked for module in METHODS.modules_of(one)}):
+        stated = getattr(sys.modules.get(name), "__file__", None)
+        if stated is not None:
+            parts, file = name.split("."), Path(stated).absolute()
+            root = file.parents[min(len(parts) - (file.stem != "__init__"), len(file.parents) - 1)]
+            package = parts[0] if root in LIBRARIES else ""
+            for found in (file, *_files(root, parts)):
+                _add(files, found, root, package)
+    return files
+
+
+def _add(files: dict[Path, tuple[str, str]], file: Path, root: Path, package: str) -> None:
+    """Add a file, by its place below the root and its content, and what it imports from there."""
+    if file in files or not file.is_relative_to(root):
+        return
+    if file not in _sources:
+        _sources[file] = file.read_bytes()
+    source = _sources[file]
+    files[file] = (file.relative_to(root).as_posix(), hashlib.sha256(source).hexdigest())
+    for folder, parts in _imports(source, file, root):
+        if folder != root or (parts[0] != OURS and package in ("", parts[0])):
+            for found in _files(folder, parts):
+                _add(files, found, root, package)
+
+
+def _imports(source: bytes, file: Path, root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """What a file imports: a folder, and the dotted name below it."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # a library of C code
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((root, alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            folder = file.parents[node.level - 1] if node.level else root
+            base = node.module.split(".") if node.module else []
+            yield from ((folder, [*base, alias.name]) for alias in node.names)
+
+
+def _files(folder: Path, parts: list[str]) -> Iterator[Path]:
+    """The files that the import of a dotted name runs, as far as they are in a folder."""
+    for part in parts:
+        folder = folder / part
+        yield from filter(Path.is_file, (folder / "__init__.py", folder.with_suffix(".py")))

@@ -1,0 +1,44 @@
+"""How long this process has loaded modules and kernels, which no time of a method includes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class _Loading:
+    began: float | None = None
+    total_s = 0.0
+
+
+_loading = _Loading()
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Load modules or kernels, or compile these.
+
+    Examples
+    --------
+    >>> before = loading_s()
+    >>> with loading(), loading():
+    ...     time.sleep(0.01)
+    >>> 0.01 <= loading_s() - before < 1.0
+    True
+    """
+    if _loading.began is not None:
+        yield
+        return
+    _loading.began = time.perf_counter()
+    try:
+        yield
+    finally:
+        _loading.total_s += time.perf_counter() - _loading.began
+        _loading.began = None
+
+
+def loading_s() -> float:
+    """Seconds spent so far, on what is being loaded now, perhaps by another thread, included."""
+    began = _loading.began  # before the total: no moment is left out
+    return _loading.total_s + (0.0 if began is None else time.perf_counter() - began)

@@ -1,0 +1,174 @@
+"""A study repeats the runs of a method from outside of the package whose source was edited."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from doubles import processes
+from references.own_methods import methods_restored
+
+from placegap.experiments.studies import own_code
+from placegap.experiments.studies.own_code import code_of
+from placegap.experiments.studies.plan import plan_study
+from placegap.experiments.studies.run import load_study, missing_runs, run_task, unfit
+from placegap.instances import InputError
+from placegap.solvers import METHODS, use_module
+
+PLACER = """
+from placegap.instances import Plan
+from placegap.solvers import Method, Outcome, Params, register
+
+
+def mine(task, params):
+    from helper import device
+
+    return Outcome(Plan.on([device(task)] * task.instance.num_ops))
+
+
+about = {"claim": "heuristic", "objectives": ("makespan",), "paper": "", "cites": ()}
+register(Method(name="mine", run=mine, summary="", params=Params, **about))
+"""
+
+STUDY = """
+name: mine
+tables:
+  - name: one pass
+    semantics: {objective: makespan}
+    instances: [squeezenet]
+    clusters: [celeritas-4xV100-pcie]
+    methods: [mine, single-device]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A placer, a module that it imports when it runs, one that this imports, and a study."""
+    (tmp_path / "mine.py").write_text(PLACER)
+    (tmp_path / "helper.py").write_text("import my_numbers as n\ndevice = lambda task: n.ONE\n")
+    (tmp_path / "my_numbers.py").write_text("ONE = 1\n")
+    (tmp_path / "stranger.py").write_text("")
+    (tmp_path / "study.yaml").write_text(STUDY)
+    monkeypatch.chdir(tmp_path)
+    with methods_restored(tmp_path):
+        yield tmp_path
+
+
+def edit(file: Path) -> None:
+    file.write_text(file.read_text() + "\n")
+    own_code._sources.clear()  # as in the next process
+
+
+def test_a_run_is_repeated_after_an_edit_of_the_placer_or_of_what_it_imports(folder: Path) -> None:
+    command = ["study", "study.yaml", "--module", "mine.py", "--workers", "1"]
+
+    def runs() -> list[str]:
+        processes.finish(processes.begin(processes.PLACEGAP, *command, cwd=folder))
+        log = folder / "results" / "mine" / "runs.jsonl"
+        return [json.loads(line)["method"] for line in log.read_text().splitlines()]
+
+    assert sorted(runs()) == ["mine", "single-device"]
+    assert len(runs()) == 2
+    (folder / "my_numbers.py").write_text("ONE = 0\n")
+    assert runs()[2:] == ["mine"]
+
+
+def test_the_code_is_that_of_the_module_and_of_what_it_imports_from_its_folder(
+    folder: Path,
+) -> None:
+    use_module("mine.py")
+    code = code_of(METHODS["mine"], "makespan")
+    edit(folder / "stranger.py")
+    assert code_of(METHODS["mine"], "makespan") == code
+    codes = {code}
+    for name in ("mine.py", "helper.py", "my_numbers.py"):
+        edit(folder / name)
+        codes.add(code_of(METHODS["mine"], "makespan"))
+    assert len(codes) == 4
+
+
+def test_the_code_of_a_package_is_that_of_all_that_it_imports(folder: Path) -> None:
+    package = folder / "my_package"
+    (package / "parts").mkdir(parents=True)
+    own = {
+        "__init__.py": "",
+        "placer.py": PLACER.replace("from helper import", "from .parts.helper import"),
+        "parts/__init__.py": "",
+        "parts/helper.py": "from my_package import sums\ndevice = lambda task: sums.ONE\n",
+        "sums.py": "ONE = 1\n",
+    }
+    for name, text in own.items():
+        (package / name).write_text(text)
+    use_module("my_package.placer")
+    codes = {code_of(METHODS["mine"], "makespan")}
+    for name in own:
+        edit(package / name)
+        codes.add(code_of(METHODS["mine"], "makespan"))
+    assert len(codes) == 1 + len(own)
+
+
+def test_installed_libraries_are_no_part_of_the_code(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_code, "LIBRARIES", [folder])
+    use_module("mine.py")
+    code = code_of(METHODS["mine"], "makespan")
+    edit(folder / "helper.py")  # of another distribution there
+    assert code_of(METHODS["mine"], "makespan") == code
+    edit(folder / "mine.py")
+    assert code_of(METHODS["mine"], "makespan") != code
+
+
+def test_where_the_folder_lies_makes_no_difference(folder: Path) -> None:
+    use_module("mine.py")
+    before = code_of(METHODS["mine"], "makespan")
+    other = folder / "elsewhere"
+    other.mkdir()
+    for name in ("mine.py", "helper.py", "my_numbers.py"):
+        (folder / name).rename(other / name)
+    METHODS.pop("mine")
+    del sys.modules["mine"]
+    use_module(str(other / "mine.py"))
+    assert code_of(METHODS["mine"], "makespan") == before
+
+
+def test_the_code_of_placegap_s_own_methods_is_no_part_of_their_keys(folder: Path) -> None:
+    use_module("mine.py")
+    cells = list(plan_study(load_study("study.yaml"), "study.yaml"))
+    mine, ours = (run.identity for run in missing_runs(cells, {}))
+    assert mine["code"] == code_of(METHODS["mine"], "makespan")
+    assert "code" not in ours
+
+
+def test_a_study_is_refused_while_the_process_has_the_old_code(folder: Path) -> None:
+    use_module("mine.py")
+    study = load_study("study.yaml")
+    before = missing_runs(list(plan_study(study, "study.yaml")), {})[0]
+    (folder / "mine.py").write_text(PLACER + "# edited\n")
+    assert unfit(before) is None  # what runs is still what the study began with
+    with pytest.raises(InputError, match=r"mine\.py: was edited after it was loaded; start the"):
+        list(plan_study(study, "study.yaml"))
+
+
+def test_the_code_of_a_placer_counts_for_the_methods_that_start_from_its_plans(
+    folder: Path,
+) -> None:
+    text = PLACER.replace('summary=""', 'summary="", starts={"makespan": Cost(1, 1)}')
+    text = "from placegap.solvers.core.method import Cost" + text
+    (folder / "mine.py").write_text(text)
+    assert code_of(METHODS["cp-sat"], "makespan") == ""
+    use_module("mine.py")
+    assert code_of(METHODS["cp-sat"], "makespan") == code_of(METHODS["mine"], "makespan") != ""
+    assert code_of(METHODS["ideal-dp"], "max_load") == code_of(METHODS["heft"], "makespan") == ""
+
+
+def test_a_worker_with_other_code_than_the_study_s_refuses_the_run(folder: Path) -> None:
+    use_module("mine.py")
+    run, _ = missing_runs(list(plan_study(load_study("study.yaml"), "study.yaml")), {})
+    assert unfit(run) is None
+    edit(folder / "helper.py")
+    assert unfit(run) == "has other code for mine than the study"
+    assert run_task(run)["message"].startswith("the code of mine has changed since the study began")

@@ -1,0 +1,241 @@
+"""Which ops run as one kernel, and what such a kernel takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from placegap.instances import Cluster, Device, Edge, Graph, Op
+from placegap.instances.io.costing import catalogue, cost_graph, costed, kernel_ns, with_costs
+from placegap.instances.io.launches import launch_of
+from placegap.instances.problem.modules import layer_of
+from placegap.instances.torch_models.options import TraceOptions
+
+T4 = Cluster(name="c", devices=(Device(name="d", kind="T4"),))
+
+
+def graph(*ops: Op, wires: str) -> Graph:
+    """Ops, and edges of 100 bytes as ``a>b b>c``."""
+    ends = [wire.split(">") for wire in wires.split()]
+    edges = tuple(Edge(producer=a, consumer=b, bytes=100, tensor=a) for a, b in ends)
+    return Graph(name="g", ops=ops, edges=edges)
+
+
+def light(name: str, module: str | None = None, **more: object) -> Op:
+    """An op that reads 100 bytes and writes 100."""
+    return Op(name=name, module=module, flops=0, bytes_moved=200, **more)  # type: ignore[arg-type]
+
+
+def product(name: str, module: str | None = None, weight: int = 1000) -> Op:
+    return Op(
+        name=name, module=module, flops=2000, bytes_moved=200 + weight, parameter_bytes=weight
+    )
+
+
+def kernels(of: Graph) -> list[str]:
+    """The names of the ops of each kernel, in order."""
+    found: dict[int, list[str]] = {}
+    for op, number in zip(of.ops, launch_of(of).tolist(), strict=True):
+        found.setdefault(number, []).append(op.name)
+    return [" ".join(names) for names in found.values()]
+
+
+def test_a_norm_is_one_kernel_and_the_sum_before_it_another() -> None:
+    # the norm's module has weights, so that it is not fused with what the layer around it does
+    norm = [light(name, "h.0.norm") for name in ("square", "mean", "scale")]
+    weigh = light("weigh", "h.0.norm", parameter_bytes=50)
+    of = graph(
+        light("add", "h.0"),
+        *norm,
+        weigh,
+        wires="add>square square>mean mean>scale add>scale scale>weigh",
+    )
+    assert kernels(of) == ["add", "square mean scale weigh"]
+
+
+def test_an_activation_is_fused_with_the_product_of_elements_after_it() -> None:
+    ops = (
+        product("gate", "h.0.mlp.gate"),
+        light("silu", "h.0.mlp.act"),
+        product("up", "h.0.mlp.up"),
+        light("mul", "h.0.mlp"),
+        product("down", "h.0.mlp.down"),
+    )
+    assert kernels(graph(*ops, wires="gate>silu silu>mul up>mul mul>down")) == [
+        "gate",
+        "silu mul",
+        "up",
+        "down",
+    ]
+
+
+def test_attention_that_is_written_out_is_one_kernel() -> None:
+    ops = (
+        product("q", "h.0.attn.q"),
+        light("rotate", "h.0.attn"),
+        product("scores", "h.0.attn", weight=0),
+        light("mask", "h.0.attn"),
+        light("softmax", "h.0.attn", kind="_softmax"),
+        product("values", "h.0.attn", weight=0),
+        product("out", "h.0.attn.out"),
+    )
+    wires = "q>rotate rotate>scores scores>mask mask>softmax softmax>values values>out"
+    assert kernels(graph(*ops, wires=wires)) == ["q", "rotate", "scores mask softmax values", "out"]
+
+
+def test_nothing_is_fused_across_a_product_between_two_ops_of_a_module() -> None:
+    # before -> mm -> after, and before -> after: as one kernel it would wait for itself
+    ops = (light("before", "m"), product("mm", "m.mm"), light("after", "m"))
+    of = graph(*ops, wires="before>mm mm>after before>after")
+    assert kernels(of) == ["before", "mm", "after"]
+
+
+def test_nothing_is_fused_across_layers() -> None:
+    of = graph(
+        light("last", "h.0"),
+        light("root", None),
+        light("first", "h.1"),
+        wires="last>root root>first last>first",
+    )
+    assert kernels(of) == ["last", "root", "first"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        light("b", "m", colocation="mine"),
+        light("b", "m", backward=True),
+        light("b", "m.experts"),
+        light("b", "m", time_ns={"T4": 7}),
+        Op(name="b", module="m", time_ns={"T4": 7}),
+    ],
+    ids=["group", "backward", "experts", "timed", "measured alone"],
+)
+def test_ops_that_belong_elsewhere_are_kernels_of_their_own(other: Op) -> None:
+    assert kernels(graph(light("a", "m"), other, light("c", "m"), wires="a>b b>c")) == [
+        "a",
+        "b",
+        "c",
+    ]
+
+
+def test_ops_of_one_group_are_fused_and_keep_it() -> None:
+    ops = [light(name, "m", colocation="mine") for name in "ab"]
+    found = costed(graph(*ops, wires="a>b"), T4)
+    assert [op.colocation for op in found.ops] == ["mine", "mine"]
+
+
+def test_an_onnx_op_with_flops_may_be_no_product() -> None:
+    ops = (
+        Op(name="conv", kind="Conv", flops=10**6, bytes_moved=300, parameter_bytes=100),
+        Op(name="relu", kind="Relu", flops=25, bytes_moved=200),
+        Op(name="add", kind="Add", flops=25, bytes_moved=300),
+    )
+    assert kernels(graph(*ops, wires="conv>relu relu>add")) == ["conv", "relu add"]
+
+
+def test_a_kernel_is_launched_once_and_moves_what_goes_in_and_out() -> None:
+    # Three ops move 600 bytes: the two tensors between them are written and read, 4 x 100, which
+    # a kernel does not do. It moves 200 bytes, in 0.8 ns at 0.8 of 320 GB/s, and a launch 5 us.
+    ops = [light(name, "m") for name in "abc"]
+    found = costed(graph(*ops, wires="a>b b>c"), T4)
+    assert sum(op.time_ns["T4"] for op in found.ops) == kernel_ns(0, 200, catalogue()["T4"]) == 5001
+    assert [op.time_ns["T4"] for op in found.ops] == [1667, 1667, 1667]  # in thirds of 5001
+    assert len({op.colocation for op in found.ops}) == 1
+
+
+def test_a_tensor_that_another_kernel_reads_is_written() -> None:
+    # a -> b inside, and a -> mm outside: only the reading by b is saved, 400 - 100 bytes
+    ops = (light("a", "m"), light("b", "m"), product("mm", "m.mm"))
+    of = graph(*ops, wires="a>b a>mm")
+    times = [op.time_ns["T4"] for op in costed(of, T4).ops]
+    assert sum(times[:2]) == kernel_ns(0, 300, catalogue()["T4"])
+
+
+def test_a_host_wakes_its_threads_for_each_kernel() -> None:
+    # 70 % of 51.2 GB/s: 35.84 bytes a ns; 1 us for an op of a host and 30 us for its threads
+    assert kernel_ns(0, 3584, catalogue()["DDR4-2ch"]) == 100 + 1_000 + 30_000
+
+
+def test_a_view_takes_no_time() -> None:
+    view = Op(name="a", flops=0, bytes_moved=0)
+    assert costed(graph(view, wires=""), T4).ops[0].time_ns == {"T4": 0}
+
+
+def test_costs_that_are_noted_as_rooflines_are_those() -> None:
+    of = with_costs(graph(light("a", "m"), light("b", "m"), wires="a>b"), "roofline")
+    assert costed(of, T4).ops == cost_graph(of, T4).ops
+
+
+def test_what_was_done_is_noted() -> None:
+    of = costed(graph(light("a", "m"), light("b", "m"), wires="a>b"), T4)
+    assert of.provenance.changes == ("times on T4 are calibrated estimates (kernels: 1)",)
+    assert of.provenance.parameters["costs"] == "calibrated"
+    assert of.provenance.parameters["costing.T4.compute_percent"] == 79
+
+
+SMALL = {
+    "hidden_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "vocab_size": 256,
+    "head_dim": 16,
+    "max_position_embeddings": 128,
+}
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LATENT = {
+    "head_dim": 8,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 16,
+    "first_k_dense_replace": 1,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 32,
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("kind", "more", "tools"),
+    [
+        # Nodes that llama.cpp's CUDA back end launches for one token, of src/models and
+        # llama-graph.cpp; a norm with its weight, a router's softmax with top-k (its pull request
+        # 16130) and the sum over experts (15631) are one each.
+        # qwen3: norm, q, k, v, two norms of heads, two rotations, two writes to the cache,
+        # attention, o, add, norm, gate, up, swiglu, down, add
+        ("qwen3", {}, 19),
+        # qwen3moe: in place of the last four but one: router, top-k, gate, up, swiglu, down of the
+        # experts, their weights, their sum
+        ("qwen3_moe", EXPERTS, 23),
+        # deepseek2: norm, q_a, norm, q_b, kv_a, norm, two rotations, absorbed q, two
+        # concatenations, a write to the cache, attention, v_b, o, add, norm; router, top-k, gate,
+        # up, swiglu, down, weights, sum; gate, up, swiglu, down of the shared expert; two adds
+        ("deepseek_v3", LATENT, 31),
+    ],
+)
+def test_a_decode_layer_has_about_as_many_kernels_as_a_tool_launches(
+    kind: str, more: dict[str, int], tools: int, tmp_path: Path
+) -> None:
+    from placegap.instances.torch_models.model import read_traced_model
+
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": kind, **SMALL, **more}))
+    options = TraceOptions(dtype="float16", decode=True, kv_tokens=64)
+    of = read_traced_model(f"hf:{path}", options).graph
+    layer = layer_of(of)
+    mine = {
+        number
+        for number, whole, op in zip(launch_of(of).tolist(), layer, of.ops, strict=True)
+        if whole == "model.layers.2" and op.bytes_moved
+    }
+    assert 0.75 * tools <= len(mine) <= 1.25 * tools
