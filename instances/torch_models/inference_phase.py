@@ -14,7 +14,6 @@ from math import ceil
 from typing import Any
 
 from placegap.instances.problem.modules import is_tower
-from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_nodes import (
     ATTENTION,
     GROUPED,
@@ -53,9 +52,9 @@ def add_kv_cache(program: FxProgram, graph: Any, module: Any, options: TraceOpti
         if op is None or _sees_all(module, op["module"] or ""):
             continue
         owner = module.get_submodule(op["module"] or "")
-        if is_cross_attention(op["module"] or ""):  # what it keeps is read, as all its inputs are
-            kept = sum(_least_bytes(each) for each in node.args[1:3])
-            op["state_bytes"] += kept
+        if is_cross_attention(op["module"] or ""):
+            kept = 0 if options.decode else sum(_least_bytes(each) for each in node.args[1:3])
+            op["state_bytes"] += kept  # what it finds is in the cache of a step
             op["resident_bytes"] += kept
             continue
         query, key, value = (sizes_of(tensors_in(node.args[at])[0]) for at in range(3))
@@ -97,51 +96,6 @@ CROSS = ("EncDecAttention", "encoder_attn", "crossattention")
 def is_cross_attention(path: str) -> bool:
     """Whether a module is attention to what an encoder made."""
     return not set(CROSS).isdisjoint(path.split("."))
-
-
-def decoder_inputs(module: Any, batch: int, tokens: int) -> dict[str, Any]:
-    """Inputs of one step of a decoder, whose encoder is done with so many tokens.
-
-    The keys and values of cross-attention are inputs, for no step computes them anew. A hook on
-    the module hands them over as transformers' cache.
-    """
-    import torch
-
-    config, dtype = module.config, module.dtype
-    tokens = getattr(config, "max_source_positions", None) or tokens
-    layers = [part for path, part in module.named_modules() if path.rpartition(".")[2] in CROSS]
-    kept = []
-    for layer in layers:
-        width = (getattr(layer, "k_proj", None) or layer.k).out_features
-        heads = getattr(layer, "num_heads", None) or layer.n_heads
-        shape = (batch, heads, tokens, width // heads)
-        kept.append((torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype)))
-    if not kept:
-        raise InputError("the cross-attention of this model is not known; leave out --decode")
-    module.register_forward_pre_hook(_with_cross_cache, with_kwargs=True)
-    return {
-        "decoder_input_ids": torch.zeros((batch, 1), dtype=torch.long),
-        "encoder_outputs": (torch.zeros((batch, tokens, config.hidden_size), dtype=dtype),),
-        "cross_cache": kept,
-    }
-
-
-def _with_cross_cache(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """A hook: keys and values of cross-attention as a cache; that of self-attention is empty."""
-    from transformers import DynamicCache, EncoderDecoderCache
-    from transformers.cache_utils import DynamicLayer
-
-    class NewTokens(DynamicCache):  # type: ignore[misc]
-        def update(self, key: Any, value: Any, *rest: Any, **more: Any) -> tuple[Any, Any]:
-            return key, value
-
-    cross = DynamicCache()
-    for key, value in kwargs.pop("cross_cache"):
-        layer = DynamicLayer()
-        layer.keys, layer.values, layer.is_initialized = key, value, True
-        cross.layers.append(layer)
-    cache = EncoderDecoderCache(NewTokens(), cross)
-    return args, {**kwargs, "past_key_values": cache, "use_cache": True}
 
 
 def _window(attention: Any) -> int | None:

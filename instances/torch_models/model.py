@@ -31,7 +31,7 @@ from placegap.instances.torch_models.image_inputs import (
 )
 from placegap.instances.torch_models.inference_phase import (
     add_kv_cache,
-    decoder_inputs,
+    is_cross_attention,
     read_routed_experts,
     use_fused_attention,
 )
@@ -51,6 +51,7 @@ from placegap.instances.torch_models.repeated_layers import (
     repeat_layers,
     shortened,
 )
+from placegap.instances.torch_models.step_cache import add_states, cache_inputs
 from placegap.instances.torch_models.tracing import (
     Traceable,
     built,
@@ -138,7 +139,10 @@ def _whole(
     labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
     program = read_fx_graph(graph, held, labels=labels, tied=options.tied)
     read_routed_experts(program, graph)
-    if options.cached_tokens and not add_kv_cache(program, graph, model.module, options):
+    num_states = add_states(program, graph)
+    if options.cached_tokens and not (
+        add_kv_cache(program, graph, model.module, options) or num_states
+    ):
         raise ValueError("has no fused attention op that a cache (--context) belongs to")
     repeat_layers(program, graph, stacks)
     live = {node.name for node in live_nodes(graph)}
@@ -486,6 +490,8 @@ def _model(
         inputs["logits_to_keep"] = 1
     if options.decode or options.prefill:
         words += f" and a cache of {options.cached_tokens}"
+    if options.decode:
+        inputs |= cache_inputs(module, inputs)
     return Traceable(module, (), inputs, words)
 
 
@@ -514,7 +520,13 @@ def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -
     name = module.main_input_name
     batch, floats = options.batch, module.dtype
     if options.decode and config.is_encoder_decoder:
-        return decoder_inputs(module, batch, options.cached_tokens)
+        if not any(is_cross_attention(path) for path, _ in module.named_modules()):
+            raise InputError("the cross-attention of this model is not known; leave out --decode")
+        heard = getattr(config, "max_source_positions", None) or options.cached_tokens
+        return {
+            "decoder_input_ids": torch.zeros((batch, 1), dtype=torch.long),
+            "encoder_outputs": (torch.zeros((batch, heard, config.hidden_size), dtype=floats),),
+        }
     seq = 1 if options.decode else options.prefill or options.seq or seq
     if name == "pixel_values":
         height, width = image_size(config)

@@ -1,21 +1,24 @@
 """One layer of each kind is traced, and repeated in the graph.
 
-The layers of a stack (a `ModuleList`) are alike where their modules, shapes and settings are. Of a
-run of alike blocks - a layer, or a period of several kinds - the first two and the last stay in the
-model while it is traced. The second is copied for all that were left out: it reads from the block
-before it and from what comes before the stack, and the last block shows that the next one does so,
-too. Names are those that a trace of the whole model gives: nodes of one kind are numbered, and
-every block takes as many numbers. Where blocks are not alike, the whole model is traced.
+The layers of a stack (a `ModuleList`) are of one kind where their modules, shapes and settings are
+alike. While a model is traced, a stack keeps its first layer, its last, and between them one of
+every kind beside every pair of neighbours; every other layer is a copy of the one with the same
+neighbours. A layer reads from the layers next to it and from ops outside of the stack; a training
+step passes the stack forward, and then backward. Names are those that a trace of the whole model
+gives: nodes of one kind are numbered. Where layers of one kind were traced into different ops, or a
+layer reads something else, the whole model is traced.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from itertools import combinations, groupby
+from typing import Any, NamedTuple
 
 from placegap.instances.torch_models.fx_reader import FxProgram, module_path_of
 
@@ -24,43 +27,40 @@ INDEX = re.compile(r"(^|_)(idx|id|index|indexes|indices|idxs)$")
 in a stack's owner say that it tells layers apart by their number.
 """
 
+OTHER_LISTS = re.compile("token|attn")
+"""Lists of words, and of layers whose attention differs, which shows in their modules."""
+
 
 class NotAlike(Exception):
-    """Blocks that look alike were traced into different ops."""
+    """Layers that look alike were traced into different ops."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack of layers without its middle: `period` layers are a block, the first at `begin`.
+    """A stack of layers, of which some are traced.
 
-    Blocks 0, 1 and `blocks` - 1 are traced.
+    `kinds` are the kinds of all layers, and `sources` the traced layer that each is like: itself,
+    if it is traced.
     """
 
     path: str
-    begin: int
-    period: int
-    blocks: int
+    kinds: tuple[int, ...]
+    sources: tuple[int, ...]
 
-    @property
-    def left_out(self) -> range:
-        """Numbers of the layers that are not traced."""
-        return range(self.begin + 2 * self.period, self.begin + (self.blocks - 1) * self.period)
+    @cached_property
+    def traced(self) -> list[int]:
+        """Numbers of the layers that are traced."""
+        return sorted(set(self.sources))
 
-    def block_of(self, module: str | None) -> int | None:
-        """The block that a module is a part of."""
-        prefix = f"{self.path}."
-        if module is None or not module.startswith(prefix):
-            return None
-        number = re.match(r"[0-9]+", module[len(prefix) :])
-        at = -1 if number is None else int(number[0]) - self.begin
-        return at // self.period if 0 <= at < self.blocks * self.period else None
+    def layer_of(self, module: str | None) -> int | None:
+        """The layer that a module is a part of."""
+        found = re.match(re.escape(self.path) + r"\.([0-9]+)(\.|$)", module or "")
+        return None if found is None else int(found[1])
 
-    def moved(self, module: str, blocks: int) -> str:
-        """The path of the same module so many blocks later."""
-        if self.block_of(module) is None:
-            return module
-        number, dot, rest = module[len(self.path) + 1 :].partition(".")
-        return f"{self.path}.{int(number) + blocks * self.period}{dot}{rest}"
+    def moved(self, module: str, layer: int) -> str:
+        """The path of the same module in another layer."""
+        rest = module[len(self.path) + 1 :].partition(".")
+        return f"{self.path}.{layer}{rest[1]}{rest[2]}"
 
 
 @contextmanager
@@ -78,16 +78,17 @@ def shortened(module: Any) -> Iterator[list[Stack]]:
             continue
         if _reads_a_layer(module, owner):
             continue
-        stack = _longest_run(path, [_signature(layer) for layer in layers])
-        if stack is None:
+        lists = _lists_of_layers(owner, len(layers))
+        alike = [(_signature(layer), *at) for layer, *at in zip(layers, *lists, strict=True)]
+        stack = stack_of(path, [alike.index(kind) for kind in alike])
+        if len(stack.traced) == len(layers):
             continue
         stacks.append(stack)
-        kinds = getattr(getattr(owner, "config", None), "layer_types", None)
-        if isinstance(kinds, list) and len(kinds) == len(layers):
-            undo.append(partial(_refill_list, kinds, list(kinds)))
-            kinds[:] = [kind for at, kind in enumerate(kinds) if at not in stack.left_out]
+        for each in lists:
+            undo.append(partial(each.__setitem__, slice(None), list(each)))
+            each[:] = [each[at] for at in stack.traced]
         undo.append(partial(_refill, layers._modules, dict(layers._modules)))
-        for at in stack.left_out:
+        for at in set(range(len(layers))).difference(stack.traced):
             del layers._modules[str(at)]
     try:
         yield stacks
@@ -101,16 +102,27 @@ def _refill(own: dict[str, Any], whole: dict[str, Any]) -> None:
     own.update(whole)
 
 
-def _refill_list(own: list[Any], whole: list[Any]) -> None:
-    own[:] = whole
+def _lists_of_layers(owner: Any, num_layers: int) -> list[list[Any]]:
+    """Lists of the owner's configuration that say something of every layer."""
+    settings = vars(getattr(owner, "config", owner))
+    return [
+        value
+        for name, value in settings.items()
+        if isinstance(value, list)
+        and "layer" in name
+        and len({*map(str, value)}) < len(value) == num_layers  # and not one number for each
+    ]
 
 
 def _tells_apart(owner: Any) -> bool:
     """Whether the owner of a stack, or its configuration, has lists of numbers of layers."""
     settings = {**vars(getattr(owner, "config", owner)), **vars(owner)}
     return any(
-        isinstance(value, list | tuple | set) and value and INDEX.search(name)
+        INDEX.search(name) and not OTHER_LISTS.search(name)
+        if isinstance(value, list | tuple | set)
+        else name.endswith("_every")
         for name, value in settings.items()
+        if value
     )
 
 
@@ -142,143 +154,259 @@ def _signature(layer: Any) -> tuple[Any, ...]:
     )
 
 
-def _longest_run(path: str, kinds: Sequence[Any]) -> Stack | None:
-    """The run of alike blocks that leaves out most layers; the shortest blocks of such."""
-    best, most = None, 0
-    number = {kind: at for at, kind in reversed(list(enumerate(kinds)))}
-    names = [number[kind] for kind in kinds]
-    for period in range(1, len(names) // 4 + 1):
-        begin = 0
-        for at in range(period, len(names) + 1):
-            if at < len(names) and names[at] == names[at - period]:
-                continue
-            stack = Stack(path, begin, period, (at - begin) // period)
-            if len(stack.left_out) > most:
-                best, most = stack, len(stack.left_out)
-            begin = at - period + 1
-    return best
+def stack_of(path: str, kinds: Sequence[int]) -> Stack:
+    """A stack of layers of these kinds, without those that need no trace of their own."""
+    around = list(zip([None, *kinds], kinds, [*kinds[1:], None], strict=False))
+    last, kept = len(kinds) - 1, [0]
+
+    def may_follow(after: int) -> bool:
+        """Whether the layers before that one are copies of kept ones, beside alike neighbours."""
+        at, between = kept[-1], range(kept[-1] + 1, after)
+        seen = {around[each] for each in kept}
+        counts = Counter(kinds[each] for each in {*kept, after, last})
+        return (
+            kinds[at : at + 2] == kinds[after - 1 : after + 1]
+            and seen.issuperset(around[each] for each in between)
+            and all(counts[kinds[each]] > 1 for each in between)
+        )
+
+    while kept[-1] < last:
+        kept.append(next(filter(may_follow, range(last, kept[-1], -1))))
+    first = {around[at]: at for at in reversed(kept)}
+    sources = [at if at in kept else first[around[at]] for at in range(len(kinds))]
+    return Stack(path, tuple(kinds), tuple(sources))
 
 
-Nodes = list[tuple[str, str | None]]
-"""Names of the nodes of a graph, in order, and the modules that they were traced in."""
+class LayerPass(NamedTuple):
+    """A layer of a stack in one of the two passes: forward, or backward (`back`)."""
+
+    stack: Stack
+    layer: int
+    back: bool
+
+    @property
+    def begin(self) -> int:
+        """The layer that the pass begins with."""
+        return len(self.stack.kinds) - 1 if self.back else 0
+
+    def ahead(self, layer: int) -> int:
+        """How many layers further that one is, of those that are traced."""
+        return self.stack.traced.index(layer) - self.stack.traced.index(self.layer)
 
 
-def repeat_layers(program: FxProgram, graph: Any, stacks: Iterable[Stack]) -> None:
+def repeat_layers(
+    program: FxProgram,
+    graph: Any,
+    stacks: Sequence[Stack],
+    module_path: Callable[[Any], str | None] = module_path_of,
+) -> None:
     """Add the ops of the layers that were left out, and number the later ones after them.
 
     Raises
     ------
     NotAlike
     """
-    nodes: Nodes = [
-        (node.name, module_path_of(node)) for node in graph.nodes if node.op == "call_function"
+    if not stacks:
+        return
+    calls = (node for node in graph.nodes if node.op == "call_function")
+    names = _Names([(node.name, module_path(node)) for node in calls], stacks)
+    ops = {op["name"]: op for op in program.ops}
+    homes = {name: names.homes[name.partition("/")[0]] for name in ops}
+    edges: dict[str, list[dict[str, Any]]] = {name: [] for name in ops}
+    for edge in program.edges:
+        edges[edge["consumer"]].append(edge)
+    _compare(names, ops, homes, edges)
+    order = list(_unrolled([*ops], homes))
+    uncounted = dict(text.split(" ", 1) for text in program.uncounted)
+    moved = [names.moved(ops[name], homes[name], layer) for name, layer in order]
+    program.uncounted[:] = [
+        f"{op['name']} {uncounted[name]}"
+        for (name, _), op in zip(order, moved, strict=True)
+        if name in uncounted
     ]
-    for stack in stacks:
-        nodes = _repeat(program, nodes, stack)
-    names = [op["name"] for op in program.ops]
-    if len(set(names)) < len(names):
+    program.ops[:] = moved
+    program.edges[:] = [
+        names.moved(edge, homes[name], layer) for name, layer in order for edge in edges[name]
+    ]
+    if len({op["name"] for op in program.ops}) < len(order):
         raise NotAlike
 
 
 def alike(weight: str, stacks: Iterable[Stack]) -> list[str]:
     """A weight, and those of the same place in the layers that were left out."""
     for stack in stacks:
-        if stack.block_of(weight) == 1:
-            return [stack.moved(weight, blocks) for blocks in range(stack.blocks - 2)]
+        own = stack.layer_of(weight)
+        if own is not None:
+            layers = (layer for layer, source in enumerate(stack.sources) if source == own)
+            return [stack.moved(weight, layer) for layer in layers]
     return [weight]
 
 
-def _repeat(program: FxProgram, nodes: Nodes, stack: Stack) -> Nodes:
-    """Repeat the second block of one stack; the nodes as a whole trace would have them."""
-    blocks = [stack.block_of(module) for _, module in nodes]
-    second = [at for at, block in enumerate(blocks) if block == 1]
-    last = [at for at, block in enumerate(blocks) if block == stack.blocks - 1]
-    if not second or len(second) != len(last) or second[-1] - second[0] >= len(second):
-        raise NotAlike
-    names = [name for name, _ in nodes]
-    steps: dict[str, int] = {}
-    for one, other in zip(second, last, strict=True):
-        (base, number), (again, next_number) = _split(names[one]), _split(names[other])
-        if base != again or steps.setdefault(base, next_number - number) != next_number - number:
-            raise NotAlike
-    of_block = dict(zip(names, blocks, strict=True))
-    behind = set(names[second[-1] + 1 :])
+class _Names:
+    """What the nodes of a traced program are called in the whole one.
 
-    inner = {name for name, block in of_block.items() if block in (0, 1)}
+    `homes` are the layers of nodes, `parts` the nodes of each, the last first, and `whole` the
+    names of nodes in the layers that they stand for.
+    """
 
-    def moved(text: str, distance: int, paths: int) -> str:
-        """A name so many blocks later in the numbers of nodes, and in the paths of modules."""
+    def __init__(self, nodes: Sequence[tuple[str, str | None]], stacks: Sequence[Stack]) -> None:
+        self.homes = _homes(nodes, stacks)
+        self.parts: dict[LayerPass | None, list[str]] = {}
+        self.at: dict[str, int] = {}
+        for name, home in reversed(self.homes.items()):
+            part = self.parts.setdefault(home, [])
+            self.at[name] = len(part)
+            part.append(name)
+        last: dict[str, int] = {}
+        steps = {}
+        for name in self.homes:
+            base, number = _split(name)
+            steps[name] = number - last.get(base, -1)
+            last[base] = number
+        last = {}
+        self.whole: dict[tuple[str, int | None], str] = {}
+        for name, layer in _unrolled([*self.homes], self.homes):
+            base, _ = _split(name)
+            number = last[base] = last.get(base, -1) + steps[name]
+            self.whole[name, layer] = f"{base}_{number}" if number else base
+
+    def moved(self, fields: Mapping[str, Any], home: LayerPass | None, layer: int | None) -> Any:
+        """An op of a home, or an edge to it, where that stands for another layer."""
+        found: dict[str, Any] = {
+            field: self._text(fields[field], home, layer)
+            for field in ("name", "module", "colocation", "producer", "consumer", "tensor")
+            if fields.get(field) is not None
+        }
+        if "shared_state" in fields:
+            shared = fields["shared_state"].items()
+            found["shared_state"] = {self._text(name, home, layer): size for name, size in shared}
+        return {**fields, **found}
+
+    def _text(self, text: str, home: LayerPass | None, layer: int | None) -> str:
+        """A name of a node, the path of a module, or both."""
         parts = []
         for part in text.split("/"):
             head, dot, rest = part.partition(".")
-            if head in inner:
-                base, number = _split(head)
-                number += distance * steps.get(base, 0)
-                parts.append(f"{base}_{number}{dot}{rest}" if number else part)
-            else:
-                parts.append(stack.moved(part, paths))
+            own = None if home is None else home.stack.layer_of(part)
+            if head in self.homes:
+                part = f"{self._node(head, home, layer)}{dot}{rest}"
+            elif home is not None and layer is not None and own is not None:
+                part = home.stack.moved(part, layer + home.ahead(own))
+            parts.append(part)
         return "/".join(parts)
 
-    def op_moved(op: dict[str, Any], distance: int, paths: int) -> dict[str, Any]:
-        shared = op["shared_state"].items()
-        found = {
-            **op,
-            "name": moved(op["name"], distance, paths),
-            "shared_state": {moved(name, distance, paths): size for name, size in shared},
-        }
-        for name in ("module", "colocation"):
-            if op.get(name) is not None:
-                found[name] = stack.moved(op[name], paths)
-        return found
-
-    def edge_moved(edge: dict[str, Any], distance: int, paths: int) -> dict[str, Any]:
-        ends = ("producer", "consumer", "tensor")
-        return {**edge, **{name: moved(edge[name], distance, paths) for name in ends}}
-
-    copies, skipped = stack.blocks - 3, stack.blocks - 2
-    edges: dict[str, list[dict[str, Any]]] = {}
-    for edge in program.edges:
-        edges.setdefault(edge["consumer"], []).append(edge)
-        source, target = (of_block.get(edge[end]) for end in ("producer", "consumer"))
-        if source in (0, 1) and target not in (source, 1 if source == 0 else stack.blocks - 1):
-            raise NotAlike  # something else than the next block reads it
-    block_ops = [op for op in program.ops if of_block[op["name"]] == 1]
-    of_last = [op for op in program.ops if of_block[op["name"]] == stack.blocks - 1]
-    if [op_moved(op, 1, skipped) for op in block_ops] != of_last:
-        raise NotAlike
-    for op in block_ops:
-        found = [edge_moved(edge, 1, skipped) for edge in edges.get(op["name"], [])]
-        if found != edges.get(moved(op["name"], 1, 0), []):
+    def _node(self, name: str, home: LayerPass | None, layer: int | None) -> str:
+        own = self.homes[name]
+        if own is None:
+            return self.whole[name, None]
+        if home is None or layer is None or home.stack != own.stack:
+            if own.layer not in (0, len(own.stack.kinds) - 1):
+                raise NotAlike  # outside of a stack only its ends are read
+            return self.whole[name, own.layer]
+        ahead = home.ahead(own.layer)
+        if abs(ahead) > 1:
             raise NotAlike
-    made = [(op, edges.get(op["name"], [])) for op in program.ops if op["name"] not in behind]
-    for copy in range(1, copies + 1):
-        for op in block_ops:
-            own = [edge_moved(edge, copy, copy) for edge in edges.get(op["name"], [])]
-            made.append((op_moved(op, copy, copy), own))
-    inner |= behind
-    for op in program.ops:
-        if op["name"] in behind:
-            own = [edge_moved(edge, copies, 0) for edge in edges.get(op["name"], [])]
-            made.append((op_moved(op, copies, 0), own))
-    uncounted = [text.partition(" ") for text in program.uncounted]
-    program.uncounted[:] = [
-        f"{moved(name, copy, 0)} {kind}"
-        for name, _, kind in uncounted
-        for copy in (
-            (copies,) if name in behind else range(copies + 1) if of_block[name] == 1 else (0,)
-        )
-    ]
-    program.ops[:] = [op for op, _ in made]
-    program.edges[:] = [edge for _, own in made for edge in own]
-    return [
-        *nodes[: second[-1] + 1],
-        *(
-            (moved(names[at], copy, 0), stack.moved(str(nodes[at][1]), copy))
-            for copy in range(1, copies + 1)
-            for at in second
-        ),
-        *((moved(name, copies, 0), module) for name, module in nodes[second[-1] + 1 :]),
-    ]
+        there = own._replace(layer=own.stack.sources[layer + ahead])
+        return self.whole[self.parts[there][self.at[name]], layer + ahead]
+
+
+def _homes(
+    nodes: Sequence[tuple[str, str | None]], stacks: Sequence[Stack]
+) -> dict[str, LayerPass | None]:
+    """The layer of every node.
+
+    A pass enters the next layer with the first node of that layer, a sum of gradients; nodes of the
+    layer before may follow. Nodes that follow the whole pass count as outside of the stack.
+    """
+
+    def passed(node: tuple[str, str | None]) -> Stack | None:
+        return next((each for each in stacks if each.layer_of(node[1]) is not None), None)
+
+    homes: dict[str, LayerPass | None] = {}
+    for stack, run in groupby(nodes, passed):
+        found = [(name, None if stack is None else stack.layer_of(module)) for name, module in run]
+        layers = {layer for _, layer in found if layer is not None}
+        if stack is None or (len(layers) == 1 and layers <= {0, len(stack.kinds) - 1}):
+            homes |= dict.fromkeys(name for name, _ in found)
+            continue
+        at = found[0][1] or 0
+        back = at > 0
+        for name, layer in found:
+            at = (min if back else max)(at, layer or 0)
+            homes[name] = LayerPass(stack, at, back)
+    return homes
+
+
+def _unrolled(
+    names: Sequence[str], homes: Mapping[str, LayerPass | None]
+) -> Iterator[tuple[str, int | None]]:
+    """Names of a traced program in the order of the whole one, each with the layer it stands for.
+
+    A pass runs from the first layer to the last, or from the last to the first.
+    """
+
+    def pass_of(name: str) -> tuple[Stack, bool] | None:
+        home = homes[name]
+        return None if home is None else (home.stack, home.back)
+
+    for key, run in groupby(names, pass_of):
+        if key is None:
+            yield from ((name, None) for name in run)
+            continue
+        stack, back = key
+        parts = [(home.layer, list(part)) for home, part in groupby(run, homes.get) if home]
+        if [layer for layer, _ in parts] not in (stack.traced, stack.traced[::-1]):
+            raise NotAlike
+        found, order = dict(parts), range(len(stack.sources))
+        for layer in reversed(order) if back else order:
+            yield from ((name, layer) for name in found[stack.sources[layer]])
+
+
+def _compare(
+    names: _Names,
+    ops: Mapping[str, dict[str, Any]],
+    homes: Mapping[str, LayerPass | None],
+    edges: Mapping[str, list[dict[str, Any]]],
+) -> None:
+    """Compare the traced layers of a kind: their ops, and their edges where neighbours are alike.
+
+    The layer that a pass begins with may differ.
+
+    Raises
+    ------
+    NotAlike
+    """
+    parts: dict[LayerPass, list[str]] = {}
+    for name, home in homes.items():
+        if home is not None:
+            parts.setdefault(home, []).append(name)
+    for one, other in combinations(parts, 2):
+        kinds = dict(enumerate(one.stack.kinds))
+        if one[::2] != other[::2] or kinds[one.layer] != kinds[other.layer]:
+            continue
+        nodes = zip(names.parts[one], names.parts[other], strict=False)
+        if any(_split(name)[0] != _split(same)[0] for name, same in nodes):
+            raise NotAlike
+        if one.begin in (one.layer, other.layer):
+            continue
+        found = []
+        for home in (one, other):
+            mine: list[Any] = [len(names.parts[home])]
+            for name in parts[home]:
+                op = names.moved(ops[name], home, other.layer)
+                if kinds.get(one.layer + 1) != kinds.get(other.layer + 1):
+                    op.pop("colocation", None)  # with a sum of gradients, which the last one lacks
+                mine.append(op)
+                for edge in edges[name]:
+                    source = names.homes[edge["producer"]]
+                    near = [-1, 1] if home.back else [-1]  # what may stand outside of the stack
+                    if source is not None and source.stack == home.stack:
+                        near = [home.ahead(source.layer)]
+                    if all(kinds.get(one.layer + n) == kinds.get(other.layer + n) for n in near):
+                        mine.append(names.moved(edge, home, other.layer))
+            found.append(mine)
+        if found[0] != found[1]:
+            raise NotAlike
 
 
 def _split(name: str) -> tuple[str, int]:

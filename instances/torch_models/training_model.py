@@ -8,6 +8,7 @@ section 3.1). ``adam8bit`` keeps its two states in 8 bits, with a float32 scale 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,13 @@ from placegap.instances.torch_models.options import (
     UNREAD,
     Optimizer,
     TraceOptions,
+)
+from placegap.instances.torch_models.repeated_layers import (
+    NotAlike,
+    Stack,
+    alike,
+    repeat_layers,
+    shortened,
 )
 from placegap.instances.torch_models.tracing import (
     Traceable,
@@ -63,7 +71,10 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     InputError
         One line: there is no such model, torch is missing, or the model cannot be traced.
     """
-    step = trace_step(name, options)
+    try:
+        step = trace_step(name, options, repeat=name.startswith("hf:"))
+    except (InputError, NotAlike):
+        step = trace_step(name, options)
     optimizer = options.optimizer or "adam"
     has_update = optimizer != "none"
     changes = (
@@ -120,13 +131,17 @@ class TracedStep:
     left_out: str = ""
 
 
-def trace_step(name: str, options: TraceOptions) -> TracedStep:
+def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> TracedStep:
     """Trace one training step of a model by its name.
+
+    With `repeat` one layer of each kind is traced, and the program lacks what `ops` has.
 
     Raises
     ------
     InputError
         As `read_training_model`.
+    NotAlike
+        With `repeat`, if layers that look alike are none.
     """
     model = build_model(name, options)
     if model.weights is not None:
@@ -137,13 +152,17 @@ def trace_step(name: str, options: TraceOptions) -> TracedStep:
     parameters, weights = parameter_count(model.module), weights_in_words(model)
     holding = modules_without_ops(model.module, ())
     labels = no_split_label(model.module) if options.keep_modules else lambda node: ()
-    with one_line(name, "cannot be traced for training"):
+    layers = shortened(model.module) if repeat else nullcontext(list[Stack]())
+    with one_line(name, "cannot be traced for training"), layers as stacks:
         step = joint_program(model.module, model.args, {**model.kwargs, **labels_of(model)})
     try:
         ops = read_training_graph(step, options.optimizer or "adam", options.tied, labels)
+        path = step.module_of.get
+        repeat_layers(ops, step.graph_module.graph, stacks, lambda node: path(node.name))
     except ValueError as error:
         raise InputError(str(error), name) from None
-    unread = unread_in_words(model.module, step.parameter_of.values())
+    read = (each for name in step.parameter_of.values() for each in alike(name, stacks))
+    unread = unread_in_words(model.module, read)
     heads = heads_of(model.module)
     modules = tuple(holding)
     return TracedStep(step, ops, parameters, modules, weights, unread, heads, model.left_out)
