@@ -100,8 +100,7 @@ def _block(path: str) -> str:
 def bytes_inside(index: GraphIndex, tensor_bytes: Ints, launch: Ints) -> Ints:
     """Bytes of tensors between the ops of each kernel, (n,) by its number.
 
-    They are not read, nor written unless another kernel reads them, too. What two ops of a kernel
-    read of another one is read once.
+    They are not read, nor written unless another kernel reads them, too.
     """
     saved = np.zeros(len(launch), np.int64)
     inner = launch[index.producer] == launch[index.consumer]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.io.costing import roofline_ns, specs_of
+from placegap.instances.io.launches import bytes_inside
 from placegap.instances.problem.instance import Instance
 from placegap.instances.transforms.merge import Merge
 
@@ -24,15 +25,7 @@ def with_fused_times(merge: Merge) -> Instance:
         After fusion, as `fuse_by_rules` makes it.
     """
     fine, coarse = merge.fine, merge.coarse
-    index, size = fine.arrays.index, fine.memory_arrays.tensor_bytes
-    inner = merge.edge < 0
-    saved = np.zeros(coarse.num_ops, np.int64)
-    np.add.at(saved, merge.op[index.consumer[inner]], size[index.tensor[inner]])  # not read
-    unseen = np.ones(len(size), np.bool_)
-    unseen[index.tensor[~inner]] = False  # what others read is written all the same
-    tensor = np.unique(index.tensor[inner])
-    tensor = tensor[unseen[tensor]]
-    np.add.at(saved, merge.op[index.tensor_producer[tensor]], size[tensor])
+    saved = bytes_inside(fine.arrays.index, fine.memory_arrays.tensor_bytes, merge.op)
     specs, ops = specs_of(coarse.cluster), list(coarse.graph.ops)
     for c in np.flatnonzero(np.bincount(merge.op) > 1).tolist():
         op = ops[c]
