@@ -380,7 +380,10 @@ def build_grid(
 
 
 def paid_by_move(frontier: Frontier, weight_ns: Ints) -> Ints:
-    """Weights of the nets, (e,), that become mixed by each move, (a,)."""
+    """Weights of the nets, (e,), that become mixed by each move, (a,).
+
+    The running sum may wrap around 64 bits, and its differences are right nevertheless.
+    """
     running = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight_ns[frontier.paid])])
     paid: Ints = running[frontier.paid_ptr[1:]] - running[frontier.paid_ptr[:-1]]
     return paid
