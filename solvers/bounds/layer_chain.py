@@ -29,7 +29,7 @@ CHAIN = "layers in a row"
 """Origin of its bounds."""
 
 NEVER = 2**58
-"""A stop cannot be there; sums stay below 2**62, for times add up to less."""
+"""A stop cannot be there: more than all times and priced bytes together. Sums stay below 2**62."""
 
 MOST_INNER = 1_000
 """Ops of an interval, at most."""
@@ -38,8 +38,8 @@ MOST_LABELS, MOST_TIES = 100_000, 32
 """Labels after a stop, and ways to place groups that come more than once; beyond, nothing is
 said."""
 
-MOST_BITS = 57
-"""Of a sum in the prices' unit."""
+MOST_BITS, SPARE_BITS = 57, 4
+"""Of a sum of times in the prices' unit; and what priced bytes have less than they may."""
 
 FIRST_AIM = 0.002
 """By what share the first aim is above what prices prove; doubled each time."""
@@ -150,13 +150,15 @@ def _least(stops: Stops, room: Ints) -> LeastChain | None:
             used[at] += size
         return least, used
 
-    if trial(FREE)[0] >= NO_WAY:
-        return LeastChain(NEVER, np.zeros(0, np.int64))
     most = int(np.where(stops.time_ns < NEVER, stops.time_ns, 0).max(axis=1).sum())
     most += int(stops.move_ns.max(axis=(1, 2)).sum()) + 1
-    prices = climb_prices(trial, room, total)
-    if prices.shift + most.bit_length() > MOST_BITS:
-        prices = FREE
+    most_shift = MOST_BITS - most.bit_length()
+    if most_shift < 0:
+        return None
+    if trial(FREE)[0] >= NO_WAY:
+        return LeastChain(NEVER, np.zeros(0, np.int64))
+    # times and priced bytes together stay below `NEVER`
+    prices = climb_prices(trial, room, total << SPARE_BITS, most_shift=most_shift)
     aim, share = max(0, trial(prices)[0]), FIRST_AIM
     while True:
         aim = min(most, int(aim * (1 + share)) + 1)

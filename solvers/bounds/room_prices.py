@@ -53,6 +53,7 @@ def climb_prices(
     all_bytes: int,
     value_ns: int | None = None,
     stop: Callable[[], bool] = never,
+    most_shift: int = MOST_BITS,
 ) -> RoomPrices:
     """The prices with the largest bound of those that are tried, until `stop`.
 
@@ -64,6 +65,8 @@ def climb_prices(
         That there are at most on all devices together.
     value_ns : int, optional
         Of a plan.
+    most_shift : int
+        Of the prices: times so much shifted still fit.
 
     Examples
     --------
@@ -102,17 +105,17 @@ def climb_prices(
             if steep == 0.0 or aim <= total:
                 break
             price = np.maximum(0.0, price + scale * (aim - total) / steep * slope)
-        now = _whole_prices(price, all_bytes)
+        now = _whole_prices(price, all_bytes, most_shift)
     return found
 
 
-def _whole_prices(price: Floats, all_bytes: int) -> RoomPrices:
+def _whole_prices(price: Floats, all_bytes: int, most_shift: int) -> RoomPrices:
     """Integers over a power of two that are near the prices, and not above them."""
     most = float(price.max())
     if most <= 0.0:
         return FREE
     highest, exponent = MOST_BITS - all_bytes.bit_length(), math.frexp(most)[1]
-    shift = max(0, min(PRICE_BITS, highest) - exponent)
+    shift = max(0, min(min(PRICE_BITS, highest) - exponent, most_shift))
     if exponent > highest or shift >= MOST_BITS:
         return FREE
     return RoomPrices(tuple(to_whole(price * 2.0**shift).tolist()), shift)

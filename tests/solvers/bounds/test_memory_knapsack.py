@@ -32,7 +32,7 @@ from placegap.instances import (
     evaluate,
 )
 from placegap.solvers import solve
-from placegap.solvers.bounds import memory_knapsack
+from placegap.solvers.bounds import layer_chain, memory_knapsack
 from placegap.solvers.bounds.layer_chain import chain_bound, least_chain, stops_of
 from placegap.solvers.bounds.memory_knapsack import knapsack, relaxed_ns, run
 from placegap.solvers.core.method import Task
@@ -179,6 +179,37 @@ def test_a_layer_of_many_ops_is_on_no_device_that_cannot_run_it(num: int) -> Non
     found = least_chain(instance, stops)
     assert found is not None
     assert (found.ns, found.at.tolist()) == (5 + num, [1, 1])  # all on b: nothing is sent
+
+
+def test_prices_prove_as_much_of_terabytes_as_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 40 layers of 10 to 19 units in a row, half of which fit on the GPU: without prices a label for
+    # nearly every set of them is kept
+    monkeypatch.setattr(layer_chain, "MOST_LABELS", 300)
+    found = []
+    for unit in (1, 10**11):
+        rng = random.Random(0)
+        ops = [
+            Op(
+                name=f"op{i}",
+                time_ns={
+                    "gpu": rng.randrange(10, 20) * 10**6,
+                    "cpu": rng.randrange(20, 200) * 10**6,
+                },
+                resident_bytes=rng.randrange(10, 20) * unit,
+            )
+            for i in range(40)
+        ]
+        edges = draw.edges([(i, i + 1) for i in range(39)], [], [False] * 40, lambda: 1)
+        rooms = (draw.share_of(ops, 1, 2), None)
+        devices = draw.devices(["gpu", "cpu"], lambda k, rooms=rooms: rooms[k])
+        links = draw.links(2, lambda a, b: (10**9, 0))
+        instance = draw.instance_of("row", ops, edges, devices, links)
+        stops = stops_of(instance)
+        assert stops is not None
+        found.append(least_chain(instance, stops))
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0].ns == found[1].ns
 
 
 def test_tied_embeddings_are_on_one_device_at_both_ends_of_the_chain() -> None:
