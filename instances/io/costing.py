@@ -46,16 +46,16 @@ COSTS = "costs"
 """Parameter of the provenance that says how ops without times are costed; by default calibrated."""
 
 COMPUTE_PERCENT = 79
-"""What large products reach of the peak: the median of measured ones, 2,048 rows and more, on five
-cards of data centres (1 / 1.26 to 1 / 1.32; 1 / 1.66 on L40S)."""
+"""What large products reach of the peak: the median of measured ones of 2,048 rows and more on an
+A100, 1 / 1.26. H100, H200 and RTX PRO 6000 reach 76, L40S 60."""
 
 BANDWIDTH_PERCENT, HOST_BANDWIDTH_PERCENT = 80, 70
-"""What kernels reach of the memory's bandwidth: cards as NVIDIA's own tables scale it, hosts as
-token rates of twelve reports have it (`experiments.research.speeds`)."""
+"""What kernels of cards and of hosts reach of the memory's bandwidth. With `THREADS_NS` they are
+figures of a coarse grid that bring twelve reported token rates close
+(`experiments.research.speeds`)."""
 
 THREADS_NS = 30_000
-"""What a host takes more for each kernel, to wake its threads and join them. With 5 us on cards, it
-is the figure of a coarse grid that brings those reports closest."""
+"""What a host takes more for each kernel, to wake its threads and join them."""
 
 HOST_OVERHEAD_NS = 1_000
 """The launch overhead of a host that states none; the catalogue's for all CPUs."""
@@ -258,10 +258,13 @@ def costed(graph: Graph, cluster: Cluster) -> Graph:
             return graph
         used = {kind: specs[kind] for kind in sorted(added)}
         dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
-        percent = {"compute_percent": COMPUTE_PERCENT, "bandwidth_percent": BANDWIDTH_PERCENT}
+        noted = _parameters(used, {"compute_percent": COMPUTE_PERCENT}, dtypes)
+        for kind, spec in used.items():
+            noted[f"costing.{kind}.bandwidth_percent"] = _bandwidth_percent(spec)
+            noted[f"costing.{kind}.threads_ns"] = THREADS_NS if spec.is_cpu else 0
         provenance = graph.provenance.noting(
             f"times on {', '.join(used)} are calibrated estimates (kernels: {kernels})",
-            {COSTS: "calibrated", **_parameters(used, percent, dtypes)},
+            {COSTS: "calibrated", **noted},
         )
         with as_input_error(source=graph.name):
             return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
@@ -308,9 +311,12 @@ def kernel_ns(flops: int, bytes_moved: int, spec: DeviceSpec, dtype: str | None 
     >>> kernel_ns(0, 16_000_000, catalogue()["T4"]), kernel_ns(10**9, 0, catalogue()["T4"])
     (67500, 161275)
     """
-    percent = HOST_BANDWIDTH_PERCENT if spec.is_cpu else BANDWIDTH_PERCENT
-    time = roofline_ns(flops, bytes_moved, spec, COMPUTE_PERCENT, percent, dtype)
+    time = roofline_ns(flops, bytes_moved, spec, COMPUTE_PERCENT, _bandwidth_percent(spec), dtype)
     return time + THREADS_NS if time and spec.is_cpu else time
+
+
+def _bandwidth_percent(spec: DeviceSpec) -> int:
+    return HOST_BANDWIDTH_PERCENT if spec.is_cpu else BANDWIDTH_PERCENT
 
 
 def _split(time_ns: int, shares: Sequence[int]) -> list[int]:

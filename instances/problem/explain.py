@@ -10,7 +10,13 @@ import numpy as np
 
 from placegap.instances.problem.additive_memory import relax_memory, with_resident
 from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED, ceil_div, format_bytes
+from placegap.instances.problem.integers import (
+    NO_LIMIT,
+    UNSUPPORTED,
+    ceil_div,
+    format_bytes,
+    to_whole,
+)
 from placegap.instances.problem.semantics import FIELDS, Semantics, memory_rule
 
 MAX_SETS = 4096
@@ -185,7 +191,7 @@ def _small_weights(instance: Instance, floor: Instance) -> Instance | None:
     if any(op.backward or (op.parameter_bytes and op.dtype not in WIDTHS) for op in graph.ops):
         return None
     saved = [op.parameter_bytes * (1 - BITS / WIDTHS.get(op.dtype, BITS)) for op in graph.ops]
-    rest = floor.arrays.resident_bytes - np.array(saved).astype(np.int64)
+    rest = floor.arrays.resident_bytes - to_whole(np.array(saved))
     return with_resident(floor, np.maximum(rest, 0))
 
 

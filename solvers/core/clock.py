@@ -151,7 +151,8 @@ PROTECTED = (
 half a compilation, all later calls of the session would fail."""
 
 WAKE = signal.SIGURG
-"""Makes the main thread look for requests; no other program sends it, and it is ignored else."""
+"""Makes the main thread look for requests. By default it is ignored; one from elsewhere does no
+harm."""
 
 RETRY_S = 0.01
 """Until the next look for requests, where the last one found a protected call."""

@@ -352,9 +352,9 @@ def heaviest_stage(task: Task[PipelineIteration], params: Params | None = None) 
 def in_stage_order(instance: Instance, block: Ints) -> Instance:
     """The instance whose chains of max_load are those that a pipeline can run, without updates.
 
-    Blocks of stages become colocation groups (whose modes, which max_load does not look at, might
-    differ); where a gradient leads from block to block, an edge
-    between forward ops that moves nothing leads the other way. O(n + m).
+    Blocks of stages become colocation groups; where a gradient leads from block to block, an edge
+    between forward ops that moves nothing leads the other way. Modes are dropped: those of a group
+    have to be alike, and max_load does not look at them. O(n + m).
 
     Examples
     --------

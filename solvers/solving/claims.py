@@ -1,7 +1,7 @@
 """What files claim of an instance: bounds and values that nothing has proven here.
 
 A claim is shown, and compared with what is known. It is no bound of a result, no part of a gap and
-no reason to end a search: a certificate that is checked, or a method that runs, makes it one.
+no reason to end a search. A certificate that is checked, or a method that runs, can prove it.
 """
 
 from __future__ import annotations

@@ -174,6 +174,14 @@ def test_what_was_done_is_noted() -> None:
     assert of.provenance.changes == ("times on T4 are calibrated estimates (kernels: 1)",)
     assert of.provenance.parameters["costs"] == "calibrated"
     assert of.provenance.parameters["costing.T4.compute_percent"] == 79
+    assert of.provenance.parameters["costing.T4.bandwidth_percent"] == 80
+
+
+def test_what_is_noted_of_a_host_is_a_host_s() -> None:
+    host = Cluster(name="c", devices=(Device(name="h", kind="DDR4-2ch"),))
+    known = costed(graph(light("a"), wires=""), host).provenance.parameters
+    assert known["costing.DDR4-2ch.bandwidth_percent"] == 70
+    assert known["costing.DDR4-2ch.threads_ns"] == 30_000
 
 
 SMALL = {
