@@ -97,13 +97,6 @@ def build_exact(
     ------
     ValueError
         Another semantics, or no block.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> model = build_exact(example(), MaxLoad(plans="chain"))
-    >>> len(model.x), len(model.leaves), len(model.chain_prefix)
-    (8, 8, 4)
     """
     k = instance.num_devices if num_blocks is None else num_blocks
     _refuse(semantics, k)
@@ -161,13 +154,6 @@ def build_three_blocks(
     per device, and (2) holds for each. Devices that differ are taken at the least time and host
     time of their kind, accelerators or hosts, and at the largest memory. Where all devices are
     hosts, they are the blocks, and tensors cost nothing.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> model = build_three_blocks(example(), MaxLoad(plans="chain"), 16)
-    >>> len(model.x), len(model.leaves), len(model.chain_prefix)
-    (12, 12, 8)
     """
     units = build_units(instance)
     k = units.num_accelerators if num_blocks is None else num_blocks
@@ -219,14 +205,6 @@ def build_bottleneck(
     them, which is better. Each is at least the optimum of `build_three_blocks`, whose row is the
     sum of the rows here, and at most that of the exact model: the union of its blocks is a solution
     here, also in the LP relaxations.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> chain = MaxLoad(plans="chain")
-    >>> model = build_bottleneck(example(), chain, num_blocks=4, index=1)
-    >>> sorted({part for _, part in model.x})
-    [1, 2]
     """
     units = build_units(instance)
     k = units.num_accelerators if num_blocks is None else num_blocks
@@ -249,14 +227,7 @@ def why_not(semantics: Semantics) -> str | None:
 
 
 def count_rows(instance: Instance, form: Form = "exact") -> int:
-    """Rows that a model makes at most, without building it; those of k = K blocks, if exact.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> count_rows(example()), count_rows(example(), "superblocks")
-    (30, 45)
-    """
+    """Rows that a model makes at most, without building it; those of k = K blocks, if exact."""
     if form == "exact":
         units = build_units(instance, alike=True)
         return count_part_rows(units, _exact_parts(units, instance.num_devices)[0])
@@ -282,50 +253,33 @@ def _refuse(semantics: MaxLoad, num_blocks: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class LeastCosts:
-    """The least that units and nets cost on some devices, and the most that one of them holds.
+    """The least that units and nets cost on some devices, and the most that one of them holds."""
 
-    Attributes
-    ----------
-    time_ns : list of int
-        Of each unit; `UNSUPPORTED` where none of the devices runs and holds it.
-    weight_ns : list of int
-        Of each net that is cut.
-    memory_bytes : int
-    """
-
+    #: Of each unit; `UNSUPPORTED` where none of the devices runs and holds it.
     time_ns: list[int]
+    #: Of each net that is cut.
     weight_ns: list[int]
     memory_bytes: int
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """An instance with n ops contracted to u units, and its e nets.
+    """An instance with n ops contracted to u units, and its e nets."""
 
-    Attributes
-    ----------
-    unit : n ints
-        Unit of each op.
-    first : u ints
-        An op of each unit, the first.
-    size : u ints
-        Resident bytes.
-    arcs : pairs of int
-        (a, b): unit a is never behind unit b.
-    pins : e lists of int
-        Units of each net.
-    accelerators, hosts : Kind
-    num_accelerators, num_hosts : int
-        Where all devices are hosts, they count as accelerators whose nets cost nothing.
-    """
-
+    #: Unit of each op.
     unit: list[int]
+    #: An op of each unit, the first.
     first: list[int]
+    #: Resident bytes.
     size: list[int]
+    #: (a, b): unit a is never behind unit b.
     arcs: list[tuple[int, int]]
+    #: Units of each net.
     pins: list[list[int]]
     accelerators: LeastCosts
     hosts: LeastCosts
+    #: num_accelerators, num_hosts: Where all devices are hosts, they count as accelerators whose
+    #: nets cost nothing.
     num_accelerators: int
     num_hosts: int
 
@@ -350,13 +304,6 @@ def build_units(instance: Instance, *, alike: bool = False) -> Units:
     instance : Instance
     alike : bool
         Take all devices for one kind, hosts included: of each cost the least over all of them.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> units = build_units(example())
-    >>> units.accelerators.time_ns, units.pins, units.accelerators.weight_ns
-    ([5, 20, 10, 8], [[0, 1], [0, 2], [1, 3], [2, 3]], [1, 20, 1, 10])
     """
     arrays = instance.arrays
     blocks = contract(instance, merge_idle=False)
@@ -402,33 +349,20 @@ def _kind(time_ns: Ints, size: Ints, weight_ns: Ints, memory: Ints, devices: Int
 
 
 class ChainPart(NamedTuple):
-    """Some devices of a chain.
+    """Some devices of a chain."""
 
-    Attributes
-    ----------
-    position : int
-        Parts of equal position may feed each other, others only a later one.
-    kind : Kind
-    budget : int
-        Number of the `Budget` it shares.
-    """
-
+    #: Parts of equal position may feed each other, others only a later one.
     position: int
     kind: LeastCosts
+    #: Number of the `Budget` it shares.
     budget: int
 
 
 class Budget(NamedTuple):
-    """What parts have together.
-
-    Attributes
-    ----------
-    devices : int
-    memory_bytes : int
-        Of all of them.
-    """
+    """What parts have together."""
 
     devices: int
+    #: Of all of them.
     memory_bytes: int
 
 

@@ -82,14 +82,6 @@ def build_lp(instance: Instance, groups: DeviceGroups, *, names: bool = False) -
     device k is busy for at most the makespan T; the sum over the devices of g of their work, each
     times its speed s_k >= 0, is at most T times the sum of the s_k, and counts an op at no less
     than the least s_k p_ik. Whatever the speeds, the rows hold. Memory adds up likewise.
-
-    Examples
-    --------
-    >>> from placegap.formulations.shared.devices import device_groups
-    >>> from placegap.instances import example
-    >>> model = build_lp(example(), device_groups(example()))
-    >>> len(model.share), len(model.precedence)
-    (4, 4)
     """
     times = group_times(instance, groups)
     unit_ns = time_unit_ns(horizon_ns(instance), granularity_ns(instance, transfers=True))
@@ -117,51 +109,28 @@ def build_lp(instance: Instance, groups: DeviceGroups, *, names: bool = False) -
 
 
 def count_rows_lp(instance: Instance, groups: DeviceGroups) -> int:
-    """Rows that `build_lp` makes at most; nothing is built.
-
-    Examples
-    --------
-    >>> from placegap.formulations.shared.devices import device_groups
-    >>> from placegap.instances import example
-    >>> count_rows_lp(example(), device_groups(example()))
-    22
-    """
+    """Rows that `build_lp` makes at most; nothing is built."""
     n, together = instance.num_ops, instance.arrays.num_groups
     return 2 * together + 2 * n + len(instance.graph.edges) + 2 * len(groups.devices)
 
 
 @dataclass(frozen=True, eq=False)
 class GroupTimes:
-    """Least times of n ops and B colocation groups over the devices of each of G groups, in ns.
+    """Least times of n ops and B colocation groups over the devices of each of G groups, in ns."""
 
-    Attributes
-    ----------
-    possible : (B, G) bool
-        Whether some device of the group can run and hold all ops of b. Elsewhere, times are 0.
-    op_ns : (n, G) float64
-        Least time of a single op.
-    together_ns : (B, G) float64
-        Least time of all ops of b on one device.
-    work_ns : (B, G) float64
-        Least product of that time and the device's speed.
-    """
-
+    #: (B, G) bool: Whether some device of the group can run and hold all ops of b. Elsewhere, times
+    #: are 0.
     possible: Flags
+    #: (n, G) float64: Least time of a single op.
     op_ns: Floats
+    #: (B, G) float64: Least time of all ops of b on one device.
     together_ns: Floats
+    #: (B, G) float64: Least product of that time and the device's speed.
     work_ns: Floats
 
 
 def group_times(instance: Instance, groups: DeviceGroups) -> GroupTimes:
-    """Least times in each group; O(n K).
-
-    Examples
-    --------
-    >>> from placegap.formulations.shared.devices import device_groups
-    >>> from placegap.instances import example
-    >>> group_times(example(), device_groups(example())).op_ns.tolist()
-    [[5.0], [20.0], [10.0], [8.0]]
-    """
+    """Least times in each group; O(n K)."""
     possible, together_ns = colocated_times(instance)
 
     def least(time_ns: Floats | Ints, usable: Flags) -> Floats:
@@ -302,15 +271,6 @@ def round_to_groups(share: Floats, time: Floats, capacity: Floats) -> list[int]:
     -------
     list of int
         Ties go to the lower number.
-
-    Examples
-    --------
-    A slow group of large capacity with less than half of an op is left out; with half, the fast
-    group alone holds half and is chosen; with more than half, the larger capacity decides:
-
-    >>> time, capacity = np.array([[4.0, 1.0]] * 3), np.array([[8.0, 1.0]] * 3)
-    >>> round_to_groups(np.array([[0.4, 0.6], [0.5, 0.5], [0.6, 0.4]]), time, capacity)
-    [1, 1, 0]
     """
     chosen = []
     for shares, times, rates in zip(share.tolist(), time.tolist(), capacity.tolist(), strict=True):
@@ -374,12 +334,6 @@ def critical_path_ns(instance: Instance) -> int:
     """The longest path of ops at their least times, a bound on every makespan; O(n K + m).
 
     No LP here is below it. It is exact, where an LP's value is known up to a solver's tolerance.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> critical_path_ns(example())
-    33
     """
     arrays, index = instance.arrays, instance.arrays.index
     possible = possible_placements(instance)
@@ -396,14 +350,7 @@ def critical_path_ns(instance: Instance) -> int:
 
 
 def dependencies(instance: Instance) -> Pairs:
-    """Pairs (producer, consumer) in the order of the edges, each once, without transfers.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> list(dependencies(example()))
-    [(0, 1), (0, 2), (1, 3), (2, 3)]
-    """
+    """Pairs (producer, consumer) in the order of the edges, each once, without transfers."""
     return dict.fromkeys(edge_ends(instance), 0)
 
 
@@ -455,14 +402,7 @@ def build(instance: Instance, *, names: bool = False) -> pyo.ConcreteModel:
 
 
 def count_rows(instance: Instance) -> int:
-    """Rows that `build` makes at most, those of memory and colocation aside; nothing is built.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> count_rows(example())
-    26
-    """
+    """Rows that `build` makes at most, those of memory and colocation aside; nothing is built."""
     n, num_devices = instance.num_ops, instance.num_devices
     return 3 * n + len(instance.graph.edges) * (num_devices + 1) + num_devices
 
@@ -477,12 +417,6 @@ def least_transfers(instance: Instance) -> Pairs:
 
     The least over the pairs of different devices that the two ops can be on, of the tensors that
     the pair has in common the largest. O(m K^2).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> least_transfers(example())
-    {(0, 1): 1, (0, 2): 20, (1, 3): 1, (2, 3): 10}
     """
     arrays, possible = instance.arrays, possible_placements(instance)
     apart = ~np.eye(instance.num_devices, dtype=np.bool_)

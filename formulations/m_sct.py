@@ -39,15 +39,10 @@ Favourites = list[int | None]
 
 @dataclass(frozen=True)
 class SctTimes:
-    """Device-independent times of n ops and of the pairs of ops that edges join, in ns.
-
-    Attributes
-    ----------
-    op_ns : list of n ints
-    move_ns : dict of (producer, consumer) to int
-    """
+    """Device-independent times of n ops and of the pairs of ops that edges join, in ns."""
 
     op_ns: list[int]
+    #: (producer, consumer)
     move_ns: Pairs
 
 
@@ -105,14 +100,7 @@ def build(instance: Instance, *, truncated: bool = False, names: bool = False) -
 
 
 def count_rows(instance: Instance) -> int:
-    """Rows that `build` makes at most; nothing is built.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> count_rows(example())
-    16
-    """
+    """Rows that `build` makes at most; nothing is built."""
     return 3 * instance.num_ops + len(instance.graph.edges)
 
 
@@ -126,14 +114,7 @@ def horizon_ns(instance: Instance) -> int:
 
 
 def sct_times(instance: Instance) -> SctTimes:
-    """Least times of ops and transfers; O(n K + m K^2).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> sct_times(example()).op_ns
-    [5, 20, 10, 8]
-    """
+    """Least times of ops and transfers; O(n K + m K^2)."""
     possible, time_ns = possible_placements(instance), instance.arrays.time_ns
     least = np.where(possible, time_ns, NO_LIMIT).min(axis=1)
     nowhere = ~possible.any(axis=1)
@@ -144,11 +125,6 @@ def communication_ratio(times: SctTimes) -> float:
     """The longest transfer over the shortest op; infinite if only the op takes no time.
 
     Communication times are small where it is at most 1.
-
-    Examples
-    --------
-    >>> communication_ratio(SctTimes([4, 6], {(0, 1): 3})), communication_ratio(SctTimes([0], {}))
-    (0.75, 0.0)
     """
     longest, shortest = max(times.move_ns.values(), default=0), min(times.op_ns)
     if longest == 0:
@@ -160,12 +136,6 @@ def is_sct(instance: Instance) -> bool:
     """Whether communication times are small: every transfer is as short as the shortest op.
 
     Judged by the model's device-independent times (`sct_times`).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> is_sct(example())
-    False
     """
     return communication_ratio(sct_times(instance)) <= 1
 
@@ -175,13 +145,6 @@ def truncate(times: SctTimes) -> SctTimes:
 
     What remains is small enough for the model to be a relaxation, and shorter transfers make none
     of its times longer than a schedule's. O(n + m).
-
-    Examples
-    --------
-    Two children of op 0; the transfer to each is at most the time of the other:
-
-    >>> truncate(SctTimes([1, 2, 5], {(0, 1): 4, (0, 2): 4})).move_ns
-    {(0, 1): 4, (0, 2): 2}
     """
     children: dict[int, list[int]] = {}
     parents: dict[int, list[int]] = {}

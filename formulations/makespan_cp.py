@@ -60,89 +60,56 @@ from placegap.instances.referee.channels import channels_of, plan_from_times
 
 @dataclass(frozen=True)
 class TransferVars:
-    """A transfer that the plan may need.
+    """A transfer that the plan may need."""
 
-    Attributes
-    ----------
-    item : int
-        The edge (per_edge) or tensor (per_tensor).
-    producer : int
-    consumers : tuple of int
-    destination : int or None
-        The receiving device; None: that of the consumers, which share one.
-    remote : literal
-        Whether the transfer is made.
-    start : variable
-    length : variable, or int
-        An integer if it takes the same time wherever it is made.
-    end : variable or expression
-        Its arrival; where it is not made, as early as its start.
-    holds : mapping (source or None, destination or None) -> literal
-        Whether it is made from that device, or to that device, or between the two.
-    """
-
+    #: The edge (per_edge) or tensor (per_tensor).
     item: int
     producer: int
     consumers: tuple[int, ...]
+    #: The receiving device; None: that of the consumers, which share one.
     destination: int | None
+    #: Whether the transfer is made.
     remote: Literal
     start: cp_model.IntVar
+    #: An integer if it takes the same time wherever it is made.
     length: cp_model.IntVar | int
+    #: Its arrival; where it is not made, as early as its start.
     end: Expression
+    #: Whether it is made from that device, or to that device, or between the two.
     holds: dict[tuple[int | None, int | None], Literal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class MakespanModel:
-    """The constraint program of an instance with n ops and K devices.
-
-    Attributes
-    ----------
-    cp : CpModel
-    instance, semantics
-    horizon_ns : int
-        Plans of a longer makespan are excluded.
-    unit_ns : int
-        All times of the model are in this unit.
-    exact : bool
-        Whether every time is a multiple of the unit; otherwise times are rounded down.
-    window : Windows
-        Where ops can be, and when, in ns.
-    time : (n, K) int64
-        Times of ops in units.
-    x : n mappings device -> literal
-        Of the devices where the op can be. Ops of a colocation group share their literals.
-    start : n variables
-    end : n expressions
-    end_variable : mapping op -> variable
-        Ends of the ops whose time depends on the device.
-    makespan : variable
-    moves_in_time : m tables (K, K)
-        Which pairs of devices an edge may join (`windows.moves_in_time`).
-    transfers : list of TransferVars
-    on_channel : mapping channel -> list of (interval, least length, literal)
-    derived : list of Derived
-        Variables that follow from the others.
-    """
+    """The constraint program of an instance with n ops and K devices."""
 
     cp: cp_model.CpModel
     instance: Instance
     semantics: Makespan
+    #: Plans of a longer makespan are excluded.
     horizon_ns: int
+    #: All times of the model are in this unit.
     unit_ns: int
+    #: Whether every time is a multiple of the unit; otherwise times are rounded down.
     exact: bool
+    #: Where ops can be, and when, in ns.
     window: Windows
+    #: (n, K) int64: Times of ops in units.
     time: Ints
+    #: Of the devices where the op can be. Ops of a colocation group share their literals.
     x: list[dict[int, Literal]]
     start: list[cp_model.IntVar]
     end: list[Expression]
+    #: Ends of the ops whose time depends on the device.
     end_variable: dict[int, cp_model.IntVar]
     makespan: cp_model.IntVar
+    #: (K, K): Which pairs of devices an edge may join (`times.moves_in_time`).
     moves_in_time: list[Flags]
     transfers: list[TransferVars] = field(default_factory=list)
     on_channel: dict[int, list[tuple[cp_model.IntervalVar, int, Literal]]] = field(
         default_factory=dict
     )
+    #: Variables that follow from the others.
     derived: list[Derived] = field(default_factory=list)
 
     @property

@@ -145,14 +145,7 @@ def why_not(semantics: Semantics) -> str | None:
 
 
 def count_rows(instance: Instance, form: Form) -> int:
-    """Rows that `build` makes at most, those of memory and colocation aside, without building.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> count_rows(example(), "as_published"), count_rows(example(), "strengthened")
-    (60, 60)
-    """
+    """Rows that `build` makes at most, those of memory and colocation aside, without building."""
     if form == "as_published":
         return count_rows_published(instance)
     return count_rows_strengthened(instance)
@@ -442,18 +435,12 @@ def _open(before: pyo.Var, pairs: Pairs, i: int, j: int, place: int) -> Linear:
 
 @dataclass(frozen=True)
 class Slots:
-    """When each of v items, ops or edges, can be at each of p places, devices or links; in ns.
+    """When each of v items, ops or edges, can be at each of p places, devices or links; in ns."""
 
-    Attributes
-    ----------
-    possible : (v, p) bool
-        Whether a plan of at most the horizon may have the item there.
-    earliest_ns, latest_ns, duration_ns : (v, p) int64
-        There it starts no earlier, ends no later and takes so long; of no meaning where it is not
-        possible.
-    """
-
+    #: (v, p) bool: Whether a plan of at most the horizon may have the item there.
     possible: Flags
+    #: earliest_ns, latest_ns, duration_ns: (v, p) int64: There it starts no earlier, ends no later
+    #: and takes so long; of no meaning where it is not possible.
     earliest_ns: Ints
     latest_ns: Ints
     duration_ns: Ints
@@ -461,22 +448,15 @@ class Slots:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of items that some plan of interest has at one place, in an order yet to be decided.
+    """Pairs of items that some plan of interest has at one place, in an order yet to be decided."""
 
-    Attributes
-    ----------
-    shared : list of (i, j, place)
-    orders : list of (i, j)
-        Item i can end before j starts, at some place that they share.
-    open_at : frozenset of (i, j, place)
-        Item i can end before j starts there.
-    slack_ns : dict from (i, j)
-        What end of i - start of j can be at most.
-    """
-
+    #: (i, j, place)
     shared: list[tuple[int, int, int]]
+    #: (i, j): Item i can end before j starts, at some place that they share.
     orders: list[tuple[int, int]]
+    #: (i, j, place): Item i can end before j starts there.
     open_at: frozenset[tuple[int, int, int]]
+    #: (i, j): What end of i - start of j can be at most.
     slack_ns: dict[tuple[int, int], int]
 
 

@@ -26,11 +26,7 @@ ROOMS = ("test_package.py", "instances", "formulations", "solvers", "experiments
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests of a layer after those of the layers that it imports.
-
-    The examples in docstrings come first: they compile most kernels. Where two workers share the
-    files, one compiles them while the other runs what needs few, and both find them later.
-    """
+    """Run the tests of a layer after those of the layers that it imports."""
     tests = Path(__file__).parent
 
     def room(item: pytest.Item) -> int:

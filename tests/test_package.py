@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import inspect
 import pkgutil
 import re
 import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -122,12 +125,91 @@ NEED_TORCH = (
 """Modules of torch's own classes, loaded where such a model is asked for."""
 
 
-@pytest.mark.parametrize("name", modules())
+def documented_modules() -> list[str]:
+    """The modules with examples."""
+    found = (ROOT / layer for layer in LAYERS)
+    paths = [path for folder in found for path in sorted(folder.rglob("*.py"))]
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    facade = FACADE.replace("/", ".")
+    return [
+        "placegap." + name.removeprefix(f"{facade}.")
+        for name, path in names.items()
+        if ">>> " in path.read_text() and name != facade
+    ]
+
+
+@pytest.mark.parametrize("name", documented_modules())
 def test_examples_in_docstrings_run(name: str) -> None:
     if name in NEED_TORCH:
         pytest.importorskip("torch", reason="needs the torch extra")
     result = doctest.testmod(importlib.import_module(name))
     assert result.failed == 0
+    assert result.attempted > 0
+
+
+def public_names() -> list[tuple[str, str]]:
+    """What the package and its four layers export."""
+    import placegap
+
+    packages = [placegap, *(importlib.import_module(f"placegap.{layer}") for layer in LAYERS)]
+    names = ((package, name) for package in packages for name in getattr(package, "__all__", ()))
+    return [(package.__name__, name) for package, name in names]
+
+
+@pytest.mark.parametrize(("package", "name"), public_names())
+def test_what_is_exported_is_documented(package: str, name: str) -> None:
+    exported = getattr(importlib.import_module(package), name)
+    if not (inspect.isclass(exported) or inspect.isfunction(exported)):
+        return  # a module, a table or a union has the comment where it is made
+    text = inspect.getdoc(exported) or ""
+    assert text
+    if inspect.isfunction(exported):
+        _, _, parameters = text.partition("Parameters\n----------\n")
+        named = {
+            name.strip("* ")
+            for line in parameters.splitlines()
+            if not line.startswith(" ")
+            for name in line.partition(" : ")[0].split(", ")
+        }
+        assert [name for name in inspect.signature(exported).parameters if name not in named] == []
+        assert ">>> " in text
+
+
+def defined_names() -> dict[str, set[str]]:
+    """The names below each module, package and class, by its last name."""
+    found = defaultdict[str, set[str]](set)
+    for path in (path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        *above, module = parts[:-1] if path.stem == "__init__" else parts
+        found[above[-1] if above else "placegap"].add(module)
+        for node in ast.walk(ast.parse(path.read_text())):
+            owner = node.name if isinstance(node, ast.ClassDef) else module
+            for inner in ast.walk(node) if isinstance(node, ast.ClassDef) else [node]:
+                match inner:
+                    case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                        found[owner].add(name)
+                    case ast.Name(id=name, ctx=ast.Store()):
+                        found[owner].add(name)
+                    case ast.Attribute(attr=name, ctx=ast.Store()):
+                        found[owner].add(name)
+    return found
+
+
+ELSEWHERE = frozenset({"functools", "np", "numba", "rng", "subprocess", "time", "torch"})
+
+
+def test_dotted_names_in_texts_exist() -> None:
+    names, dead = defined_names(), []
+    local = re.compile(r"(?<!`)`([a-z_]\w*(?:\.\w+)+)`(?!`)", re.IGNORECASE)
+    for path in (path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))):
+        for said in local.findall(path.read_text()):
+            parts = said.split(".")
+            is_file = parts[-1] in ("py", "yaml", "json", "html", "md")
+            if not is_file and parts[0] not in ELSEWHERE:
+                pairs = pairwise(parts)
+                dead += [f"{path.name}: {said}"] * any(b not in names[a] for a, b in pairs)
+    assert dead == []
 
 
 @pytest.mark.parametrize("order", ["highspy, ortools", "ortools, highspy"])

@@ -28,15 +28,7 @@ BROKEN_PIPE = 141
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit status; nothing but bugs raises.
-
-    Examples
-    --------
-    >>> main(["instances", "--help"])  # doctest: +ELLIPSIS
-    Usage: placegap instances [OPTIONS]
-    ...
-    0
-    """
+    """Run a command and return the exit status; nothing but bugs raises."""
     _open_streams()
     given = list(sys.argv[1:] if args is None else args)
     with handled(for_good=args is None):

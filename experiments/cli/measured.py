@@ -342,13 +342,7 @@ def print_comparison(model: str, found: PipelineComparison) -> None:
 
 
 def error_text(predicted_ns: int, measured_ns: int) -> str:
-    """By how much a measured time is above the predicted one.
-
-    Examples
-    --------
-    >>> error_text(200, 230), error_text(200, 190), error_text(0, 5)
-    ('+15.0 %', '-5.0 %', '-')
-    """
+    """By how much a measured time is above the predicted one."""
     from placegap.experiments.running.pipeline_run import relative_error
 
     error = relative_error(predicted_ns, measured_ns)

@@ -271,21 +271,6 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
 
     A field is an option or an argument, as its annotation says, and a field of `GROUPS` is several
     options, in its place.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True, kw_only=True)
-    ... class Asked:
-    ...     model: str
-    ...     rules: Rules
-    ...     tracing: TraceOptions
-    >>> def ask(asked: Asked) -> None:
-    ...     print(asked.model, asked.rules.override(None).label, asked.tracing.batch)
-    >>> command(ask)(model="net", channels="link", batch=8)
-    net makespan link per_edge 8
-    >>> list(signature(command(ask)).parameters)[:3]
-    ['model', 'objective', 'plans']
     """
     (taken,) = signature(run, eval_str=True).parameters.values()
     options: type[Any] = taken.annotation
@@ -318,13 +303,7 @@ def command(run: Callable[[Any], None]) -> Callable[..., None]:
 
 
 def parse_pairs(pairs: Iterable[str], option: str = "--param") -> dict[str, str]:
-    """``key=value`` texts of a repeated option; the methods read the values.
-
-    Examples
-    --------
-    >>> parse_pairs(["contiguous=no", "form=a=b"])
-    {'contiguous': 'no', 'form': 'a=b'}
-    """
+    """``key=value`` texts of a repeated option; the methods read the values."""
     params: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -337,13 +316,7 @@ def parse_pairs(pairs: Iterable[str], option: str = "--param") -> dict[str, str]
 
 
 def parse_dims(pairs: Iterable[str] | None) -> tuple[tuple[str, int], ...]:
-    """``NAME=SIZE`` texts of ``--dim``.
-
-    Examples
-    --------
-    >>> parse_dims(["N=8"])
-    (('N', 8),)
-    """
+    """``NAME=SIZE`` texts of ``--dim``."""
     dims = []
     for name, text in parse_pairs(pairs or (), "--dim").items():
         if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0):
@@ -378,14 +351,7 @@ INPUTS = (
 
 
 def inputs_of(asked: Any) -> list[str]:
-    """Names of the files that a command may read, for outputs to keep off them.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> inputs_of(SimpleNamespace(model="py:nets.mine:build", devices=Path("d.yaml"), cluster=None))
-    ['py:nets.mine:build', 'py:nets.mine:build', 'nets/mine.py', 'd.yaml', 'd.yaml', 'd/yaml.py']
-    """
+    """Names of the files that a command may read, for outputs to keep off them."""
     texts = list[str]()
     for given in (getattr(asked, name, None) for name in INPUTS):
         texts += map(str, given if isinstance(given, list) else [] if given is None else [given])

@@ -561,13 +561,7 @@ def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> di
 
 
 def finer_file(plan: Path) -> Path:
-    """Where the instance of a plan goes, if the method has split ops.
-
-    Examples
-    --------
-    >>> finer_file(Path("plan.json")).name
-    'plan.instance.json.gz'
-    """
+    """Where the instance of a plan goes, if the method has split ops."""
     return plan.with_name(f"{plan.name.removesuffix('.json')}.instance.json.gz")
 
 
@@ -582,19 +576,7 @@ def price_object(price: ModulePrice) -> dict[str, Any]:
 
 
 def price_line(price: ModulePrice) -> str:
-    """What whole modules cost.
-
-    Examples
-    --------
-    >>> from placegap.experiments.running.exporting import ModulePrice
-    >>> from placegap.instances import MaxContext
-    >>> price_line(ModulePrice("layer", 100, 80, 80))
-    'kept whole; op by op 80 ns is the best, 20.0 % less'
-    >>> price_line(ModulePrice("layer", 100, 90, 80))
-    'kept whole; op by op 90 ns was found, and no plan is below 80 ns, 20.0 % less'
-    >>> price_line(ModulePrice("layer", -50, -55, -60, MaxContext()))
-    'kept whole; op by op 55 tokens was found, and no plan has more than 60 tokens, 20.0 % more'
-    """
+    """What whole modules cost."""
     is_context = isinstance(price.semantics, MaxContext)
     beyond, change = ("has more than", "more") if is_context else ("is below", "less")
     fine, share = format_value(price.fine_value_ns, price.semantics), price.at_most

@@ -39,23 +39,15 @@ from placegap.solvers.solving.solve import LimitOptions, SolveOptions, default_m
 
 @dataclass(frozen=True)
 class Solution:
-    """A result, with the instance whose ops and devices it is about; printed, it is readable.
+    """A result, with the instance whose ops and devices it is about; printed, it is readable."""
 
-    Attributes
-    ----------
-    instance : Instance
-        What was solved: the finer instance, where the method split ops.
-    result : Result
-        All that is known: method, status, what the bound rests on, times, versions.
-    warnings : tuple of str
-        What went wrong on the way, and what a method was asked in place of the model's usual rules.
-    claims : tuple of Claim
-        What the files of the model and of the start claim; nothing of it is in the result.
-    """
-
+    #: What was solved: the finer instance, where the method split ops.
     instance: Instance
+    #: All that is known: method, status, what the bound rests on, times, versions.
     result: Result
+    #: What went wrong on the way, and what a method was asked in place of the model's usual rules.
     warnings: tuple[str, ...] = ()
+    #: What the files of the model and of the start claim; nothing of it is in the result.
     claims: tuple[Claim, ...] = ()
 
     @property

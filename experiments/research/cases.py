@@ -81,13 +81,7 @@ def cases() -> tuple[dict[str, Any], ...]:
 
 
 def commands_of(number: int) -> list[str]:
-    """The commands of a case, from 1 on.
-
-    Examples
-    --------
-    >>> commands_of(10)[0].split()[:3]
-    ['placegap', 'place', 'gpt2-train']
-    """
+    """The commands of a case, from 1 on."""
     case = cases()[number - 1]
     if "trace" not in case:
         return [f"placegap place {case['place']} --time-limit 30"]
@@ -209,13 +203,7 @@ def _figures(out: str) -> dict[str, str]:
 
 
 def value_ns(outcome: CasePrint) -> float:
-    """The value that is printed, in ns: to four digits.
-
-    Examples
-    --------
-    >>> value_ns(CasePrint("", 0, {"value": "7.5 ms"}, {}, {}, {}, {}))
-    7500000.0
-    """
+    """The value that is printed, in ns: to four digits."""
     number, unit = outcome.figures["value"].split()
     return float(number.replace(",", "")) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
 

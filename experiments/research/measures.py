@@ -12,13 +12,7 @@ from placegap.solvers.core.result import relative_gap
 
 
 def gaps_of(rows: Sequence[Record]) -> dict[str, list[float | None]]:
-    """Gap to the row's bound, by method, row by row; None without a plan. Rows need a bound.
-
-    Examples
-    --------
-    >>> gaps_of([{"bound_ns": 9, "runs": {"a": {"value_ns": 10}, "b": {"status": "no_plan"}}}])
-    {'a': [0.1], 'b': [None]}
-    """
+    """Gap to the row's bound, by method, row by row; None without a plan. Rows need a bound."""
     bounded = [row for row in rows if row["bound_ns"] is not None]
     labels = dict.fromkeys(label for row in bounded for label in row["runs"])
     return {
@@ -31,24 +25,12 @@ def gaps_of(rows: Sequence[Record]) -> dict[str, list[float | None]]:
 
 
 def share_within(gaps: Sequence[float | None], most: float) -> float:
-    """Share of rows whose gap is at most so much; a row without a plan is in none.
-
-    Examples
-    --------
-    >>> share_within([0.0, 0.2, None, 0.05], 0.05)
-    0.5
-    """
+    """Share of rows whose gap is at most so much; a row without a plan is in none."""
     return sum(gap is not None and gap <= most for gap in gaps) / len(gaps) if gaps else 0.0
 
 
 def by_share(gaps: Mapping[str, Sequence[float | None]], most: float = 0.1) -> list[str]:
-    """Methods, the largest share of rows within `most` first, then the least mean gap.
-
-    Examples
-    --------
-    >>> by_share({"a": [0.5], "b": [0.01]})
-    ['b', 'a']
-    """
+    """Methods, the largest share of rows within `most` first, then the least mean gap."""
 
     def order(label: str) -> tuple[float, float, str]:
         known = [gap for gap in gaps[label] if gap is not None]
@@ -61,13 +43,6 @@ def with_looser_bounds(rows: Sequence[Record]) -> list[Record]:
     """Rows of `memory` with the best bound of all that have as much memory or more.
 
     A plan that fits into less memory fits into more, so a bound for more memory holds for less.
-
-    Examples
-    --------
-    >>> rows = [{"instance": "i", "memory_share": 0.3, "bound_ns": 5},
-    ...         {"instance": "i", "memory_share": 0.5, "bound_ns": 6}]
-    >>> [row["bound_ns"] for row in with_looser_bounds(rows)]
-    [6, 6]
     """
     return [
         {
@@ -88,13 +63,7 @@ def with_looser_bounds(rows: Sequence[Record]) -> list[Record]:
 
 
 def bounds_by_size(records: Sequence[Record]) -> dict[int, int]:
-    """The best bound of each size of `scaling`, in ns: what any method proved, or a cheap one.
-
-    Examples
-    --------
-    >>> bounds_by_size([{"num_ops": 9, "bound_ns": 7}, {"num_ops": 9, "cheap_bound_ns": 5}])
-    {9: 7}
-    """
+    """The best bound of each size of `scaling`, in ns: what any method proved, or a cheap one."""
     best: dict[int, int] = {}
     for record in records:
         for bound_ns in (record.get("bound_ns"), record.get("cheap_bound_ns")):
@@ -113,13 +82,7 @@ class Loss(NamedTuple):
 
 
 def loss_of(pairs: Iterable[tuple[int | None, int | None]]) -> Loss | None:
-    """How far the first values are above the second ones; None without a pair of values.
-
-    Examples
-    --------
-    >>> loss_of([(12, 10), (10, 10), (None, 10)])
-    Loss(mean=0.1, worst=0.2, num_pairs=2)
-    """
+    """How far the first values are above the second ones; None without a pair of values."""
     over = [first / second - 1 for first, second in pairs if first is not None and second]
     if not over:
         return None
@@ -200,11 +163,6 @@ def compare_orders(
         For each instance the values of methods by two judges.
     least : float
         A difference as a share of the smaller value.
-
-    Examples
-    --------
-    >>> compare_orders([({"a": 10, "b": 12, "c": 13}, {"a": 11, "b": 10, "c": 11})])
-    OrderCount(same=1, ties=1, turned=1)
     """
     count = [0, 0, 0]
     for true, other in judged:

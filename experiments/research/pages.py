@@ -52,13 +52,7 @@ STUDIES = ("corpus", "moirai-forms", "congestion", "scaling", "sensitivity", "me
 
 
 def percent(share: float) -> str:
-    """A share in percent.
-
-    Examples
-    --------
-    >>> percent(0.1234), percent(-0.0001)
-    ('12.3 %', '0.0 %')
-    """
+    """A share in percent."""
     return f"{round(100 * share, 1) + 0.0:.1f} %"  # no -0.0
 
 
@@ -112,13 +106,7 @@ def _placer(label: str, gaps: Sequence[float | None], rows: Sequence[Record]) ->
 
 
 def own_bound_ns(run: Record) -> int | None:
-    """What the model proved by itself: `solve` puts a cheap bound in its place if that is better.
-
-    Examples
-    --------
-    >>> own_bound_ns({"bound_ns": 9, "own_bound_ns": 7}), own_bound_ns({"bound_ns": 9})
-    (7, 9)
-    """
+    """What the model alone proved; `solve` reports a cheap bound instead if that is better."""
     found: int | None = run.get("own_bound_ns", run.get("bound_ns"))
     return found
 
@@ -273,13 +261,7 @@ def figures() -> dict[str, str]:
 
 
 def doc_rows(page: str, first: str, folder: Path = DOCS) -> list[dict[str, str]]:
-    """The rows of a page's tables whose first column has this head.
-
-    Examples
-    --------
-    >>> doc_rows("splitting-placers.md", "workload")[0]["K"]
-    '4'
-    """
+    """The rows of a page's tables whose first column has this head."""
     return list(_rows((folder / page).read_text().splitlines(), first))
 
 
@@ -507,11 +489,6 @@ def data_table(name: str, page: str) -> Iterator[str]:
         METHOD``: its runs there; else a file of experiments/research/data.
     page : str
         The text around it.
-
-    Examples
-    --------
-    >>> next(data_table("nested-layers", ""))
-    '| graph | work windows, ms | nested layers, ms | CPU s | best plan, ms | commit |'
     """
     kind, _, method = name.partition(" ")
     if kind == "quickstart":

@@ -236,13 +236,7 @@ def studies_of(folder: Path) -> list[Path]:
 
 
 def results_file(study: Path) -> Path:
-    """Where the results of a study are kept.
-
-    Examples
-    --------
-    >>> results_file(Path("papers/moirai/latency.yaml")).as_posix()
-    'papers/moirai/results/latency.jsonl'
-    """
+    """Where the results of a study are kept."""
     return study.parent / "results" / f"{study.stem}.jsonl"
 
 

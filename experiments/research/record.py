@@ -31,14 +31,7 @@ KEPT_DETAILS = ("rows", "columns", "nodes", "own_bound_ns")
 
 
 def read_results(name: str, folder: Path = RESULTS) -> tuple[Record, list[Record]]:
-    """What made a study's committed results, and the results.
-
-    Examples
-    --------
-    >>> head, rows = read_results("corpus")
-    >>> sorted(head), len(rows) > 1
-    (['made_by', 'smoke'], True)
-    """
+    """What made a study's committed results, and the results."""
     head, *rows = map(json.loads, (folder / f"{name}.jsonl").read_text().splitlines())
     return head, rows
 

@@ -59,32 +59,21 @@ class Stated(Entry):
 
 
 class CauseRuns(Entry):
-    """Which runs stand in a table's cells.
+    """Which runs stand in a table's cells."""
 
-    Attributes
-    ----------
-    results : str
-        The study, by its file without the ending.
-    beside : tuple of str
-        Other studies, whose tables stand there too where a column names them.
-    run : tuple of str
-        Its tables; those that the paper's file names for each column, if empty.
-    of_column : dict of str to tuple of str
-        Column -> its own tables, where they are others.
-    methods : dict of str to str
-        Column -> the label of its runs there, where it is another one than the paper's file names.
-    instances : dict of str to str
-        Row -> instance, likewise.
-    best_effort : tuple of str
-        Columns whose plans the paper ran although they overfill devices by its own count.
-    """
-
+    #: The study, by its file without the ending.
     results: Name
+    #: Other studies, whose tables stand there too where a column names them.
     beside: tuple[Name, ...] = ()
+    #: Its tables; those that the paper's file names for each column, if empty.
     run: tuple[Name, ...] = ()
+    #: Column -> its own tables, where they are others.
     of_column: dict[Name, tuple[Name, ...]] = Field(default_factory=dict)
+    #: Column -> the label of its runs there, where it is another one than the paper's file names.
     methods: dict[Name, Name] = Field(default_factory=dict)
+    #: Row -> instance, likewise.
     instances: dict[Name, Name] = Field(default_factory=dict)
+    #: Columns whose plans the paper ran although they overfill devices by its own count.
     best_effort: tuple[Name, ...] = ()
 
     def cells(self, cells: Cells) -> tuple[Sequence[GapCell], Figures]:
@@ -190,36 +179,25 @@ class CellMisfit(Entry):
 
 
 class Regime(CauseRuns):
-    """How a table of a paper is made where the paper stood.
+    """How a table of a paper is made where the paper stood."""
 
-    Attributes
-    ----------
-    table : str
-        Of `published.yaml`.
-    name : str
-        What it is called beside the table's title.
-    states, implies, assumes : tuple of Stated
-        What the paper says, what its own figures imply, and what is neither.
-    tried : tuple of Stated
-        Other readings, and what they give.
-    causes : tuple of Change
-        Change in this order; the first that turns a pair back is its cause.
-    misfits : tuple of CellMisfit
-    ahead : str or None
-        Column that the text has before all others on every row, where no numbers are published.
-    is_main : bool
-        Whether its pairs are those that count for the paper; others stand beside.
-    """
-
+    #: Of `published.yaml`.
     table: Name
+    #: What it is called beside the table's title.
     name: Sentence
+    #: states, implies, assumes: What the paper says, what its own figures imply, and what is
+    #: neither.
     states: tuple[Stated, ...] = ()
     implies: tuple[Stated, ...] = ()
     assumes: tuple[Stated, ...] = ()
+    #: Other readings, and what they give.
     tried: tuple[Stated, ...] = ()
+    #: Change in this order; the first that turns a pair back is its cause.
     causes: tuple[Change, ...] = ()
     misfits: tuple[CellMisfit, ...] = ()
+    #: Column that the text has before all others on every row, where no numbers are published.
     ahead: Name | None = None
+    #: Whether its pairs are those that count for the paper; others stand beside.
     is_main: bool = True
 
 

@@ -83,15 +83,6 @@ def run_sweep(
     ------
     InputError
         If the log cannot be read or written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     tasks, out = [{"n": 3}], Path(folder)
-    ...     found = run_sweep("toy", tasks, lambda task: {"twice": 2 * task["n"]}, out)
-    >>> found[0]["twice"]
-    6
     """
     listed = [dict(task) for task in tasks]
     keys = [run_key({"sweep": name, "version": version("placegap"), **task}) for task in listed]
@@ -151,15 +142,7 @@ def congestion_tasks(smoke: bool) -> Iterator[Mapping[str, Any]]:
 
 
 def blind_and_aware(task: Mapping[str, Any], time_limit_s: float = BLIND_S) -> Mapping[str, Any]:
-    """Value of the blind plan where it was made and under ports, of the other, and a bound.
-
-    Examples
-    --------
-    >>> task = {"instance": "squeezenet", "cluster": "2x4-gpu-slow-link"}
-    >>> found = blind_and_aware({**task, "method": "single-device"})
-    >>> found["blind_free_ns"] == found["blind_port_ns"] == found["aware_ns"]
-    True
-    """
+    """Value of the blind plan where it was made and under ports, of the other, and a bound."""
     instance = load_source(Source(task["instance"], task["cluster"]))
     blind = solve(instance, FREE, task["method"], time_limit_s=time_limit_s)
     aware = solve(instance, PORT, task["method"], time_limit_s=time_limit_s)
@@ -216,15 +199,7 @@ def _wrong(graph: str, cluster: str, off: float, seed: int) -> Instance:
 
 
 def believed_and_true(task: Mapping[str, Any], time_limit_s: float = WRONG_S) -> Mapping[str, Any]:
-    """What the placer's plan is worth with wrong costs, and with true ones.
-
-    Examples
-    --------
-    >>> task = {"instance": "squeezenet", "cluster": "2x4-gpu-slow-link", "method": "m-topo"}
-    >>> found = believed_and_true({**task, "off": 0.0, "seed": 1})
-    >>> found["believed_ns"] == found["true_ns"]
-    True
-    """
+    """What the placer's plan is worth with wrong costs, and with true ones."""
     instance = load_source(Source(task["instance"], task["cluster"]))
     wrong = _wrong(task["instance"], task["cluster"], task["off"], task["seed"])
     result = solve(wrong, PORT, task["method"], time_limit_s=time_limit_s)
@@ -248,16 +223,6 @@ def with_wrong_costs(instance: Instance, off: float, seed: int) -> Instance:
         share its factor, and so do the edges of a tensor; what is 0 stays 0.
     seed : int
         The same factors for the same graph, whatever `off` is, but for their spread.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> wrong = with_wrong_costs(example(), 0.3, seed=1)
-    >>> with_wrong_costs(example(), 0.0, seed=1).content_hash == example().content_hash
-    True
-    >>> all(abs(new / old - 1) < 0.4 for new, old in
-    ...     zip(wrong.arrays.time_ns.ravel(), example().arrays.time_ns.ravel()))
-    True
     """
     draw = random.Random(seed)
 

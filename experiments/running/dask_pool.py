@@ -146,25 +146,17 @@ DIED = "the Dask worker that ran it died"
 
 @dataclass(frozen=True)
 class RemoteTask(Generic[T]):
-    """A task, and how to run it.
-
-    Attributes
-    ----------
-    function, modules
-        As for `run_pool`.
-    limit_s : float
-        Seconds after which the process is killed.
-    alone : bool
-        Whether it may start processes of its own.
-    topic : str
-        Of the Dask events that carry its news.
-    """
+    """A task, and how to run it."""
 
     task: T
+    #: function, modules: As for `run_pool`.
     function: Callable[[T], Any]
     modules: tuple[str, ...]
+    #: Seconds after which the process is killed.
     limit_s: float
+    #: Whether it may start processes of its own.
     alone: bool
+    #: Of the Dask events that carry its news.
     topic: str
 
 

@@ -60,11 +60,6 @@ def parse_exports(pairs: Sequence[str]) -> dict[str, Path]:
     ------
     InputError
         If there is no such kind, or one is given twice.
-
-    Examples
-    --------
-    >>> parse_exports(["csv=plan.csv"])
-    {'csv': PosixPath('plan.csv')}
     """
     exports: dict[str, Path] = {}
     for pair in pairs:
@@ -79,13 +74,7 @@ def parse_exports(pairs: Sequence[str]) -> dict[str, Path]:
 
 
 def needed_granularity(given: Granularity | None, kinds: Sequence[str]) -> Granularity:
-    """What was asked for, else whole layers where a format has nothing smaller, or but experts.
-
-    Examples
-    --------
-    >>> [needed_granularity(None, [kind]) for kind in ("csv", "vllm", "llamacpp")]
-    ['op', 'layer', 'experts']
-    """
+    """What was asked for, else whole layers where a format has nothing smaller, or but experts."""
     if given is not None:
         return given
     apart = [EXPORTERS[kind].experts_apart for kind in kinds if EXPORTERS[kind].whole_layers]

@@ -33,12 +33,6 @@ def other_clocks(instance: Instance, plan: Plan, semantics: Makespan) -> dict[st
     dict
         ``free_channels_ns`` and ``no_transfers_ns``; empty where the orders of ops are circular
         without those of transfers.
-
-    Examples
-    --------
-    >>> from placegap.instances import Plan, example
-    >>> other_clocks(example(), Plan.on([0, 1, 0, 0]), Makespan())
-    {'free_channels_ns': 35, 'no_transfers_ns': 33}
     """
     ops_only = Plan(placement=plan.placement, device_order=plan.device_order)
     free = semantics.model_copy(update={"channels": "free"})
@@ -52,14 +46,7 @@ def other_clocks(instance: Instance, plan: Plan, semantics: Makespan) -> dict[st
 
 
 def without_transfers(instance: Instance) -> Instance:
-    """The instance where every tensor is empty and every link without latency.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> int(without_transfers(example()).arrays.transfer_ns.max())
-    0
-    """
+    """The instance where every tensor is empty and every link without latency."""
     empty = {"bytes": 0, "host_time_ns": None, "transfer_ns": None}
     edges = tuple(edge.model_copy(update=empty) for edge in instance.graph.edges)
     graph = instance.graph.model_copy(update={"edges": edges})

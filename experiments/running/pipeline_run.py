@@ -33,31 +33,20 @@ WARM_UPS = 2
 
 @dataclass(frozen=True)
 class PipelineJob:
-    """A pipeline to run.
+    """A pipeline to run."""
 
-    Attributes
-    ----------
-    model : str
-        ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
-    tracing : TraceOptions
-        Batch and tokens are those of one microbatch.
-    begins : tuple of str
-        The module before which each stage but the first begins.
-    semantics : PipelineIteration
-        Schedule, microbatches, stages of each process.
-    device : {"cpu", "cuda"}
-    iterations : int
-        That count, after `WARM_UPS` others.
-    seed : int
-        Of the weights and inputs.
-    """
-
+    #: ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
     model: str
+    #: Batch and tokens are those of one microbatch.
     tracing: TraceOptions
+    #: The module before which each stage but the first begins.
     begins: tuple[str, ...]
+    #: Schedule, microbatches, stages of each process.
     semantics: PipelineIteration
     device: DeviceType = "cpu"
+    #: That count, after `WARM_UPS` others.
     iterations: int = 5
+    #: Of the weights and inputs.
     seed: int = 0
 
     @property
@@ -82,20 +71,13 @@ class StageWork:
 
 @dataclass(frozen=True)
 class ProcessReport:
-    """What one process saw.
+    """What one process saw."""
 
-    Attributes
-    ----------
-    spans_ns : tuple of (int, int)
-        Begin and end of each iteration, on a clock that all processes share.
-    stages : tuple of StageWork
-    difference : float or None
-        By how much outputs differ at most from those of the unsplit module; None: it has no last
-        stage.
-    """
-
+    #: Begin and end of each iteration, on a clock that all processes share.
     spans_ns: tuple[tuple[int, int], ...]
     stages: tuple[StageWork, ...]
+    #: By how much outputs differ at most from those of the unsplit module; None: it has no last
+    #: stage.
     difference: float | None
 
 
@@ -204,22 +186,15 @@ def loopback() -> str | None:
 
 @dataclass(frozen=True)
 class StageComparison:
-    """Work of one stage in one iteration, without waiting.
-
-    Attributes
-    ----------
-    stage : int
-    device : str
-        Of the plan.
-    begins : str
-        The module before which the stage begins; empty for the first.
-    predicted_ns, measured_ns, best_ns : tuple of (int, int)
-        Forward and backward work: predicted, the median of the iterations, and the least of them.
-    """
+    """Work of one stage in one iteration, without waiting."""
 
     stage: int
+    #: Of the plan.
     device: str
+    #: The module before which the stage begins; empty for the first.
     begins: str
+    #: predicted_ns, measured_ns, best_ns: Forward and backward work: predicted, the median of the
+    #: iterations, and the least of them.
     predicted_ns: tuple[int, int]
     measured_ns: tuple[int, int]
     best_ns: tuple[int, int]
@@ -227,26 +202,16 @@ class StageComparison:
 
 @dataclass(frozen=True)
 class PipelineComparison:
-    """One iteration, predicted and measured.
-
-    Attributes
-    ----------
-    semantics : PipelineIteration
-    stages : tuple of StageComparison
-    predicted_ns : int
-        Time of an iteration, as the referee simulates it.
-    iterations_ns : tuple of int
-        Times of the iterations that were measured, from the first begin to the last end.
-    num_processes : int
-    difference : float
-        By how much outputs differ at most from those of the unsplit module.
-    """
+    """One iteration, predicted and measured."""
 
     semantics: PipelineIteration
     stages: tuple[StageComparison, ...]
+    #: Time of an iteration, as the referee simulates it.
     predicted_ns: int
+    #: Times of the iterations that were measured, from the first begin to the last end.
     iterations_ns: tuple[int, ...]
     num_processes: int
+    #: By how much outputs differ at most from those of the unsplit module.
     difference: float
 
     @property
@@ -261,13 +226,7 @@ class PipelineComparison:
 
 
 def relative_error(predicted_ns: int, measured_ns: int) -> float | None:
-    """By which share of the prediction the measured time is above it.
-
-    Examples
-    --------
-    >>> relative_error(200, 230)
-    0.15
-    """
+    """By which share of the prediction the measured time is above it."""
     return (measured_ns - predicted_ns) / predicted_ns if predicted_ns else None
 
 

@@ -331,16 +331,6 @@ def cluster_text(devices: str, small_ns: int, large_ns: int) -> str:
     ------
     ProcessesFailed
         If they are those of no link: the large one takes hardly longer.
-
-    Examples
-    --------
-    4 MiB less 4 KiB more take 4,190,208 ns more, at a byte per ns:
-
-    >>> print(cluster_text("{name: process, count: 2, kind: T4}", 50_000, 4_240_208), end="")
-    # measured: messages of 4096 and 4194304 bytes between two processes
-    name: this-machine
-    devices: [{name: process, count: 2, kind: T4}]
-    links: [{all_to_all: all, bandwidth_bytes_per_s: 1000000000, latency_ns: 50000}]
     """
     rate = (LARGE_BYTES - SMALL_BYTES) * NS_PER_S // max(1, large_ns - small_ns)
     if rate > FASTEST_BYTES_PER_S:

@@ -83,15 +83,15 @@ class Attempt:
     gap: float = 0.0
     seed: int = 0
     incumbent: Plan | None = None
+    #: The transform that makes the instance coarser, if any, and its parameters.
     coarsen: str | None = None
-    """The transform that makes the instance coarser, if any, and its parameters."""
 
     coarsen_params: Mapping[str, str] = field(default_factory=dict)
+    #: Whether only what the method itself proves counts, and nothing that is recorded.
     alone: bool = False
-    """Whether only what the method itself proves counts, and nothing that is recorded."""
 
+    #: What the corpus records of the single ops, where whole modules or layers are placed.
     recorded: tuple[KnownBound, ...] = ()
-    """What the corpus records of the single ops, where whole modules or layers are placed."""
 
 
 @dataclass(frozen=True)
@@ -153,17 +153,6 @@ def choose_semantics(
     ------
     InputError
         If the method does not apply; the line names an option that would change that.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> choose_semantics(Rules(), example(), None).semantics.label
-    'makespan port per_edge'
-    >>> choose_semantics(Rules(objective="max_load"), example(), None).semantics.label
-    'max_load chain add'
-    >>> pipeline = example().model_copy(update={"semantics": MaxLoad()})
-    >>> choose_semantics(Rules(), pipeline, "etf").note.partition(",")[0]
-    'etf is run under makespan port per_edge (--objective makespan)'
     """
     own, params = instance.semantics, params or {}
     if stated is not None:
@@ -243,14 +232,7 @@ def _why_objective(instance: Instance, semantics: Semantics) -> str:
 def why_refused(
     instance: Instance, semantics: Semantics, method: str, params: Mapping[str, object]
 ) -> str | None:
-    """Why a method cannot do a task, or None; what has to be installed is for `solve` to say.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> why_refused(example(), MaxLoad(), "etf", {})
-    'does not do max_load'
-    """
+    """Why a method cannot do a task, or None; what has to be installed is for `solve` to say."""
     found = find_method(method)
     try:
         check_semantics(instance, semantics)

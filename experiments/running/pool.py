@@ -74,13 +74,7 @@ def is_stopped() -> bool:
 
 
 def stop_status() -> int:
-    """The exit status of a command that was stopped: 128 and the signal's number.
-
-    Examples
-    --------
-    >>> stop_status()  # Ctrl-C, where nothing else is known
-    130
-    """
+    """The exit status of a command that was stopped: 128 and the signal's number."""
     return 128 + (signal.SIGINT if _state.number is None else _state.number)
 
 
@@ -201,13 +195,7 @@ def run_here(
     on_news: Callable[[Any], None] | None = None,
     **_: Any,
 ) -> Generator[Ending[T]]:
-    """`run_pool` without processes: one task after another, with no hard limit.
-
-    Examples
-    --------
-    >>> [ending.answer for ending in run_here([1, 2], lambda number: number + 1)]
-    [2, 3]
-    """
+    """`run_pool` without processes: one task after another, with no hard limit."""
 
     def hear(news: _News) -> None:
         if on_news is not None:

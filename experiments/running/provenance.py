@@ -17,13 +17,7 @@ GIT_S = 5.0
 
 @cache
 def made_by() -> str:
-    """One line that names commit, versions and machine, as far as they can be known.
-
-    Examples
-    --------
-    >>> made_by().startswith("placegap ")
-    True
-    """
+    """One line that names commit, versions and machine, as far as they can be known."""
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return (

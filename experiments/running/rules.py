@@ -74,25 +74,6 @@ class Rules:
         ------
         InputError
             If an option does not belong to the objective.
-
-        Examples
-        --------
-        >>> from placegap.instances import Makespan, MaxLoad
-        >>> own = Makespan(channels="link")
-        >>> Rules(transfers="per_tensor").override(own).label
-        'makespan link per_tensor'
-        >>> Rules(objective="max_load").override(own).label
-        'max_load any add'
-        >>> Rules(channels="link").override(MaxLoad(memory="peak")).label
-        'makespan link per_edge peak'
-        >>> Rules(microbatches=4).override(None, "pipeline_iteration").label
-        'pipeline_iteration 1f1b m=4 overlap'
-        >>> Rules(microbatches=4, bubble=True).override(None, "pipeline_iteration").label
-        'hybrid_pipeline m=4 one per_layer bubble'
-        >>> Rules().override(MaxLoad(load="overlap"), usual={"plans": "chain"}).label
-        'max_load chain overlap'
-        >>> Rules().override(MaxLoad(plans="any"), usual={"plans": "chain"}).label
-        'max_load any add'
         """
         objective = self.objective or self._objective(
             default or ("makespan" if own is None else own.objective)
@@ -121,16 +102,7 @@ class Rules:
 def nearest(
     semantics: Semantics, suits: Callable[[Semantics], bool], kept: Collection[str] = ()
 ) -> Semantics | None:
-    """The semantics of the same objective that suits, with the fewest rules changed; or None.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad
-    >>> nearest(MaxLoad(plans="chain"), lambda rules: rules.plans == "any").label
-    'max_load any add'
-    >>> nearest(MaxLoad(plans="chain"), lambda rules: rules.plans == "any", ["plans"]) is None
-    True
-    """
+    """The semantics of the same objective that suits, with the fewest rules changed; or None."""
     rules = semantics.model_dump()
     free = [name for name in FIELDS[semantics.objective] if name not in kept]
     for count in range(MOST_CHANGES + 1):
@@ -153,16 +125,7 @@ def _others(semantics: Semantics, name: str) -> list[object]:
 
 
 def as_options(semantics: Semantics, base: Semantics) -> str:
-    """The options that make one semantics of another.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, MaxLoad
-    >>> as_options(MaxLoad(plans="chain", replicas=True), MaxLoad())
-    '--plans chain --replicas'
-    >>> as_options(Makespan(), MaxLoad())
-    '--objective makespan'
-    """
+    """The options that make one semantics of another."""
     base_rules: Mapping[str, object] = base.model_dump()
     options = []
     if base.objective != semantics.objective:
@@ -176,13 +139,7 @@ def as_options(semantics: Semantics, base: Semantics) -> str:
 
 
 def option(name: str, value: object) -> str:
-    """A rule as the command line takes it.
-
-    Examples
-    --------
-    >>> option("stages_per_device", 2), option("replicas", False)
-    ('--stages-per-device 2', '--no-replicas')
-    """
+    """A rule as the command line takes it."""
     words = name.replace("_", "-")
     if isinstance(value, bool):
         return f"--{'' if value else 'no-'}{words}"

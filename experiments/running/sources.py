@@ -48,64 +48,43 @@ MOST_NAMES = 4
 
 @dataclass(frozen=True)
 class Source:
-    """A model (corpus name, path, traced model or generator family), and its cluster.
+    """A model (corpus name, path, traced model or generator family), and its cluster."""
 
-    Attributes
-    ----------
-    model : str
-        Name in the corpus, path of a readable file, name of a workload, ``hf:`` or ``py:`` and a
-        model to trace, or name of a generator family.
-    cluster : str or None
-        Name of a cluster that ships with the package, a path, or a text such as "2xT4, pcie3";
-        None: the file's own devices.
-    time_unit : str or None
-        Unit of the file's times, where its format leaves that open.
-    generated : tuple or None
-        Parameters as (name, value) pairs and the seed, if `model` is a generator family.
-    dims : tuple of (str, int)
-        Sizes of the dimensions that an ONNX file leaves open, or of a workload.
-    tracing : TraceOptions or None
-        How a model is traced; None: the usual way.
-    times : Path or None
-        File of measured times of its ops.
-    costs : {"roofline", "calibrated"} or None
-        What gives ops without times theirs; None: what the model's graph notes, else calibrated.
-    device_memory : float or None
-        What every device holds, as a share of all bytes of the ops; None: what the cluster says.
-    devices : Path or None
-        File of device kinds beside the catalogue's.
-    layers : bool
-        Whether a training step becomes layers with modes, as hybrid_pipeline takes them.
-    in_place : bool
-        Whether elementwise ops overwrite their inputs (`written_in_place`).
-    slower_links : float or None
-        How many times as long every transfer takes; None: as the cluster says.
-    slower_ops : float or None
-        How many times as long every op takes; None: as the graph says.
-    clones : int
-        How many clones of the graph share its variables (`with_clones`).
-    half_precision : bool
-        Whether every number takes two bytes; of a model without times.
-    fused : bool
-        Whether the ops are those that Moirai's fusion makes, as fast as one kernel each.
-    """
-
+    #: Name in the corpus, path of a readable file, name of a workload, ``hf:`` or ``py:`` and a
+    #: model to trace, or name of a generator family.
     model: str
+    #: Name of a cluster that ships with the package, a path, or a text such as "2xT4, pcie3"; None:
+    #: the file's own devices.
     cluster: str | None = None
+    #: Unit of the file's times, where its format leaves that open.
     time_unit: TimeUnit | None = None
+    #: Parameters as (name, value) pairs and the seed, if `model` is a generator family.
     generated: tuple[tuple[tuple[str, int | float | str | bool], ...], int] | None = None
+    #: Sizes of the dimensions that an ONNX file leaves open, or of a workload.
     dims: tuple[tuple[str, int], ...] = ()
+    #: How a model is traced; None: the usual way.
     tracing: TraceOptions | None = None
+    #: File of measured times of its ops.
     times: Path | None = None
+    #: What gives ops without times theirs; None: what the model's graph notes, else calibrated.
     costs: Costs | None = None
+    #: What every device holds, as a share of all bytes of the ops; None: what the cluster says.
     device_memory: float | None = None
+    #: File of device kinds beside the catalogue's.
     devices: Path | None = None
+    #: Whether a training step becomes layers with modes, as hybrid_pipeline takes them.
     layers: bool = False
+    #: Whether elementwise ops overwrite their inputs (`written_in_place`).
     in_place: bool = False
+    #: How many times as long every transfer takes; None: as the cluster says.
     slower_links: float | None = None
+    #: How many times as long every op takes; None: as the graph says.
     slower_ops: float | None = None
+    #: How many clones of the graph share its variables (`with_clones`).
     clones: int = 1
+    #: Whether every number takes two bytes; of a model without times.
     half_precision: bool = False
+    #: Whether the ops are those that Moirai's fusion makes, as fast as one kernel each.
     fused: bool = False
 
 
@@ -311,16 +290,7 @@ def find_model(
 
 
 def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
-    """Lines on what a model leaves open: sizes nobody stated, and FLOPs that are guesses.
-
-    Examples
-    --------
-    >>> from placegap.instances import Graph, Op
-    >>> made = {"provenance": {"parameters": {"assumed_dims": "N=1"}}, "name": "net"}
-    >>> graph = Graph(ops=(Op(name="a"),), **made)
-    >>> open_questions(graph, "net.onnx")
-    ('batch: N taken as 1, which net.onnx leaves open; --dim N=8 asks for another',)
-    """
+    """Lines on what a model leaves open: sizes nobody stated, and FLOPs that are guesses."""
     if Path(model).name.endswith((".json", ".json.gz")) and not is_traced(model):
         return ()
     parameters = graph.provenance.parameters
@@ -359,18 +329,7 @@ def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
 
 
 def idle_devices(instance: Instance) -> str | None:
-    """One line on devices, other than hosts, that no op of the model can run on; else None.
-
-    Examples
-    --------
-    >>> from placegap.instances import Device, example
-    >>> net = example()
-    >>> gpu0, gpu1 = net.cluster.devices
-    >>> odd = Device(name=gpu1.name, kind="odd")
-    >>> cluster = net.cluster.model_copy(update={"devices": (gpu0, odd)})
-    >>> idle_devices(net.model_copy(update={"cluster": cluster}))
-    "gpu1: no op has a time on the kind 'odd', so that nothing runs there"
-    """
+    """One line on devices, other than hosts, that no op of the model can run on; else None."""
     kinds = {kind for op in instance.graph.ops for kind in op.time_ns}
     found = [d for d in instance.cluster.devices if d.kind not in kinds and not d.is_host]
     if not found:

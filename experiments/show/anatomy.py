@@ -67,47 +67,31 @@ class DeviceShare(NamedTuple):
 
 @dataclass(frozen=True)
 class Anatomy:
-    """A plan that has a value, taken apart.
+    """A plan that has a value, taken apart."""
 
-    Attributes
-    ----------
-    instance, plan, semantics, verdict
-        The plan, and what the referee says of it.
-    bound : KnownBound or None
-        What no plan is below.
-    devices : tuple of DeviceShare
-    drawn : Timeline
-    memory : list of Levels
-        Of each device; moments are in ns if `is_timed`, else steps of a sample.
-    path : tuple of PathPart
-    crossings : tuple of Crossing
-        The dearest first.
-    next_moves : Tried
-    method : str
-        What made the plan.
-    stages : tuple of StageApart
-        Of a hybrid plan; all that is said of devices, by number too, is then said of stages.
-    kept : {"op", "module", "experts", "layer"}
-        What stays on one device in all single moves.
-    claims : tuple of Claim
-        What the files of the model and of plans claim.
-    """
-
+    #: instance, plan, semantics, verdict: The plan, and what the referee says of it.
     instance: Instance
     plan: Plan
     semantics: Semantics
     verdict: Evaluation
+    #: What no plan is below.
     bound: KnownBound | None
     devices: tuple[DeviceShare, ...]
     drawn: Timeline
+    #: Of each device; moments are in ns if `is_timed`, else steps of a sample.
     memory: list[Levels]
     is_timed: bool
     path: tuple[PathPart, ...]
+    #: The dearest first.
     crossings: tuple[Crossing, ...]
     next_moves: Tried
+    #: What made the plan.
     method: str = ""
+    #: Of a hybrid plan; all that is said of devices, by number too, is then said of stages.
     stages: tuple[StageApart, ...] = ()
+    #: What stays on one device in all single moves.
     kept: Granularity = "op"
+    #: What the files of the model and of plans claim.
     claims: tuple[Claim, ...] = ()
 
     @property
@@ -150,13 +134,6 @@ def take_apart(
 
     `num_moves` 0 tries no moves, which takes most of the time.
     `whole` is the instance with whole modules or layers, where single moves are to keep them.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> found = take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan())
-    >>> [(each.num_ops, round(each.busy, 2), each.in_bytes) for each in found.devices]
-    [(3, 0.62, 10), (1, 0.19, 20)]
     """
     verdict = evaluate(instance, plan, semantics)
     if verdict.value_ns is None:

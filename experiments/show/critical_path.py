@@ -46,16 +46,7 @@ class PathPart(NamedTuple):
 def critical_path(
     instance: Instance, plan: Plan, semantics: Semantics, verdict: Evaluation
 ) -> tuple[PathPart, ...]:
-    """The chain, first part first; empty under max_load, where the heaviest device is the reason.
-
-    Examples
-    --------
-    >>> from placegap.instances import evaluate, example
-    >>> plan = Plan.on([0, 0, 1, 0])
-    >>> verdict = evaluate(example(), plan, Makespan())
-    >>> [link.name for link in critical_path(example(), plan, Makespan(), verdict)]
-    ['op1', 'op1 to op3', 'op3', 'op3 to op4', 'op4']
-    """
+    """The chain in order; empty under max_load, where the heaviest device is the reason."""
     if isinstance(semantics, AllLoads) or verdict.value_ns is None:
         return ()
     if isinstance(semantics, PipelineIteration):

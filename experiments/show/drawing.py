@@ -62,12 +62,6 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
     """A style for each name; of 96 names no two have the same colour and marker.
 
     Neighbours differ in both. Lines change with every round of colours.
-
-    Examples
-    --------
-    >>> found = styles(str(k) for k in range(96))
-    >>> len({(style.color, style.marker) for style in found.values()})
-    96
     """
     return {
         name: Style(
@@ -95,30 +89,14 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def png(figure: Figure, dpi: int = 150) -> bytes:
-    """A figure as PNG; equal figures give equal bytes.
-
-    Examples
-    --------
-    >>> png(new_figure(1, 1))[1:4]
-    b'PNG'
-    """
+    """A figure as PNG; equal figures give equal bytes."""
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=dpi, metadata={"Software": None})
     return data.getvalue()
 
 
 def write_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG, by the name of the file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "empty.svg")
-    ...     write_figure(new_figure(1, 1), path)
-    ...     "<svg" in path.read_text()
-    True
-    """
+    """Write a figure as PNG or SVG, by the name of the file."""
     data = io.BytesIO()
     if path.suffix.lower() == ".png":
         data.write(png(figure))
@@ -128,13 +106,7 @@ def write_figure(figure: Figure, path: Path) -> None:
 
 
 def plain_label(name: str) -> str:
-    r"""A name for a legend or an axis: no formula, and no sign that is not seen.
-
-    Examples
-    --------
-    >>> print(plain_label("$a\x07"))
-    \$a\x07
-    """
+    r"""A name for a legend or an axis: no formula, and no sign that is not seen."""
     return printable(name).replace("$", r"\$")
 
 
@@ -181,15 +153,7 @@ def plot_deviations(found: Mapping[str, Deviations], title: str) -> bytes:
 
 
 def distribution(one: Deviations) -> tuple[list[float], list[float]]:
-    """Corners of the distribution function: deviation in percent, and share of items up to it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from placegap.instances.io.measurements import Deviations
-    >>> distribution(Deviations(np.array([0.0, 0.1, 0.1, 2.0]), 0))
-    ([0.0, 10.0, 100.0], [0.25, 0.75, 0.75])
-    """
+    """Corners of the distribution function: deviation in percent, and share of items up to it."""
     import numpy as np  # the command line loads this module
 
     value, count = np.unique(100 * one.relative, return_counts=True)

@@ -11,13 +11,7 @@ UNITS_NS = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
 
 
 def format_ns(time_ns: int) -> str:
-    """A time with the unit that suits it.
-
-    Examples
-    --------
-    >>> format_ns(35), format_ns(12_345_678), format_ns(0), format_ns(90_000_000_000)
-    ('35 ns', '12.35 ms', '0 ns', '90.00 s')
-    """
+    """A time with the unit that suits it."""
     unit, size = next(
         ((unit, size) for unit, size in UNITS_NS if abs(time_ns) >= size), UNITS_NS[-1]
     )
@@ -25,13 +19,7 @@ def format_ns(time_ns: int) -> str:
 
 
 def format_value(value: int, semantics: Semantics | None = None) -> str:
-    """A value or bound of some semantics: a time, or tokens, which are stored below 0.
-
-    Examples
-    --------
-    >>> format_value(12_345_678), format_value(-3078), format_value(0, MaxContext())
-    ('12.35 ms', '3,078 tokens', '0 tokens')
-    """
+    """A value or bound of some semantics: a time, or tokens, which are stored below 0."""
     if value < 0 or isinstance(semantics, MaxContext):
         return "no limit" if value == -MOST_TOKENS else f"{-value:,} tokens"
     return format_ns(value)
@@ -41,13 +29,6 @@ def common_unit(times_ns: Iterable[int]) -> tuple[str, int]:
     """One unit for all figures of a table: ms, unless they are all far smaller or larger.
 
     Figures below 0 are tokens, with the size -1.
-
-    Examples
-    --------
-    >>> common_unit([-3078, -12]), format_in(-3078, -1)
-    (('tokens', -1), '3078')
-    >>> common_unit([700_000, 90_000_000]), common_unit([34, 35])
-    (('ms', 1000000), ('ns', 1))
     """
     times_ns = [*times_ns]
     if min(times_ns, default=0) < 0:
@@ -59,15 +40,7 @@ def common_unit(times_ns: Iterable[int]) -> tuple[str, int]:
 
 
 def format_in(time_ns: int, size: int) -> str:
-    """A time in a unit of `size` ns, to four significant digits, never in powers of ten.
-
-    Examples
-    --------
-    >>> format_in(12_345_678, 10**6), format_in(123_456_789, 10**6), format_in(1_999, 10**6)
-    ('12.35', '123.5', '0.001999')
-    >>> format_in(450_000, 10**6), format_in(35, 1)
-    ('0.4500', '35')
-    """
+    """A time in a unit of `size` ns, to four significant digits, never in powers of ten."""
     if abs(size) == 1 or time_ns == 0:
         return str(size * time_ns)
     before_point = math.floor(math.log10(abs(time_ns) / size)) + 1
@@ -75,13 +48,7 @@ def format_in(time_ns: int, size: int) -> str:
 
 
 def format_s(seconds: float) -> str:
-    """Seconds of wall time, to two or three digits.
-
-    Examples
-    --------
-    >>> format_s(0.00034), format_s(0.041), format_s(5.04), format_s(123.4)
-    ('0.34 ms', '41 ms', '5.0 s', '123 s')
-    """
+    """Seconds of wall time, to two or three digits."""
     if seconds < 0.001:
         return f"{seconds * 1000:.2f} ms"
     if seconds < 0.00995:
@@ -92,13 +59,7 @@ def format_s(seconds: float) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration that nothing exceeds, for people who wait: rounded up.
-
-    Examples
-    --------
-    >>> format_duration(4.2), format_duration(135), format_duration(7300), format_duration(3e5)
-    ('5 s', '3 min', '2 h 2 min', '84 h')
-    """
+    """A duration that nothing exceeds, for people who wait: rounded up."""
     if seconds < 99.5:
         return f"{math.ceil(seconds)} s"
     minutes = math.ceil(seconds / 60)
@@ -109,25 +70,13 @@ def format_duration(seconds: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and what is counted, in the plural where it is one.
-
-    Examples
-    --------
-    >>> counted(1, "op"), counted(2_000, "op"), counted(0, "process")
-    ('1 op', '2,000 ops', '0 processes')
-    """
+    """A number and what is counted, in the plural where it is one."""
     ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
     return f"{number:,} {noun}{ending}"
 
 
 def format_gap(gap: float) -> str:
-    """A relative gap in percent; a gap that is not 0 never reads as 0.
-
-    Examples
-    --------
-    >>> format_gap(0.0), format_gap(0.00001), format_gap(0.0324), format_gap(0.5)
-    ('0 %', '<0.01 %', '3.24 %', '50.0 %')
-    """
+    """A relative gap in percent; a gap that is not 0 never reads as 0."""
     percent = 100 * gap
     if percent == 0:
         return "0 %"

@@ -72,14 +72,6 @@ def draw_plans(plans: Sequence[Anatomy], width: float = WIDTH) -> Figure:
     ------
     MissingExtra
         If matplotlib is not installed.
-
-    Examples
-    --------
-    >>> from placegap.experiments.show.anatomy import take_apart
-    >>> from placegap.instances import Makespan, Plan, example
-    >>> figure = draw_plans([take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan(), num_moves=0)])
-    >>> [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
-    ['gpu0', 'gpu1']
     """
     bounds_ns = [found.bound.ns for found in plans if found.bound is not None]
     end_ns = max([1, *bounds_ns, *(found.drawn.end_ns for found in plans)])
@@ -115,36 +107,20 @@ class Scale(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """Where the rows of a plan are drawn: devices that do nothing share a low one.
+    """Where the rows of a plan are drawn: devices that do nothing share a low one."""
 
-    Attributes
-    ----------
-    at : tuple of float
-        The middle of each row.
-    names : tuple of (float, str)
-        What is written beside, and where.
-    folded : frozenset of float
-        Of these middles, those of low rows.
-    height : float
-        Of all.
-    """
-
+    #: The middle of each row.
     at: tuple[float, ...]
+    #: What is written beside, and where.
     names: tuple[tuple[float, str], ...]
+    #: Of these middles, those of low rows.
     folded: frozenset[float]
+    #: Of all.
     height: float
 
 
 def fold(found: Anatomy) -> Lanes:
-    """The rows of a plan; neighbours that have nothing to do are one.
-
-    Examples
-    --------
-    >>> from placegap.experiments.show.anatomy import take_apart
-    >>> from placegap.instances import Makespan, Plan, example
-    >>> fold(take_apart(example(), Plan.on([0, 0, 0, 0]), Makespan(), num_moves=0)).names
-    ((0.0, 'gpu0'), (0.73, 'gpu1'))
-    """
+    """The rows of a plan; neighbours that have nothing to do are one."""
     used = {bar.row for bar in found.drawn.bars}
     at: list[float] = []
     names: list[tuple[float, str]] = []
@@ -214,13 +190,7 @@ def _draw_path(axis: Axes, found: Anatomy, scale: Scale, rows: Lanes) -> None:
 def block_colours(
     merged: Iterable[Block], *, by_layer: bool
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """A colour for each label, and those that a legend names: layers are named in their bars.
-
-    Examples
-    --------
-    >>> block_colours([Block(0, False, 0, 9, "a", "Conv", "", 1, 9)], by_layer=False)[1]
-    {'Conv': '#2a6f97'}
-    """
+    """A colour for each label, and those that a legend names: layers are named in their bars."""
     time_ns: dict[str, int] = {}
     for block in merged:
         if not block.is_move:

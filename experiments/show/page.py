@@ -62,16 +62,7 @@ MOST_ROWS = 200
 
 
 def plan_page(found: Anatomy) -> str:
-    """The page; equal plans give equal pages.
-
-    Examples
-    --------
-    >>> from placegap.experiments.show.anatomy import take_apart
-    >>> from placegap.instances import Makespan, Plan, example
-    >>> page = plan_page(take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
-    >>> page.count("<canvas"), "http://" in page
-    (3, False)
-    """
+    """The page; equal plans give equal pages."""
     here = Path(__file__)
     parts = {
         **{name: _safe(text) for name, text in _texts(found).items()},

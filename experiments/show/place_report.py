@@ -117,14 +117,6 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
         The one of the plan: the finer one, where the method split ops, and the one with single
         ops, where layers were kept whole.
     result : Result
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> from placegap.solvers import solve
-    >>> result = solve(example(), Makespan(), "single-device")
-    >>> plan_notes(example(), result)[0].partition(".")[0]
-    'the plan uses gpu0 alone'
     """
     verdict = result.evaluation
     if result.plan is None or verdict is None:
@@ -362,15 +354,7 @@ def certificate_object(certificate: Certificate) -> dict[str, Any]:
 
 
 def certificate_line(certificate: Certificate) -> str:
-    """How much of the bound a certificate proves, and what the rest relies on.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> from placegap.solvers.bounds.certificates import certify
-    >>> certificate_line(certify(example(), Makespan()))
-    '34 ns (chain), the whole bound'
-    """
+    """How much of the bound a certificate proves, and what the rest relies on."""
     from placegap.solvers.core.result import describe_basis
 
     mine, printed = certificate.bound_ns, certificate.printed_bound_ns
@@ -399,14 +383,7 @@ LONGEST_ORIGIN = 80
 
 
 def claim_words(claim: Claim, semantics: Semantics) -> str:
-    """What a file claims, and that it does.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan
-    >>> claim_words(Claim("plan.json", 787_000, True, "ideal-dp", None), Makespan())
-    '787.0 us by plan.json (ideal-dp)'
-    """
+    """What a file claims, and that it does."""
     value = format_value(claim.ns, semantics)
     origin = ", ".join(filter(None, (shorten(claim.origin, LONGEST_ORIGIN), claim.plans)))
     what = value if claim.is_bound else f"a plan of {value}"

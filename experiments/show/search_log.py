@@ -52,14 +52,7 @@ def both(first: Listener, second: Listener) -> Listener:
 
 
 def check_plot(path: Path | None) -> None:
-    """Refuse a picture that cannot be drawn, before anything is computed.
-
-    Examples
-    --------
-    >>> check_plot(Path("run.gif"))
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: run.gif: plots are .png or .svg files
-    """
+    """Refuse a picture that cannot be drawn, before anything is computed."""
     if path is None:
         return
     if path.suffix.lower() not in FORMATS:
@@ -126,12 +119,6 @@ def draw(moments: Sequence[Moment], end_s: float, title: str) -> Figure:
     """Value and bound over time, as steps until the end, and the gap between them.
 
     The bound is a broken line on the value's wider one, so that both are seen where they are equal.
-
-    Examples
-    --------
-    >>> moments = [Moment(0.1, 40, None, "heft"), Moment(0.2, 40, 30, "work")]
-    >>> [line.get_label() for line in draw(moments, 1.0, "net").axes[0].lines]
-    ['best plan, 40 ns', 'bound, 30 ns']
     """
     from placegap.experiments.show.drawing import COLOURS, dress, new_figure
 
@@ -184,17 +171,7 @@ DOING_S = 20.0
 
 
 def news_text(news: News) -> str:
-    """The best value, the gap, the bound, and who found the plan; the first is cut last.
-
-    Examples
-    --------
-    >>> news_text(News(12_500_000, 10_000_000, "heft"))
-    'best 12.50 ms, gap 20.0 %, bound 10.00 ms, by heft'
-    >>> news_text(News(12_500_000, None, "heft"))
-    'best 12.50 ms, by heft'
-    >>> news_text(News(12_500_000, None, "heft", doing="compiling"))
-    'compiling, best 12.50 ms, by heft'
-    """
+    """The best value, the gap, the bound, and who found the plan; the first is cut last."""
     gap = relative_gap(news.value_ns, news.bound_ns)
     texts = (
         news.doing or None,

@@ -72,16 +72,6 @@ def single_moves(
         The referee's, of the plan.
     count : int
         How many moves are returned.
-
-    Examples
-    --------
-    Op 3 of the diamond waits 20 ns for its input. With op 1 beside it all is over after 34 ns:
-
-    >>> from placegap.instances import Makespan, evaluate, example
-    >>> plan = Plan.on([0, 0, 1, 0])
-    >>> found = single_moves(example(), plan, Makespan(), evaluate(example(), plan, Makespan()))
-    >>> [(move.what, move.target, move.value_ns, move.gain_ns) for move in found.moves]
-    [('op1', 1, 34, 19), ('op3', 0, 43, 10), ('op4', 1, 43, 10)]
     """
     if verdict.value_ns is None:
         return Tried((), 0, 0)

@@ -39,30 +39,20 @@ NO_OP = -1
 
 
 class Bar(NamedTuple):
-    """Something that lasts.
+    """Something that lasts."""
 
-    Attributes
-    ----------
-    row : int
-        A device, or a server after them.
-    is_move : bool
-        Whether it is communication.
-    start_ns, end_ns : int
-    name, label : str
-        What it is, and what it belongs to: a layer, a kind of ops, a stage.
-    op : int
-        `NO_OP` where it is no single op.
-    text : str
-        What to write into it, where there is room; neighbours of one label and text are one block.
-    """
-
+    #: A device, or a server after them.
     row: int
+    #: Whether it is communication.
     is_move: bool
     start_ns: int
     end_ns: int
+    #: name, label: What it is, and what it belongs to: a layer, a kind of ops, a stage.
     name: str
     label: str
+    #: `NO_OP` where it is no single op.
     op: int = NO_OP
+    #: What to write into it, where there is room; neighbours of one label and text are one block.
     text: str = ""
 
     @property
@@ -83,27 +73,19 @@ class Move(NamedTuple):
 
 
 class Crossing(NamedTuple):
-    """A tensor that leaves its device.
+    """A tensor that leaves its device."""
 
-    Attributes
-    ----------
-    tensor, producer, source : int
-        The tensor, the op that makes it, and the device of that op.
-    readers : tuple of int
-        One op on each device that gets it: the first in topological order.
-    targets : tuple of int
-        The devices that get it.
-    bytes : int
-    source_ns, target_ns : int, tuple of int
-        What the borders of devices are charged; a transfer is charged to its target.
-    """
-
+    #: tensor, producer, source: The tensor, the op that makes it, and the device of that op.
     tensor: int
     producer: int
     source: int
+    #: One op on each device that gets it: the first in topological order.
     readers: tuple[int, ...]
+    #: The devices that get it.
     targets: tuple[int, ...]
     bytes: int
+    #: source_ns, target_ns: What the borders of devices are charged; a transfer is charged to its
+    #: target.
     source_ns: int
     target_ns: tuple[int, ...]
 
@@ -119,15 +101,6 @@ def crossings(instance: Instance, plan: Plan, semantics: Semantics) -> list[Cros
     Under makespan, and pipeline_iteration with links that send, a crossing is one transfer: from
     device to device. Under the other rules it is one tensor, which the borders of its devices are
     charged for, each once. What pipeline_iteration does not count (`exchanged_edges`) is left out.
-
-    Examples
-    --------
-    Op 3 of the diamond alone on the second device: 20 ns to it and 10 ns back.
-
-    >>> from placegap.instances import example
-    >>> found = crossings(example(), Plan.on([0, 0, 1, 0]), Makespan())
-    >>> [(each.source, each.targets, each.time_ns) for each in found]
-    [(0, (1,), 20), (1, (0,), 10)]
     """
     arrays, index, device = instance.arrays, instance.arrays.index, plan.devices
     is_sent = isinstance(semantics, Makespan) or (
@@ -178,13 +151,7 @@ def _homes(device: np.ndarray, ops: Sequence[int]) -> list[int]:
 
 
 def bytes_moved(found: Sequence[Crossing], num_devices: int) -> tuple[list[int], list[int]]:
-    """Bytes that come into and go out of each device.
-
-    Examples
-    --------
-    >>> bytes_moved([Crossing(0, 0, 0, (1,), (1,), 8, 0, (3,))], 2)
-    ([0, 8], [8, 0])
-    """
+    """Bytes that come into and go out of each device."""
     into, out = [0] * num_devices, [0] * num_devices
     for each in found:
         out[each.source] += each.bytes
@@ -226,16 +193,6 @@ def timeline(
         The referee's, with a value.
     found : sequence of Crossing
         From `crossings`.
-
-    Examples
-    --------
-    >>> from placegap.experiments.show.timeline import crossings
-    >>> from placegap.instances import evaluate, example
-    >>> plan, rules = Plan.on([0, 0, 1, 0]), Makespan()
-    >>> verdict = evaluate(example(), plan, rules)
-    >>> drawn = timeline(example(), plan, rules, verdict, crossings(example(), plan, rules))
-    >>> [(bar.name, bar.row, bar.start_ns, bar.end_ns) for bar in drawn.bars][:3]
-    [('op1', 0, 0, 5), ('op2', 0, 5, 25), ('op3', 1, 25, 35)]
     """
     assert verdict.value_ns is not None
     rows = [spec.name for spec in instance.cluster.devices]
@@ -276,14 +233,7 @@ def timeline(
 
 
 def labels_of(graph: Graph) -> tuple[str, ...]:
-    """The layer of each op, or its module where it is in none; its kind where no op has a module.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> labels_of(example().graph)
-    ('op', 'op', 'op', 'op')
-    """
+    """The layer of each op, else its module; its kind where no op has a module."""
     layers = layer_of(graph)
     if not any(layers):
         return tuple(op.kind for op in graph.ops)
@@ -291,13 +241,7 @@ def labels_of(graph: Graph) -> tuple[str, ...]:
 
 
 def short_label(label: str) -> str:
-    """The end of a module's path that tells it apart.
-
-    Examples
-    --------
-    >>> short_label("transformer.h.11"), short_label("lm_head")
-    ('h.11', 'lm_head')
-    """
+    """The end of a module's path that tells it apart."""
     parts = label.split(".")
     return ".".join(parts[-2:]) if parts[-1].isdecimal() else parts[-1]
 
@@ -435,14 +379,7 @@ def _pieces(
 
 
 def busy_ns(drawn: Timeline, num_devices: int) -> list[int]:
-    """How long each device runs ops, with what overlaps counted once.
-
-    Examples
-    --------
-    >>> bars = (Bar(0, False, 0, 4, "a", ""), Bar(0, False, 2, 5, "b", ""))
-    >>> busy_ns(Timeline(("gpu",), bars, (), 5, ""), 1)
-    [5]
-    """
+    """How long each device runs ops, with what overlaps counted once."""
     busy, until = np.zeros(num_devices, np.int64), np.zeros(num_devices, np.int64)
     for bar in sorted(bar for bar in drawn.bars if not bar.is_move and bar.row < num_devices):
         begin = max(bar.start_ns, int(until[bar.row]))
@@ -481,14 +418,6 @@ def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> lis
     longer than a quarter of it. A block is called after its longest bar's label. So no row has more
     than about five blocks for each `least_ns`, beside long bars. With `longest_ns` no block of
     several bars is longer than that.
-
-    Examples
-    --------
-    >>> from placegap.experiments.show.timeline import Bar
-    >>> bars = (Bar(0, False, 0, 4, "a", "h.0"), Bar(0, False, 4, 5, "b", "h.0"),
-    ...         Bar(0, False, 5, 9, "c", "h.1"))
-    >>> [(b.name, b.start_ns, b.end_ns) for b in blocks(Timeline(("g",), bars, (), 9, ""), 0)]
-    [('a to b', 0, 5), ('c', 5, 9)]
     """
     found: list[Block] = []
     longest: list[int] = []
@@ -552,13 +481,6 @@ def scopes_of(names: Sequence[str]) -> tuple[str, ...] | None:
 
     Frameworks write out modules in names: ``block1/unit_2/conv1/Conv2D``. The scope with the most
     ops is divided first.
-
-    Examples
-    --------
-    >>> scopes_of(("input", "h/0/mul", "h/0/add", "h/1/mul"))
-    ('input', 'h/0', 'h/0', 'h/1')
-    >>> scopes_of(("a", "b")) is None
-    True
     """
     paths = [name.split("/")[:-1] for name in names]
     if not any(paths):

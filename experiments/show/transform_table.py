@@ -53,15 +53,7 @@ def table_rows(
 
 
 def row_texts(row: TransformRow, num_ops: int) -> tuple[str, ...]:
-    """The cells of a row under `HEAD`; `num_ops` are those of the instance as it is.
-
-    Examples
-    --------
-    >>> row_texts(TransformRow("pesto-merge", 1000, 1200, 0.25, "restriction"), 3000)
-    ('pesto-merge', '1,000', '1,200', '0.25', '3.00-fold', 'restriction')
-    >>> row_texts(TransformRow("zero-time"), 3000)
-    ('zero-time', 'n/a', '', '', '', '')
-    """
+    """The cells of a row under `HEAD`; `num_ops` are those of the instance as it is."""
     if row.ops is None:
         return row.transform, "n/a", "", "", "", ""
     fewer = "" if row.claim is None else f"{num_ops / row.ops:.2f}-fold"

@@ -145,21 +145,7 @@ def claim_sentences(found: Anatomy) -> list[str]:
 
 
 def path_sentences(found: Anatomy) -> list[str]:
-    """Why the plan takes so long: the critical path step by step, or the heaviest device.
-
-    Examples
-    --------
-    >>> from placegap.experiments.show.anatomy import take_apart
-    >>> from placegap.instances import Makespan, Plan, example
-    >>> for line in path_sentences(take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan())):
-    ...     print(line)
-    The chain that ends last takes 53 ns: 23 ns (43.4 %) run ops, 30 ns (56.6 %) are transfers.
-    gpu0 runs op1 (5 ns).
-    The 20 B of op1 to op3 go from gpu0 to gpu1 (20 ns).
-    gpu1 runs op3 (10 ns).
-    The 10 B of op3 to op4 go from gpu1 to gpu0 (10 ns).
-    gpu0 runs op4 (8 ns).
-    """
+    """Why the plan takes so long: the critical path step by step, or the heaviest device."""
     if isinstance(found.semantics, AllLoads):
         return _heaviest(found)
     if found.stages:
@@ -364,15 +350,7 @@ class Moved:
 
 
 def moved_ops(instance: Instance, first: Plan, second: Plan) -> list[Moved]:
-    """Ops whose devices differ, by their layer (or kind) and devices; the longest first.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> moved = moved_ops(example(), Plan.on([0, 0, 1, 0]), Plan.on([0, 0, 0, 0]))
-    >>> [(each.ops, each.source, each.target, each.time_ns) for each in moved]
-    [(('op3',), 'gpu1', 'gpu0', 10)]
-    """
+    """Ops whose devices differ, by their layer (or kind) and devices; the longest first."""
     labels = labels_of(instance.graph)
     found: dict[tuple[str, str, str], list[int]] = {}
     for i, (a, b) in enumerate(
@@ -415,12 +393,6 @@ def renamed_devices(instance: Instance, first: Plan, second: Plan) -> tuple[int,
     """How many ops stay apart if like devices of the second plan swap names, and which do.
 
     Devices are like if they are of one kind, server and memory; their links are not looked at.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> renamed_devices(example(), Plan.on([0, 0, 1, 1]), Plan.on([1, 1, 0, 0]))
-    (0, ['gpu1 for gpu0', 'gpu0 for gpu1'])
     """
     devices, count = instance.cluster.devices, instance.num_devices
     common = np.zeros((count, count))
@@ -479,15 +451,7 @@ def comparison_object(first: Anatomy, second: Anatomy) -> dict[str, Any]:
 
 
 def time_parts(found: Anatomy) -> dict[str, int]:
-    """Where the value goes: ops and transfers, of the critical path or of the heaviest device.
-
-    Examples
-    --------
-    >>> from placegap.experiments.show.anatomy import take_apart
-    >>> from placegap.instances import Makespan, example
-    >>> time_parts(take_apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
-    {'ops_ns': 23, 'transfers_ns': 30, 'waits': 0}
-    """
+    """Where the value goes: ops and transfers, of the critical path or of the heaviest device."""
     if isinstance(found.semantics, AllLoads | HybridPipeline):
         top = max(found.verdict.uses, key=lambda use: use.load_ns)
         return {"ops_ns": top.compute_ns, "transfers_ns": top.in_ns + top.out_ns, "waits": 0}

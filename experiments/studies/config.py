@@ -109,8 +109,8 @@ class TableEntry(Entry):
     methods: Annotated[tuple[MethodEntry, ...], Field(min_length=1)]
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
     limits: RunLimits = RunLimits()
+    #: The transform that makes every instance coarser; plans are judged on the instance itself.
     coarsen: Name | None = None
-    """The transform that makes every instance coarser; plans are judged on the instance itself."""
 
     @property
     def num_runs(self) -> int:
@@ -147,14 +147,6 @@ class Study(Entry):
 
     `recorded_bounds` says whether bounds that the corpus records count, beside those that
     the study's own runs prove.
-
-    Examples
-    --------
-    >>> table = {"name": "t", "semantics": {"objective": "makespan"}, "instances": ["resnet50"],
-    ...          "clusters": ["8xH100-nvlink"], "methods": ["heft", {"name": "etf"}]}
-    >>> study = Study.model_validate({"name": "two-placers", "tables": [table]})
-    >>> [entry.name for entry in study.tables[0].methods]
-    ['heft', 'etf']
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
@@ -180,16 +172,6 @@ def smallest(study: Study) -> Study:
     """The study in its smallest form, under a name of its own; as it is where it states none.
 
     Tables without any of the `smoke` instances are left out.
-
-    Examples
-    --------
-    >>> table = {"name": "t", "semantics": {"objective": "makespan"}, "methods": ["heft"],
-    ...          "instances": ["resnet50", "vgg19"], "clusters": ["8xH100-nvlink"]}
-    >>> study = Study.model_validate(
-    ...     {"name": "s", "tables": [table], "smoke": {"instances": ["vgg19"]}})
-    >>> small = smallest(study)
-    >>> small.name, small.tables[0].num_runs, small.tables[0].limits.time_limit_s
-    ('s-smoke', 1, 2.0)
     """
     if study.smoke is None:
         return study

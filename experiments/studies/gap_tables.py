@@ -116,16 +116,7 @@ class TableText:
 
 
 class Notes:
-    """Footnotes of a table; sentences that differ only in figures share one.
-
-    Examples
-    --------
-    >>> notes = Notes()
-    >>> [notes.number(text) for text in ("at most 8, not 22", "at most 8, not 66", "failed")]
-    [1, 1, 2]
-    >>> notes.lines()
-    ('[1] at most 8, not 22 / 66', '[2] failed')
-    """
+    """Footnotes of a table; sentences that differ only in figures share one."""
 
     def __init__(self) -> None:
         self._figures: dict[tuple[str, ...], list[dict[str, None]]] = {}

@@ -46,12 +46,6 @@ def deviation_figure(source: Source, name: str) -> float:
     name : str
         What is estimated, ``memory``, ``time`` or ``noisy time``; behind a comma may follow a key
         of `WITHIN`. Without one the figure is the mean relative deviation.
-
-    Examples
-    --------
-    >>> source = Source("celeritas:holography", "celeritas-4xV100-pcie")
-    >>> deviation_figure(source, "memory, exact") > 90
-    True
     """
     what, _, share = name.partition(", ")
     found = _deviations(source, what)
@@ -144,15 +138,8 @@ DEVIATION = "deviation of "
 def figure_of(source: Source, name: str) -> float:
     """A figure of a graph: ``ops``, or ``ops, celeritas-fusion`` after that transform.
 
-    ``deviation of ...`` is one of `estimates.deviation_figure`, ``ms of conv1`` one of an op, and
+    ``deviation of ...`` is one of `deviation_figure`, ``ms of conv1`` one of an op, and
     ``splits Conv2D, 0.003`` one of a kind of ops, with its least share.
-
-    Examples
-    --------
-    >>> from placegap.experiments.running.sources import Source
-    >>> source = Source("squeezenet", "celeritas-4xV100-pcie")
-    >>> figure_of(source, "ops"), figure_of(source, "ops, moirai-fusion")
-    (66.0, 40.0)
     """
     if name.startswith(DEVIATION):
         return deviation_figure(source, name.removeprefix(DEVIATION))

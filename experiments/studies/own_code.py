@@ -27,11 +27,6 @@ def code_of(method: AnyMethod, objective: Objective) -> str:
 
     If the method starts from plans of placers, those from outside of the package count as well.
     Imports are read from the source, also those inside functions. Data files do not count.
-
-    Examples
-    --------
-    >>> code_of(METHODS["heft"], "makespan")
-    ''
     """
     files = _files_of(method, objective)
     if not files:

@@ -46,30 +46,20 @@ ROUNDING = 1e-7
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """One cell of a paper's table: what is printed there, and our run.
+    """One cell of a paper's table: what is printed there, and our run."""
 
-    Attributes
-    ----------
-    printed : str
-        As in the paper; empty where it has nothing.
-    paper_ns : float or None
-        The same in nanoseconds; infinity for "OOM".
-    run : GapCell or None
-        Our run; None where the study has none.
-    ours_ns : float or None
-        The plan's time, or the method's; infinity where the method found no plan. In a table of
-        figures both are those, without a unit.
-    gap : float or None
-        Distance of our plan from the best bound.
-    paper_gap : float or None
-        The same for the paper's number, where its inputs are ours; below 0 if it beats a bound.
-    """
-
+    #: As in the paper; empty where it has nothing.
     printed: str
+    #: The same in nanoseconds; infinity for "OOM".
     paper_ns: float | None
+    #: Our run; None where the study has none.
     run: GapCell | None
+    #: The plan's time, or the method's; infinity where the method found no plan. In a table of
+    #: figures both are those, without a unit.
     ours_ns: float | None
+    #: Distance of our plan from the best bound.
     gap: float | None
+    #: The same for the paper's number, where its inputs are ours; below 0 if it beats a bound.
     paper_gap: float | None
 
 
@@ -279,15 +269,7 @@ HELD = {
 
 
 class Amount(float):
-    """A number; in percent, too: of one, and how much more and less than one it is.
-
-    Examples
-    --------
-    >>> f"{Amount(1.25):.2f} {Amount(1.25).more:.0f} {Amount(1.25).less:.0f}"
-    '1.25 25 20'
-    >>> f"{Amount(math.nan):.2f}"
-    '-'
-    """
+    """A number; in percent, too: of one, and how much more and less than one it is."""
 
     @property
     def percent(self) -> Amount:
@@ -310,13 +292,7 @@ class Amount(float):
 
 
 class Count(int):
-    """How many; in a word, too.
-
-    Examples
-    --------
-    >>> f"{Count(3)} {Count(3).word}"
-    '3 three'
-    """
+    """How many; in a word, too."""
 
     @property
     def word(self) -> str:
@@ -326,20 +302,9 @@ class Count(int):
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure over all its rows: infinite ones, where there is no plan, count and are not shown.
+    """A figure over all its rows; those without a plan count as infinite and are not shown."""
 
-    Attributes
-    ----------
-    values : sequence of float
-        One per row or cell.
-
-    Examples
-    --------
-    >>> spread = Spread((0.5, 1.0, 2.0, 4.0, math.inf))
-    >>> f"{spread.least:g} {spread.most:g} {spread.mean:g}, {spread.above} of {spread.all.word}"
-    '0.5 4 1.875, 3 of five'
-    """
-
+    #: One per row or cell.
     values: Sequence[float]
 
     @property

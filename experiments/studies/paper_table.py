@@ -63,11 +63,6 @@ def cause(faster: GapCell, slower: GapCell) -> Cause | None:
     ----------
     faster, slower : GapCell
         Our runs of the methods that are faster and slower in the paper.
-
-    Examples
-    --------
-    >>> told_by_clocks("A", "B", {"free_channels_ns": (3, 4), "no_transfers_ns": (2, 1)}).told
-    'contention: with free channels A takes 3e-09 s and B 4e-09 s, the order of the paper'
     """
     names = faster.cell.label, slower.cell.label
     for run, name in zip((faster, slower), names, strict=True):

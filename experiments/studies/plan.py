@@ -48,8 +48,8 @@ class Run:
     gap: float
     versions: Mapping[str, str]
     coarsen: str | None = None
+    #: Of the source of methods from outside of the package (`code_of`).
     code: str = ""
-    """Of the source of methods from outside of the package (`code_of`)."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -94,17 +94,17 @@ class Cell:
     seed: int
     run: Run | None
     reason: str = ""
+    #: Whether the reason is that something has to be installed.
     is_missing: bool = False
-    """Whether the reason is that something has to be installed."""
 
+    #: Transfer times of all edges over times of all ops (`communication_ratio`).
     ccr: float | None = None
-    """Transfer times of all edges over times of all ops (`communication_ratio`)."""
 
+    #: Bytes of all ops over the memory of all accelerators; None where that has no limit.
     memory_pressure: float | None = None
-    """Bytes of all ops over the memory of all accelerators; None where that has no limit."""
 
+    #: Bounds that the corpus records, where the study counts them.
     recorded: tuple[KnownBound, ...] = ()
-    """Bounds that the corpus records, where the study counts them."""
 
 
 def plan_study(

@@ -55,18 +55,7 @@ class Progress:
 
 
 def intention(study: Study, workers: int, log: Path) -> str:
-    """What a study will do and for how long at most, before any instance has been read.
-
-    Examples
-    --------
-    >>> from placegap.experiments.studies.config import Study
-    >>> table = {"name": "t", "semantics": {"objective": "makespan"}, "instances": ["resnet50"],
-    ...          "clusters": ["8xH100-nvlink"], "methods": ["heft", "etf"],
-    ...          "limits": {"time_limit_s": 90}}
-    >>> study = Study.model_validate({"name": "two-placers", "tables": [table]})
-    >>> intention(study, 2, Path("runs.jsonl"))
-    'two-placers: at most 2 runs of at most 90 s each, 2 at a time: at most 3 min in all'
-    """
+    """What a study will do and for how long at most, before any instance has been read."""
     limits = [table.limits.time_limit_s for table in study.tables for _ in range(table.num_runs)]
     least, most = min(limits), max(limits)
     each = f"{least:g} s" if least == most else f"{least:g} to {most:g} s"
@@ -82,11 +71,6 @@ def longest_s(limits_s: Sequence[float], workers: int) -> float:
     """Most seconds that runs with these limits take, started in order, so many at a time.
 
     The last run starts when all workers have been busy with the others.
-
-    Examples
-    --------
-    >>> longest_s([4.0] * 10, 1), longest_s([4.0] * 10, 2), longest_s([], 2)
-    (40.0, 22.0, 0.0)
     """
     if not limits_s:
         return 0.0

@@ -36,7 +36,7 @@ class PublishedColumn(Entry):
 
     `method` is a method's name, or the label of one of several columns of it; `tables` are those
     of the study that it is looked for in, or else all. `figure` is one of the graph instead
-    (`figures.graphs.figure_of`). Without either there is nothing of ours. With `best_effort` the
+    (`graph_figures.figure_of`). Without either there is nothing of ours. With `best_effort` the
     paper ran plans that overfill devices by its own count of bytes, so that ours have times, too.
     """
 
@@ -94,26 +94,18 @@ class Reading(Entry):
 
 
 class StatedFigure(Entry):
-    """A figure of a table's sentences, which is taken from its cells whenever they are printed.
+    """A figure of a table's sentences, which is taken from its cells whenever they are printed."""
 
-    Attributes
-    ----------
-    over, under : tuple of str
-        Columns. The figure is what `over` has over what `under` has, row by row, the least of
-        several columns; or what `over` has, cell by cell, where there is no `under`.
-    of : str
-        Whose cells: "ours", the "paper"'s, or "ours over paper"'s. Or a "gap" of ours, or what our
-        run without a plan says, in GB: what a device "holds", its "room", what all ops "needs".
-    rows : tuple of str
-        All, if empty.
-    splits : bool or None
-        Only rows where our first `over` splits ops, or splits none.
-    """
-
+    #: over, under: Columns. The figure is what `over` has over what `under` has, row by row, the
+    #: least of several columns; or what `over` has, cell by cell, where there is no `under`.
     over: Annotated[tuple[Name, ...], Field(min_length=1)]
     under: tuple[Name, ...] = ()
+    #: Whose cells: "ours", the "paper"'s, or "ours over paper"'s. Or a "gap" of ours, or what our
+    #: run without a plan says, in GB: what a device "holds", its "room", what all ops "needs".
     of: Literal["ours", "paper", "ours over paper", "gap", "holds", "room", "needs"] = "ours"
+    #: All, if empty.
     rows: tuple[Name, ...] = ()
+    #: Only rows where our first `over` splits ops, or splits none.
     splits: bool | None = None
 
     @field_validator("over", "under", mode="before")
@@ -123,41 +115,31 @@ class StatedFigure(Entry):
 
 
 class PublishedTable(Entry):
-    """A table of a paper.
-
-    Attributes
-    ----------
-    quantity : str
-        Whether the cells are the plans' times ("value"), those of the methods ("time"), figures
-        of the graphs ("figure"), or the time of `steps` passes along the plan after the method
-        has made it ("measuring").
-    same_inputs : bool
-        Whether our instances are the paper's; then its numbers have gaps to our bounds, too.
-    stands_for : str
-        What our instances are, where they are not the paper's.
-    memory : str
-        Why memory counts by the rule that our runs have.
-    figures : dict
-        What sentences name in braces, as in ``{ahead.least:.2f}`` (`sentences.Spread`).
-    agrees, differs : str
-        What agrees and what does not, and why.
-    """
+    """A table of a paper."""
 
     name: Name
     title: Sentence
     source: Sentence
     unit: Literal["s", "ms", "1"]
+    #: Whether the cells are the plans' times ("value"), those of the methods ("time"), figures of
+    #: the graphs ("figure"), or the time of `steps` passes along the plan after the method has made
+    #: it ("measuring").
     quantity: Literal["value", "time", "figure", "measuring"] = "value"
     steps: Annotated[int, Field(ge=1)] = 1
+    #: Whether our instances are the paper's; then its numbers have gaps to our bounds, too.
     same_inputs: bool = False
+    #: What our instances are, where they are not the paper's.
     stands_for: str = ""
     mark: str = ""
     columns: Annotated[tuple[PublishedColumn, ...], Field(min_length=1)]
     rows: Annotated[tuple[PublishedRow, ...], Field(min_length=1)]
     claims: tuple[PublishedClaim, ...] = ()
     readings: tuple[Reading, ...] = ()
+    #: Why memory counts by the rule that our runs have.
     memory: str = ""
+    #: What sentences name in braces, as in ``{ahead.least:.2f}`` (`paper_comparison.Spread`).
     figures: dict[Name, StatedFigure] = Field(default_factory=dict)
+    #: agrees, differs: What agrees and what does not, and why.
     agrees: str = ""
     differs: str = ""
 
@@ -210,11 +192,6 @@ class Paper(Entry):
 
 def parse_cell(cell: float | str | None, unit: str) -> float | None:
     """A cell in nanoseconds: None where nothing is printed, infinity where nothing fitted.
-
-    Examples
-    --------
-    >>> parse_cell("1.58min", "s"), parse_cell(2.5, "ms"), parse_cell("OOM", "s")
-    (94800000000.0, 2500000.0, inf)
 
     Raises
     ------

@@ -73,14 +73,7 @@ def plot_gaps(cells: Sequence[GapCell]) -> bytes:
 
 
 def question(semantics: Semantics) -> str:
-    """What a table asks, in words, and for which plans.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, MaxLoad
-    >>> question(Makespan()), question(MaxLoad(plans="chain"))
-    ('When has one pass ended?', 'How heavy is the heaviest stage? (chain)')
-    """
+    """What a table asks, in words, and for which plans."""
     asked = QUESTIONS.get(semantics.objective, semantics.label)
     plans = getattr(semantics, "plans", None)
     return f"{asked} ({plans})" if plans else asked

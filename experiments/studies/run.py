@@ -217,15 +217,6 @@ def is_clock_limited(outcome: Mapping[str, Any], time_limit_s: float) -> bool:
 
     It did where it used up its time, was killed, or says that a part of it met a time limit. A
     method that uses nearly all of its time counts: some keep a little to hand their plan over.
-
-    Examples
-    --------
-    >>> is_clock_limited({"status": "optimal", "build_s": 0.5, "solve_s": 1.0}, 60.0)
-    False
-    >>> is_clock_limited({"status": "feasible", "build_s": 0.0, "solve_s": 59.0}, 60.0)
-    True
-    >>> is_clock_limited({"status": "feasible", "message": "time limit of 8 s reached"}, 60.0)
-    True
     """
     took_s = sum(outcome.get(name) or 0.0 for name in ("build_s", "solve_s"))
     return (

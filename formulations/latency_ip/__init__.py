@@ -186,15 +186,7 @@ def why_not(semantics: Semantics) -> str | None:
 
 
 def count_rows(instance: Instance, semantics: LatencySubgraphs, form: Form) -> int:
-    """Rows that `build` makes at most, those of memory and colocation aside, without building.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> once = LatencySubgraphs()
-    >>> count_rows(example(), once, "as_published"), count_rows(example(), once, "strengthened")
-    (76, 79)
-    """
+    """Rows that `build` makes at most, those of memory and colocation aside, without building."""
     arrays, index, n, q = (
         instance.arrays,
         instance.arrays.index,
@@ -293,35 +285,23 @@ def extract(model: pyo.ConcreteModel, instance: Instance) -> Plan:
 
 @dataclass(frozen=True)
 class PlanValues:
-    """A plan as the models have it.
-
-    Attributes
-    ----------
-    plan : Plan
-    schedule : Schedule
-    where : list of n
-        Device and call of each op.
-    producer, consumers : list of int, list of lists of int
-        Of each tensor.
-    span_ns : mapping (k, c) -> (start, end)
-        Of all calls of accelerators, those without an op included.
-    done_ns : list of n
-        When the call of each op has brought its inputs in and run its ops up to this one.
-    rank : list of n
-        Position of each op's call, or of the op on a host, in an order in which calls wait only
-        for earlier ones and start times do not fall.
-    rank_call : mapping (k, c) -> int
-        Of all calls; those without an op come last.
-    """
+    """A plan as the models have it."""
 
     plan: Plan
     schedule: Schedule
+    #: Device and call of each op.
     where: list[CallName]
+    #: producer, consumers: Of each tensor.
     producer: list[int]
     consumers: list[list[int]]
+    #: Of all calls of accelerators, those without an op included.
     span_ns: dict[CallName, tuple[int, int]]
+    #: When the call of each op has brought its inputs in and run its ops up to this one.
     done_ns: list[int]
+    #: Position of each op's call, or of the op on a host, in an order in which calls wait only for
+    #: earlier ones and start times do not fall.
     rank: list[int]
+    #: Of all calls; those without an op come last.
     rank_call: dict[CallName, int]
 
     def enters(self, u: int, k: int, c: int) -> bool:
@@ -336,16 +316,7 @@ class PlanValues:
 
 
 def plan_values(instance: Instance, plan: Plan, semantics: LatencySubgraphs) -> PlanValues:
-    """The values of a feasible plan, or rather of the plan that `tidy` makes of it.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> once = LatencySubgraphs()
-    >>> values = plan_values(example(), Plan.on([1, 1, 0, 0]), once)
-    >>> values.plan.placement, values.span_ns, values.done_ns
-    (((0,), (0,), (1,), (1,)), {(0, 0): (0, 46), (1, 0): (46, 85)}, [5, 25, 77, 85])
-    """
+    """The values of a feasible plan, or rather of the plan that `tidy` makes of it."""
     tidied, schedule, rank = tidy(instance, plan, semantics)
     where = list(zip(tidied.devices.tolist(), tidied.call or (), strict=True))
     index = instance.arrays.index

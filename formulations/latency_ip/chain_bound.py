@@ -51,15 +51,6 @@ def chain_bound_ns(
     Paths of most accelerator time, of most time with transfers, of most bytes, of most ops.
     O(L^2 (n + m)) for a path of length L, and up to `MOST_CUTS` minimum cuts, fewer where time is
     up: the bound holds after any number. Deterministic without a time limit.
-
-    Examples
-    --------
-    All of the diamond in one call takes 43. Cut after op 1, the long side takes 5 + 1 and
-    1 + 20 + 8, and the op beside it, wherever it is, 10 or the transfers of 20 and 10:
-
-    >>> from placegap.instances import example
-    >>> chain_bound_ns(example(), LatencySubgraphs())
-    43
     """
     index, n = instance.arrays.index, instance.num_ops
     if n > MOST_OPS:
@@ -319,20 +310,6 @@ class CallCuts:
             Whether an op comes after some op inside, before some op inside. A member after it has
             all its producers that also come after it in the call, because the call is convex, and a
             member before it all its consumers that do.
-
-        Examples
-        --------
-        The diamond's op 2 is in a call and op 4 is not; op 3, in or out of it, adds nothing. Op 1
-        costs 5 in the call and its output to op 3, 20, or its output to op 2, 1, outside of it. So
-        1 in and 1 out:
-
-        >>> from placegap.instances import example
-        >>> arrays = example().arrays
-        >>> own_ns, move_ns = arrays.time_ns[:, 0], arrays.host_ns[:, 0]
-        >>> cuts = CallCuts(arrays.index, own_ns, np.ones(4, bool), move_ns)
-        >>> none = np.zeros(4, bool)
-        >>> cuts.least_ns(np.array([0, 1, 0, 2], np.int8), none, none)
-        2
         """
         index, n = self.index, self.num_ops
         forward = after[index.producer] & after[index.consumer]

@@ -55,33 +55,16 @@ Member = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class LatencyModel:
-    """The constraint program of an instance with n ops and K devices.
-
-    Attributes
-    ----------
-    cp : CpModel
-    sets : CallSets
-        Index sets; times and windows in ns.
-    horizon_ns : int
-        Plans of a longer latency are excluded.
-    unit_ns : int
-        All times of the model are in this unit.
-    exact : bool
-        Whether every time is a multiple of the unit; otherwise times are rounded down.
-    x : n mappings device -> literal
-    member, enters, leaves : mappings (i or u, k, c) -> literal
-    start, finish, rank_call, used : mappings (k, c) -> variable
-    end, done : n variables
-    rank : mapping op -> variable
-    latency : variable
-    derived : list of Derived
-        Variables that follow from the others.
-    """
+    """The constraint program of an instance with n ops and K devices."""
 
     cp: cp_model.CpModel
+    #: Index sets; times and windows in ns.
     sets: CallSets
+    #: Plans of a longer latency are excluded.
     horizon_ns: int
+    #: All times of the model are in this unit.
     unit_ns: int
+    #: Whether every time is a multiple of the unit; otherwise times are rounded down.
     exact: bool
     x: list[dict[int, Literal]]
     member: dict[Member, Literal]
@@ -95,6 +78,7 @@ class LatencyModel:
     rank: dict[int, cp_model.IntVar] = field(default_factory=dict)
     rank_call: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     used: dict[tuple[int, int], Literal] = field(default_factory=dict)
+    #: Variables that follow from the others.
     derived: list[Derived] = field(default_factory=list)
 
     @property

@@ -40,35 +40,25 @@ NEXT_TO_NOTHING = 0.1
 
 @dataclass(frozen=True)
 class CallSets:
-    """Index sets and data of a model.
-
-    Attributes
-    ----------
-    instance : Instance
-    num_calls : int
-        q.
-    unit_ns, horizon : float
-        Nanoseconds per unit; the horizon in units.
-    window : Windows
-    calls : list of (k, c)
-    producer, consumers : list of int, list of lists of int
-        Of each tensor, every op once.
-    entering, leaving : list of (u, k)
-        Tensors that may enter accelerator k; that may leave it, and take time to do so.
-    time, host : nested lists of float
-        Of op i on device k and of tensor u at device k, in units.
-    """
+    """Index sets and data of a model."""
 
     instance: Instance
+    #: q.
     num_calls: int
+    #: unit_ns, horizon: Nanoseconds per unit; the horizon in units.
     unit_ns: float
     horizon: float
     window: Windows
+    #: (k, c)
     calls: list[Pair]
+    #: producer, consumers: Of each tensor, every op once.
     producer: list[int]
     consumers: list[list[int]]
+    #: entering, leaving: (u, k): Tensors that may enter accelerator k; that may leave it, and take
+    #: time to do so.
     entering: list[Pair]
     leaving: list[Pair]
+    #: time, host: Of op i on device k and of tensor u at device k, in units.
     time: list[list[float]]
     host: list[list[float]]
 
@@ -500,14 +490,7 @@ def calls_in_order(model: pyo.ConcreteModel, sets: CallSets) -> None:
 
 
 def serial_horizon_ns(instance: Instance) -> int:
-    """Every plan ends by then: all ops one after the other, each tensor out once, in per consumer.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> serial_horizon_ns(example())
-    107
-    """
+    """Every plan ends by then: all ops in sequence, each tensor out once, in per consumer."""
     arrays = instance.arrays
     ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1).tolist()
     tensors = _host_ns(instance).max(axis=1, initial=0).tolist()
@@ -557,12 +540,6 @@ def call_windows(instance: Instance, horizon_ns: int) -> Windows:
     Along an edge an op stays on its device (its call may, too), or pays host_time out of an
     accelerator and into one. Heads are what comes before the op, tails what passes between its
     being done and the end of the plan.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> call_windows(example(), 43).tail_ns.tolist()
-    [[28, 28], [8, 8], [8, 8], [0, 0]]
     """
     host = _host_ns(instance)
 
@@ -579,12 +556,6 @@ def empty_edges(instance: Instance, possible: Flags, largest_ns: int) -> list[in
 
     Times up to `largest_ns` count as none. Both ends of such an edge take no time on devices where
     the tensor takes none. Clocks exclude every other cycle, because something on it takes time.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> empty_edges(example(), np.ones((4, 2), bool), 0), empty_edges(example(), np.ones((4, 2)), 8)
-    ([], [])
     """
     index, is_host = instance.arrays.index, instance.arrays.is_host
     idle = (np.asarray(possible) > 0) & (instance.arrays.time_ns <= largest_ns)

@@ -99,14 +99,7 @@ def why_not(semantics: Semantics, form: Form = "strengthened") -> str | None:
 def count_rows(
     instance: Instance, form: Form, semantics: Makespan = SEMANTICS, symmetry: bool = False
 ) -> int:
-    """Rows that `build` makes at most, those of memory and colocation aside, without building.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> count_rows(example(), "as_published"), count_rows(example(), "strengthened")
-    (105, 70)
-    """
+    """Rows that `build` makes at most, those of memory and colocation aside, without building."""
     if form == "as_published":
         return moirai_published.count_rows(instance)
     return moirai_strengthened.count_rows(instance, semantics.channels, symmetry)

@@ -362,22 +362,15 @@ def channel_sharing(
 
 @dataclass(frozen=True)
 class Item:
-    """When an op or a flow can run, in ns, and what it can occupy.
+    """When an op or a flow can run, in ns, and what it can occupy."""
 
-    Attributes
-    ----------
-    earliest_ns, latest_ns : int
-        It starts no earlier, and ends no later.
-    shortest_ns, longest_ns : int
-        Its durations while it occupies anything.
-    resources : frozenset of int
-        An op's devices; a flow's channels, by their numbers (`channels_of`).
-    """
-
+    #: earliest_ns, latest_ns: It starts no earlier, and ends no later.
     earliest_ns: int
     latest_ns: int
+    #: shortest_ns, longest_ns: Its durations while it occupies anything.
     shortest_ns: int
     longest_ns: int
+    #: An op's devices; a flow's channels, by their numbers (`channels_of`).
     resources: frozenset[int]
 
 

@@ -71,12 +71,6 @@ def identical_devices(instance: Instance, labels: Sequence[object] | None = None
     -----
     Swaps that are automorphisms generate each other, (a c) = (a b)(b c)(a b), so a device is
     compared with the first one of each class: O(K^2 c) for c classes, after sorting (t, L) times.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> identical_devices(example()), identical_devices(example(), labels=["one", "other"])
-    (((0, 1),), ())
     """
     arrays, num_devices = instance.arrays, instance.num_devices
     own = np.vstack([arrays.time_ns, arrays.host_ns, arrays.memory_bytes, arrays.is_host])
@@ -124,12 +118,6 @@ def group_leaders(instance: Instance) -> list[int]:
     What is decided on early should matter: on random graphs HiGHS needs fewer nodes in this order
     than in the topological one, which breaks ties. A group runs for the sum of its ops' longest
     times.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> group_leaders(example())
-    [1, 2, 3, 0]
     """
     arrays, first = instance.arrays, dict[int, int]()
     group = arrays.group.tolist()
@@ -154,12 +142,6 @@ def representative_devices(
         `possible_devices`.
     classes : Classes, optional
         The default is `identical_devices`.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> representative_devices(example()).tolist()
-    [[True, True], [True, False], [True, True], [True, True]]
     """
     kept = (possible_devices(instance) if possible is None else possible).copy()
     group = instance.arrays.group
@@ -183,12 +165,6 @@ def first_uses(
     ----------
     instance, possible, classes
         As in `representative_devices`; the ops that cannot be on a class do not count there.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> first_uses(example())[1]
-    FirstUse(op=3, devices=(1,), earlier_ops=(1, 2), earlier_device=0)
     """
     where = possible_devices(instance) if possible is None else possible
     leaders, found = group_leaders(instance), []
@@ -234,12 +210,6 @@ def new_names(instance: Instance, plan: Plan, classes: Classes | None = None) ->
     """For every device, which device it is in the plan's representative: a permutation.
 
     Within a class, in the order of first use; devices without an op come last.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> new_names(example(), Plan.on([0, 1, 0, 0]))
-    [1, 0]
     """
     device, names = plan.devices.tolist(), list(range(instance.num_devices))
     used = dict.fromkeys([device[i] for i in group_leaders(instance)])
@@ -257,14 +227,6 @@ def canonical(
 
     Its value is the same. (Of a makespan, only if the plan gives its orders: the referee fills in
     missing ones by a rule whose ties look at the numbers of devices.)
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> port = Makespan()
-    >>> plan = canonical(example(), Plan.on([1, 1, 0, 1], [[2], [0, 1, 3]]), port)
-    >>> plan.devices.tolist(), plan.device_order
-    ([0, 0, 1, 0], ((0, 1, 3), (2,)))
     """
     names = new_names(instance, plan, classes)
     old = sorted(range(len(names)), key=names.__getitem__)  # the inverse permutation
@@ -301,21 +263,14 @@ def _channel_names(semantics: Makespan, names: list[int]) -> dict[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class DeviceGroups:
-    """A partition of K devices into G groups.
+    """A partition of K devices into G groups."""
 
-    Attributes
-    ----------
-    devices : tuple of G tuples of int
-        The devices of each group. Groups by speed come slowest first.
-    speed : (K,) float64
-        Relative to the fastest device; 1 everywhere for groups of equal devices, which may be
-        compared within a group only.
-    related : bool
-        Whether the speeds explain all times (`related_speeds`).
-    """
-
+    #: The devices of each group. Groups by speed come slowest first.
     devices: tuple[tuple[int, ...], ...]
+    #: (K,) float64: Relative to the fastest device; 1 everywhere for groups of equal devices, which
+    #: may be compared within a group only.
     speed: Floats
+    #: Whether the speeds explain all times (`related_speeds`).
     related: bool
 
 
@@ -339,14 +294,6 @@ def device_groups(instance: Instance, by: Grouping = "auto") -> DeviceGroups:
     -----
     GETF leaves out devices slower than 1/K of the fastest. They are kept here: a device without
     which the memory does not suffice may be slow, and a bound must hold for plans that use it.
-
-    Examples
-    --------
-    Two devices of one kind:
-
-    >>> from placegap.instances import example
-    >>> device_groups(example()).devices
-    ((0, 1),)
     """
     speeds = None if by == "columns" else related_speeds(instance.arrays.time_ns)
     if speeds is None:
@@ -371,11 +318,6 @@ def speed_factor(num_devices: int) -> float:
 
     The base 2 of the logarithms and the least ratio are filled in; the quotient is above 2 only for
     more than 16 devices.
-
-    Examples
-    --------
-    >>> speed_factor(2), speed_factor(2**8)
-    (2.0, 2.6666666666666665)
     """
     if num_devices <= 4:
         return 2.0
@@ -391,13 +333,6 @@ def related_speeds(time_ns: Ints) -> Floats | None:
     Parameters
     ----------
     time_ns : (n, K) int64
-
-    Examples
-    --------
-    >>> related_speeds(np.array([[10, 20], [31, 62]])).tolist()
-    [1.0, 0.5]
-    >>> related_speeds(np.array([[10, 20], [62, 31]])) is None
-    True
     """
     if (time_ns == UNSUPPORTED).any():
         return None
@@ -424,12 +359,6 @@ def colocated_times(instance: Instance) -> tuple[Flags, Ints]:
     """Where each of B colocation groups can be, and its ops' total time there: (B, K) each.
 
     The time means nothing where the group cannot be.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> colocated_times(example())[1][:2].tolist()
-    [[5, 5], [20, 20]]
     """
     arrays = instance.arrays
     possible = possible_placements(instance)
@@ -444,18 +373,12 @@ def colocated_times(instance: Instance) -> tuple[Flags, Ints]:
 
 
 class DevicePools(NamedTuple):
-    """Pools of K devices.
+    """Pools of K devices."""
 
-    Attributes
-    ----------
-    pool : (K,) int64
-        That each device is in.
-    room_bytes : (S,) int64
-        Of all devices of a pool. S is 0 where pools say nothing: there is one, or each has room for
-        everything.
-    """
-
+    #: (K,) int64: That each device is in.
     pool: Ints
+    #: (S,) int64: Of all devices of a pool. S is 0 where pools say nothing: there is one, or each
+    #: has room for everything.
     room_bytes: Ints
 
 
@@ -465,12 +388,6 @@ def device_pools(arrays: Arrays) -> DevicePools:
     Times of links are those of all tensors, the faster way of two. Links are slow beyond the
     largest ratio of neighbouring times, and pools are what fast ones join. Whatever the pools are,
     what a pool holds is at most the room of its devices: a bound may rest on any.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> device_pools(example().arrays)
-    DevicePools(pool=array([0, 0]), room_bytes=array([], dtype=int64))
     """
     pool = np.zeros(len(arrays.memory_bytes), np.int64)
     time = arrays.transfer_ns.sum(axis=0, dtype=np.float64)[arrays.link_class] + 1.0

@@ -34,13 +34,7 @@ def possible_devices(instance: Instance) -> Flags:
 
 
 def for_whole_groups(group: Ints, possible: Flags) -> Flags:
-    """What is possible for all ops of each op's group, (n, K).
-
-    Examples
-    --------
-    >>> for_whole_groups(np.array([0, 0]), np.array([[True, False], [True, True]])).tolist()
-    [[True, False], [True, False]]
-    """
+    """What is possible for all ops of each op's group, (n, K)."""
     together = np.ones((int(group.max()) + 1, possible.shape[1]), np.bool_)
     np.logical_and.at(together, group, possible)
     return together[group]

@@ -47,16 +47,6 @@ def describe(
     -------
     ConcreteModel
         The same model.
-
-    Examples
-    --------
-    >>> from placegap.formulations import moirai
-    >>> from placegap.instances import Makespan, example
-    >>> model = moirai.build(example(), Makespan(), names=True)
-    >>> model.x.doc
-    'x[i, k]: op i is on device k; route[q, a, b]: edge q goes from device a to device b'
-    >>> model.device_shared.doc.partition(":")[0], list(model.op_before)
-    ('Moirai (6)', [('op2', 'op3'), ('op3', 'op2')])
     """
     lines = _listed(listed or "")
     model.unit_ns.doc = "nanoseconds per unit of the model's time"
@@ -83,13 +73,6 @@ def names_of(instance: Instance) -> dict[str, Sequence[str]]:
 
     Where two edges join the same ops, or an op makes two tensors, the tensor is added: "a -> b (t)"
     and "a (t)", or its number ("#3") where it has no name of its own.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> names = names_of(example())
-    >>> names["k"], names["q"][1]
-    (['gpu0', 'gpu1'], 'op1 -> op3')
     """
     graph, index = instance.graph, instance.arrays.index
     ops = [op.name for op in graph.ops]

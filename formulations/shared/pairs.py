@@ -18,14 +18,7 @@ Ends = list[tuple[int, int]]
 
 
 def edge_ends(instance: Instance) -> Ends:
-    """Producer and consumer of every edge.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> edge_ends(example())
-    [(0, 1), (0, 2), (1, 3), (2, 3)]
-    """
+    """Producer and consumer of every edge."""
     index = instance.arrays.index
     return list(zip(index.producer.tolist(), index.consumer.tolist(), strict=True))
 
@@ -38,14 +31,7 @@ def tensor_edges(instance: Instance) -> list[tuple[int, int, int]]:
 
 
 def consumers_of_tensors(instance: Instance) -> list[list[int]]:
-    """Of each tensor, the ops that read it, every op once.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> consumers_of_tensors(example())
-    [[1], [2], [3], [3]]
-    """
+    """Of each tensor, the ops that read it, every op once."""
     index = instance.arrays.index
     return [
         sorted(set(index.consumer[index.tensor_edge[a:b]].tolist()))
@@ -54,15 +40,7 @@ def consumers_of_tensors(instance: Instance) -> list[list[int]]:
 
 
 def op_reach(index: GraphIndex) -> tuple[list[int], list[int]]:
-    """Ancestors and descendants of every op; bit j of an integer stands for op j. O(n m / 64).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> ancestors, descendants = op_reach(example().graph.index)
-    >>> [bin(ops) for ops in descendants]
-    ['0b1110', '0b1000', '0b1000', '0b0']
-    """
+    """Ancestors and descendants of every op; bit j of an integer stands for op j. O(n m / 64)."""
     producer, consumer = index.producer.tolist(), index.consumer.tolist()
     return _sweep_down(index, producer), _sweep_up(index, consumer)
 
@@ -71,13 +49,6 @@ def flow_reach(index: GraphIndex) -> tuple[list[int], list[int]]:
     """For every edge, the edges that arrive before it can leave, and those that leave after it.
 
     Bit r of an integer stands for edge r. O(m^2 / 64).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> before, after = flow_reach(example().graph.index)
-    >>> [bin(edges) for edges in after]
-    ['0b100', '0b1000', '0b0', '0b0']
     """
     edges = range(len(index.producer))
     arrived, leaving = _sweep_down(index, edges), _sweep_up(index, edges)
@@ -110,14 +81,7 @@ def _sweep_up(index: GraphIndex, bit: Sequence[int]) -> list[int]:
 
 
 def unordered_pairs(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Pairs (i, j), i < j, of which neither comes before the other, in lexicographic order.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> list(unordered_pairs(*op_reach(example().graph.index)))
-    [(1, 2)]
-    """
+    """Pairs (i, j), i < j, of which neither comes before the other, in lexicographic order."""
     everything = (1 << len(before)) - 1
     for i in range(len(before)):
         rest = (everything & ~(before[i] | after[i])) >> (i + 1)
@@ -151,12 +115,6 @@ def sequence(keys: Mapping[int, Key], arcs: Iterable[tuple[int, int]]) -> list[i
     keys : mapping from item to Key
         The last part of a key is the item.
     arcs : iterable of (first, second)
-
-    Examples
-    --------
-    >>> keys = {7: (0.0, 1.0, 0, 7), 8: (2.0, 3.0, 1, 8), 9: (1.0, 2.0, 2, 9)}
-    >>> sequence(keys, []), sequence(keys, [(8, 9)]), sequence(keys, [(8, 9), (9, 8)])
-    ([7, 9, 8], [7, 8, 9], [7])
     """
     waiting = dict.fromkeys(keys, 0)
     after: dict[int, list[int]] = {item: [] for item in keys}
@@ -190,21 +148,14 @@ def spans_ns(instance: Instance, schedule: Schedule) -> tuple[list[Span], list[S
 
 
 class PairSolution(NamedTuple):
-    """What a solved model with pair variables says, n ops and m edges.
-
-    Attributes
-    ----------
-    device : list of n
-    op_start, flow_start : lists of n and m
-        In units of `unit_ns`.
-    op_pairs, flow_pairs : lists of (first, second)
-        Pairs that share a device or a channel, as decided.
-    """
+    """What a solved model with pair variables says, n ops and m edges."""
 
     device: list[int]
+    #: op_start, flow_start: In units of `unit_ns`.
     op_start: list[float]
     flow_start: list[float]
     unit_ns: float
+    #: op_pairs, flow_pairs: (first, second): Pairs that share a device or a channel, as decided.
     op_pairs: list[tuple[int, int]]
     flow_pairs: list[tuple[int, int]]
 

@@ -37,12 +37,6 @@ def granularity_ns(instance: Instance, *, transfers: bool) -> int:
 
     Every makespan (``transfers=True``: op and transfer times) and every load of a device
     (``transfers=False``: op and host times) is a multiple of it.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> granularity_ns(example(), transfers=True)
-    1
     """
     arrays = instance.arrays
     ops = arrays.time_ns[arrays.time_ns != UNSUPPORTED]
@@ -56,47 +50,26 @@ def time_unit_ns(horizon_ns: int, granularity: int) -> float:
     Multiples of the granularity make every duration an integer, which solvers keep exact. The
     horizon is at most `LARGEST_TIME` units, because an integrality error of 1e-6 times a big-M of
     that size is still small beside one unit.
-
-    Examples
-    --------
-    >>> time_unit_ns(60_000_000, 1_000_000), time_unit_ns(5_000_000, 1)
-    (1000000.0, 5000.0)
     """
     return max(float(granularity), horizon_ns / LARGEST_TIME)
 
 
 @dataclass(frozen=True)
 class ScaledTimes:
-    """Durations in model units; n ops, m edges, K devices.
+    """Durations in model units; n ops, m edges, K devices."""
 
-    Attributes
-    ----------
-    unit_ns : float
-        Nanoseconds per unit (`time_unit_ns`).
-    horizon : float
-        No plan of interest lasts longer.
-    op : n lists of K
-        Time of op i on device k; meaningless where it is not possible.
-    move : m lists of K lists of K
-        Time of the transfer of edge q from device a to device b; 0 for a == b.
-    """
-
+    #: Nanoseconds per unit (`time_unit_ns`).
     unit_ns: float
+    #: No plan of interest lasts longer.
     horizon: float
+    #: Time of op i on device k; meaningless where it is not possible.
     op: list[list[float]]
+    #: Time of the transfer of edge q from device a to device b; 0 for a == b.
     move: list[list[list[float]]]
 
 
 def scale_times(instance: Instance, horizon_ns: int) -> ScaledTimes:
-    """Scale the times of an instance so that the horizon is a moderate number; O(n K + m K^2).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> times = scale_times(example(), 43)
-    >>> times.horizon, times.op[0], times.move[1]
-    (43.0, [5.0, 5.0], [[0.0, 20.0], [20.0, 0.0]])
-    """
+    """Scale the times of an instance so that the horizon is a moderate number; O(n K + m K^2)."""
     arrays = instance.arrays
     unit_ns = time_unit_ns(horizon_ns, granularity_ns(instance, transfers=True))
     move = (arrays.transfer_ns / unit_ns)[:, arrays.link_class]
@@ -109,14 +82,7 @@ def scale_times(instance: Instance, horizon_ns: int) -> ScaledTimes:
 
 
 def serial_horizon_ns(instance: Instance) -> int:
-    """Every placement, run one op and one transfer at a time, ends by then.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> serial_horizon_ns(example())
-    75
-    """
+    """Every placement, run one op and one transfer at a time, ends by then."""
     arrays = instance.arrays
     ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1)
     moves = arrays.transfer_ns[arrays.index.tensor].max(axis=1, initial=0)
@@ -132,20 +98,14 @@ WholeGroups = Callable[[Flags], Flags]
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Heads and tails of n ops on K devices, in ns.
+    """Heads and tails of n ops on K devices, in ns."""
 
-    Attributes
-    ----------
-    possible : (n, K) bool
-        Whether a plan of at most the horizon may have op i on device k, or needs it there.
-    head_ns : (n, K) int64
-        Op i cannot start earlier on k; `NO_WAY` where it is not possible.
-    tail_ns : (n, K) int64
-        So much time passes at least between the end of i on k and the end of the plan.
-    """
-
+    #: (n, K) bool: Whether a plan of at most the horizon may have op i on device k, or needs it
+    #: there.
     possible: Flags
+    #: (n, K) int64: Op i cannot start earlier on k; `NO_WAY` where it is not possible.
     head_ns: Ints
+    #: (n, K) int64: So much time passes at least between the end of i on k and the end of the plan.
     tail_ns: Ints
 
 
@@ -154,12 +114,6 @@ def windows(instance: Instance, horizon_ns: int) -> Windows:
 
     A device is possible for an op if head + time + tail is at most the horizon there, so every
     plan of at most the horizon keeps to the windows.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> windows(example(), 43).head_ns.tolist()
-    [[0, 0], [5, 5], [5, 5], [25, 25]]
     """
     arrays = instance.arrays
 
@@ -218,12 +172,6 @@ def moves_in_time(instance: Instance, window: Windows, horizon_ns: int) -> list[
     """Per edge (i, j), the pairs of devices (a, b) that a plan of at most the horizon may use.
 
     Those with head_ia + p_ia + T_ab + p_jb + tail_jb <= horizon, as a (K, K) table.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> moves_in_time(example(), windows(example(), 34), 34)[1].tolist()
-    [[True, False], [False, True]]
     """
     arrays, index = instance.arrays, instance.arrays.index
     until, after = window.head_ns + arrays.time_ns, arrays.time_ns + window.tail_ns
@@ -245,13 +193,6 @@ def path_bounds(instance: Instance, section: Section) -> Ints:
     Row a: the entry is on device a; column b: the exit is on b; of one row or column where there is
     no entry or exit. `NO_WAY` where an end cannot be on a device. A lower bound on the time through
     the section under every semantics. O(e K^3) for e edges.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.instances.problem.sections import sections_between
-    >>> path_bounds(example(), sections_between(example(), (0, 3))[1]).tolist()
-    [[28, 29], [29, 28]]
     """
     arrays, num_devices = instance.arrays, instance.num_devices
     end = _ends(instance, section)
@@ -270,14 +211,6 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
     First entry [a, i, c]: with the entry on device a, the i-th op ends on c no earlier after it.
     Second entry [b, i, c]: with the i-th op on c, so much passes at least until the exit has ended
     on b. By paths alone, under every semantics; `NO_WAY` where that cannot be. O(e K^3), e edges.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.instances.problem.sections import sections_between
-    >>> before, after = ways_through(example(), sections_between(example(), (0, 3))[1])
-    >>> (before[0, 1:3] + after[0, 1:3]).tolist()
-    [[28, 30], [18, 48]]
     """
     arrays, num_devices, index = instance.arrays, instance.num_devices, instance.arrays.index
     local = {i: at for at, i in enumerate(section.ops)}
@@ -325,14 +258,6 @@ def bare_lengths(instance: Instance, section: Section, semantics: Makespan) -> I
 
     All its transfers go from the one device to the other: one after the other on the channels
     that they share, or all at once if channels are free.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.instances.problem.sections import sections_between
-    >>> last = sections_between(example(), (2, 3))[1]
-    >>> bare_lengths(example(), last, Makespan()).tolist()
-    [[8, 18], [18, 8]]
     """
     paths = lengths = path_bounds(instance, section)
     if section.entry is None or section.exit is None:

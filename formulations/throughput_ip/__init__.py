@@ -257,14 +257,7 @@ def why_not(
 
 
 def count_rows(instance: Instance, semantics: LoadSemantics, symmetry: bool = False) -> int:
-    """Rows that `build` makes at most, those of memory and colocation aside, without building.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> count_rows(example(), MaxLoad())
-    24
-    """
+    """Rows that `build` makes at most, those of memory and colocation aside, without building."""
     arrays, index, n = instance.arrays, instance.arrays.index, instance.num_ops
     columns = device_columns(instance, semantics, symmetry)
     pays = sum(not arrays.is_host[devices[0]] for devices in columns.devices)
@@ -358,7 +351,7 @@ def extract(
 def columns_of(data: ThroughputSets, plan: Plan) -> tuple[list[int], list[int]]:
     """The column of each op, and the columns in the order of the chain, unused devices last.
 
-    Equal devices are swapped as the model demands: by `symmetry.canonical`, or, where stages are
+    Equal devices are swapped as the model demands: by `devices.canonical`, or, where stages are
     replicated, those of a class take its devices from the left, larger ones first, then in order.
     """
     instance, columns, plans = data.instance, data.columns, data.semantics.plans

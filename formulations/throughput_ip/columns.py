@@ -43,24 +43,16 @@ MOST_UNEVEN = 6
 
 @dataclass(frozen=True)
 class Columns:
-    """Sets of devices that may run a stage.
+    """Sets of devices that may run a stage."""
 
-    Attributes
-    ----------
-    devices : tuple of tuples of int
-        Of each column, ascending.
-    bandwidth : tuple of int or None
-        Narrowest bandwidth between two devices of the column, where links give one.
-    alike : tuple of int
-        Columns with the same number may be swapped, if they have no device in common.
-    packed : tuple of (column, columns)
-        Where a class of equal devices is filled from the left, large stages first: a column that is
-        used only if one of some other columns is.
-    """
-
+    #: Of each column, ascending.
     devices: tuple[tuple[int, ...], ...]
+    #: Narrowest bandwidth between two devices of the column, where links give one.
     bandwidth: tuple[int | None, ...]
+    #: Columns with the same number may be swapped, if they have no device in common.
     alike: tuple[int, ...]
+    #: Where a class of equal devices is filled from the left, large stages first: a column that is
+    #: used only if one of some other columns is.
     packed: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     def __len__(self) -> int:
@@ -83,42 +75,28 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class ThroughputSets:
-    """An instance with n ops, t tensors and S columns under a semantics.
-
-    Attributes
-    ----------
-    instance, semantics
-    columns : Columns
-    time_ns : (n, S) int64
-        `UNSUPPORTED` where the column's devices cannot run the op.
-    border_ns : (t, S) int64
-        What a tensor costs at the column's border, 0 on hosts.
-    servers : tuple of str
-        Names, with two levels of communication, else none.
-    server : (S,) int64
-        Server of each column, or 0.
-    server_ns : (t, V) int64
-    producer : list of int
-        Of each tensor.
-    consumers : list of lists of int
-        Of each tensor, every op once.
-    horizon_ns : int
-        Plans with a larger value are of no interest: some best plan is no such plan.
-    unit_ns : float
-        Nanoseconds per unit of model time.
-    """
+    """An instance with n ops, t tensors and S columns under a semantics."""
 
     instance: Instance
     semantics: LoadSemantics
     columns: Columns
+    #: (n, S) int64: `UNSUPPORTED` where the column's devices cannot run the op.
     time_ns: Ints
+    #: (t, S) int64: What a tensor costs at the column's border, 0 on hosts.
     border_ns: Ints
+    #: Names, with two levels of communication, else none.
     servers: tuple[str, ...]
+    #: (S,) int64: Server of each column, or 0.
     server: Ints
+    #: (t, V) int64
     server_ns: Ints
+    #: Of each tensor.
     producer: list[int]
+    #: Of each tensor, every op once.
     consumers: list[list[int]]
+    #: Plans with a larger value are of no interest: some best plan is no such plan.
     horizon_ns: int
+    #: Nanoseconds per unit of model time.
     unit_ns: float
 
     @property
@@ -137,14 +115,6 @@ def throughput_data(
 
     With `most_ns`, the value of a plan that is known, what would cost more than that costs just
     enough to be out of the question: then the unit of time fits the values that matter.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> replicas = MaxLoad(replicas=True)
-    >>> data = throughput_data(example(), replicas, symmetry=True)
-    >>> data.columns.devices, data.columns.packed
-    (((0,), (1,), (0, 1)), ((1, (0,)),))
     """
     arrays, index = instance.arrays, instance.arrays.index
     columns = device_columns(instance, semantics, symmetry)
@@ -250,14 +220,7 @@ def horizon_ns(instance: Instance, semantics: LoadSemantics) -> int:
 
 
 def value_step_ns(instance: Instance, semantics: LoadSemantics) -> int:
-    """Greatest common divisor of all times that a value is a sum of; 1 if shares are rounded.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> value_step_ns(example(), MaxLoad())
-    1
-    """
+    """Greatest common divisor of all times that a value is a sum of; 1 if shares are rounded."""
     if has_replicas(semantics):
         return 1
     arrays = instance.arrays

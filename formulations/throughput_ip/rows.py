@@ -243,14 +243,7 @@ def _sums(
 
 
 def forward_arcs(instance: Instance) -> Arcs:
-    """Edges between forward ops, each pair once (Tarnawski et al.: contiguity is of forward ops).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> forward_arcs(example())
-    [(0, 1), (0, 2), (1, 3), (2, 3)]
-    """
+    """Edges between forward ops, each pair once (in Tarnawski et al. only those are contiguous)."""
     index, backward = instance.arrays.index, instance.arrays.backward
     both = ~backward[index.producer] & ~backward[index.consumer]
     pairs = zip(index.producer[both].tolist(), index.consumer[both].tolist(), strict=True)
@@ -332,20 +325,13 @@ def set_reach(
 
 @dataclass(frozen=True)
 class Stages:
-    """Replicated columns in a chain.
+    """Replicated columns in a chain."""
 
-    Attributes
-    ----------
-    used : mapping
-        Column -> variable that is 1 if it has a stage.
-    num_positions : int
-        Of a chain: the number of devices.
-    alike : tuple of (int, int)
-        Pairs of columns that are used in this order.
-    """
-
+    #: Column -> variable that is 1 if it has a stage.
     used: Any
+    #: Of a chain: the number of devices.
     num_positions: int
+    #: Pairs of columns that are used in this order.
     alike: tuple[tuple[int, int], ...]
 
 
@@ -455,13 +441,7 @@ def set_positions(
 
 
 def chain_order(arcs: Arcs, region: Sequence[int]) -> list[int]:
-    """The regions of a chain plan that have ops, each before those it feeds; ties: first op.
-
-    Examples
-    --------
-    >>> chain_order([(0, 1), (0, 2)], [1, 0, 1])
-    [1, 0]
-    """
+    """The regions of a chain plan that have ops, each before those it feeds; ties: first op."""
     quotient: nx.DiGraph[int] = nx.DiGraph()
     quotient.add_nodes_from(region)
     quotient.add_edges_from((region[i], region[j]) for i, j in arcs if region[i] != region[j])

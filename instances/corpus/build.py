@@ -44,41 +44,25 @@ OWN_MODULES, LICENCE_OF_TRANSFORMERS, OWN_LICENCE = ("evoformer",), "Apache-2.0"
 
 
 class NetworkRecipe(InstancePart):
-    """How a network is made, and where it is placed; the fields as in ``data/networks.yaml``.
+    """How a network is made, and where it is placed; the fields as in ``data/networks.yaml``."""
 
-    Attributes
-    ----------
-    model : str
-        ``hf:NAME`` of a model that is traced, or the name of a workload.
-    tracing : TraceOptions
-        How it is traced.
-    sizes : dict of str to int
-        Of a workload, other than its paper's.
-    cluster : str
-        Name of a cluster that ships.
-    memory : {"peak", "sum"}
-        What a device holds.
-    binds : {"memory", "links"}
-        Why placement matters there.
-    """
-
+    #: ``hf:NAME`` of a model that is traced, or the name of a workload.
     model: Name
+    #: How it is traced.
     tracing: TraceOptions = TraceOptions()
+    #: Of a workload, other than its paper's.
     sizes: dict[Name, Positive] = Field(default_factory=dict)
+    #: Name of a cluster that ships.
     cluster: Name
+    #: What a device holds.
     memory: MemoryRule = "peak"
+    #: Why placement matters there.
     binds: Literal["memory", "links"]
 
 
 @cache
 def network_recipes() -> dict[str, NetworkRecipe]:
-    """The networks by name.
-
-    Examples
-    --------
-    >>> network_recipes()["llama-7b"].cluster
-    'moirai-inter-server'
-    """
+    """The networks by name."""
     raw = read_yaml(data_path("networks.yaml"))
     return TypeAdapter(dict[Name, NetworkRecipe]).validate_python(raw)
 
@@ -95,12 +79,6 @@ def build_network(name: str) -> Document:
         One line: PyTorch is missing.
     KeyError
         If there is no such network.
-
-    Examples
-    --------
-    >>> document = build_network("bert-24-layers-train")
-    >>> len(document.graph.ops), document.cluster.name
-    (64, 'tarnawski-6x16GB')
     """
     recipe = network_recipes()[name]
     made = _made(recipe)
@@ -182,15 +160,7 @@ PARTITIONING_COMMIT = "b207b6a"
 
 
 def partitioning_name(path: Path) -> str:
-    """Name in the corpus of a file of dnn-partitioning: its own in lower case, and its objective.
-
-    Examples
-    --------
-    >>> partitioning_name(Path("throughput-inputs/OperatorGraphs/bert_L-12_training.json"))
-    'bert_l-12_training'
-    >>> partitioning_name(Path("latency-inputs/LayerGraphs/bert24_inference.json"))
-    'bert24_inference_latency'
-    """
+    """Corpus name of a file of dnn-partitioning: its own in lower case, and its objective."""
     end = "_latency" if path.parent.parent.name == "latency-inputs" else ""
     return path.stem.lower() + end
 

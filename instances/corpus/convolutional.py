@@ -43,16 +43,7 @@ Branch = Sequence[tuple[int, Kernel]]
 
 
 def inception_v3(tape: Tape, batch: int, classes: int = 1000) -> None:
-    """Write Inception-v3 on images of 299 x 299; normalisations shift and do not scale.
-
-    Examples
-    --------
-    >>> from placegap.instances.corpus.tape import MODULES
-    >>> tape = Tape(MODULES)
-    >>> inception_v3(tape, 1)
-    >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)
-    23817352
-    """
+    """Write Inception-v3 on images of 299 x 299; normalisations shift and do not scale."""
     x = _unit(tape, placeholder(tape, (batch, 3, 299, 299)), 32, 3, 2, "valid")
     x = _unit(tape, x, 32, 3, 1, "valid")
     x = pool(tape, _unit(tape, x, 64, 3), 3, 2, padding="valid")
@@ -215,16 +206,7 @@ PNASNET_MOBILE = CellPlan(PNASNET, None, 9, 54, 32, 224, False)
 
 
 def nasnet_large(tape: Tape, batch: int, classes: int = 1000) -> None:
-    """Write NASNet-A (6 @ 4032) on images of 331 x 331: 88.9 million parameters.
-
-    Examples
-    --------
-    >>> from placegap.instances.corpus.tape import MODULES
-    >>> tape = Tape(MODULES)
-    >>> nasnet_large(tape, 1)
-    >>> round(sum(weight.size for op in tape.ops for weight in op.weights) / 1e6, 2)
-    88.95
-    """
+    """Write NASNet-A (6 @ 4032) on images of 331 x 331: 88.9 million parameters."""
     _network(tape, NASNET_LARGE, batch, classes)
 
 
@@ -401,16 +383,7 @@ BLOCKS = {50: (3, 4, 6, 3), 200: (3, 24, 36, 3)}
 
 
 def resnet(tape: Tape, batch: int, layers: int = 50, classes: int = 1000) -> None:
-    """Write a ResNet on images of 224 x 224, strides on the 3 x 3 convolutions.
-
-    Examples
-    --------
-    >>> from placegap.instances.corpus.tape import MODULES
-    >>> tape = Tape(MODULES)
-    >>> resnet(tape, 1)
-    >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)
-    25557032
-    """
+    """Write a ResNet on images of 224 x 224, strides on the 3 x 3 convolutions."""
     x = placeholder(tape, (batch, 3, 224, 224))
     with tape.scope("conv1"):
         x = activation(tape, batch_norm(tape, conv(tape, x, 64, 7, stride=2)))
@@ -447,16 +420,7 @@ STAGES = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
 
 
 def vgg16(tape: Tape, batch: int, classes: int = 1000) -> None:
-    """Write VGG-16 on images of 224 x 224, its three last layers as convolutions (TF-Slim).
-
-    Examples
-    --------
-    >>> from placegap.instances.corpus.tape import MODULES
-    >>> tape = Tape(MODULES)
-    >>> vgg16(tape, 1)
-    >>> sum(weight.size for op in tape.ops for weight in op.weights)
-    138357544
-    """
+    """Write VGG-16 on images of 224 x 224, its three last layers as convolutions (TF-Slim)."""
     x = placeholder(tape, (batch, 3, 224, 224))
     for stage, (count, channels) in enumerate(STAGES, 1):
         for number in range(1, count + 1):
@@ -477,16 +441,7 @@ LAYERS, FILTERS, SIDE = 30, 24, 384
 
 
 def holography(tape: Tape, batch: int) -> None:
-    """Write the network from an image with depth to the amplitudes and phases of three colours.
-
-    Examples
-    --------
-    >>> from placegap.instances.corpus.tape import MODULES
-    >>> tape = Tape(MODULES)
-    >>> holography(tape, 1)
-    >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)
-    148704
-    """
+    """Write the network from an image with depth to the amplitudes and phases of three colours."""
     x = placeholder(tape, (batch, 4, SIDE, SIDE))
     with tape.scope("layer1"):
         x = activation(tape, batch_norm(tape, conv(tape, x, FILTERS, 3)))

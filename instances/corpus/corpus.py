@@ -3,7 +3,7 @@
 Graphs lie in ``data/corpus/<family>/<name>.json.gz``; each family's README says where they come
 from, under which licence, and what was changed. `corpus.build` makes them. The graphs of
 `ONNX_FAMILY` bring no cluster, those of `PARTITIONING_FAMILY` their own devices and semantics, and
-those of `NETWORK_FAMILY` a cluster that ships, on which placement matters (`corpus.networks`).
+those of `NETWORK_FAMILY` a cluster that ships, on which placement matters (`networks.yaml`).
 """
 
 from __future__ import annotations
@@ -147,12 +147,6 @@ def known_of(instance: Instance, semantics: Semantics) -> tuple[BestKnown, ...]:
     """What the corpus records of this very content under one semantics.
 
     Not what the instance's file states (`Instance.best_known`), which anybody can write.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> known_of(example(), Makespan())
-    ()
     """
     found = _recorded().get(instance.content_hash, ())
     return tuple(entry for entry in found if entry.semantics == semantics)

@@ -33,32 +33,23 @@ WATCHED = frozenset({"Relu", "MaxPool", "AvgPool", "BiasAdd", "Conv2D"})
 
 @dataclass
 class Lowered:
-    """A tape and the graph that is being made of it.
-
-    Attributes
-    ----------
-    number : list of int
-        The op that stands for each op of the tape.
-    weights : dict of str to Weight
-        In the order of their first use.
-    holder, read : dict of str to int
-        The op that holds a weight, which its update writes to, and the one that others read.
-    group : dict of str to str or None
-        Colocation group of a weight.
-    penalties : list of int
-        What the loss adds up beside the last op.
-    of_weight : dict of str to list of int
-        Ops that make parts of each weight's gradient.
-    """
+    """A tape and the graph that is being made of it."""
 
     tape: Tape
     draft: Draft = field(default_factory=Draft)
+    #: The op that stands for each op of the tape.
     number: list[int] = field(default_factory=list)
+    #: In the order of their first use.
     weights: dict[str, Weight] = field(default_factory=dict)
+    #: holder, read: The op that holds a weight, which its update writes to, and the one that others
+    #: read.
     holder: dict[str, int] = field(default_factory=dict)
     read: dict[str, int] = field(default_factory=dict)
+    #: Colocation group of a weight.
     group: dict[str, str | None] = field(default_factory=dict)
+    #: What the loss adds up beside the last op.
     penalties: list[int] = field(default_factory=list)
+    #: Ops that make parts of each weight's gradient.
     of_weight: dict[str, list[int]] = field(default_factory=dict)
 
     @property
@@ -197,14 +188,6 @@ def add_variable(draft: Draft, weight: Weight, dialect: Dialect) -> tuple[int, i
 
     All are one colocation group, as TensorFlow has it. First values are assigned before the first
     step, so that they take no time in one.
-
-    Examples
-    --------
-    >>> draft = Draft()
-    >>> add_variable(draft, Weight("w", (3, 3)), Dialect("tensorflow"))
-    (0, 1)
-    >>> draft.ops[0].parameter_bytes, draft.ops[1].resident_bytes
-    (36, 0)
     """
     size = weight.size * FLOAT_BYTES
     variable = draft.add(
@@ -453,15 +436,7 @@ def add_scalar(draft: Draft, name: str, value: int, backward: bool = False) -> N
 
 
 def add_activity(draft: Draft, name: str, value: int, count: int) -> None:
-    """Histogram and share of zeros of an activation.
-
-    Examples
-    --------
-    >>> draft = Draft()
-    >>> add_activity(draft, "x", draft.add("x", "Relu", [], 400, flops=100), 100)
-    >>> len(draft.ops)
-    31
-    """
+    """Histogram and share of zeros of an activation."""
     add_histogram(draft, name, value, count)
     last, fixed = value, list[int]()
     for kind in ZERO_FRACTION:

@@ -44,33 +44,24 @@ def _kinds(value: Any) -> Any:
 
 
 class FamilyParams(BaseModel):
-    """What all families share.
-
-    Attributes
-    ----------
-    op_time_ns : int
-        Mean time of an op on a kind of factor 1; times are uniform in [0.5, 1.5] of it.
-    kinds : dict of str to float
-        Device kinds, and how many times slower than the reference each is; as text "gpu:1,cpu:10".
-    communication_ratio : float
-        Mean transfer time of an edge at `bandwidth_bytes_per_s`, divided by the mean time of an op
-        (HEFT's CCR). All edges out of an op carry its one output.
-    bandwidth_bytes_per_s : int
-        Reference bandwidth that sizes tensors; the cluster decides the real one.
-    parameter_bytes : int
-        Mean size of an op's parameters; what is resident is parameters plus output.
-    """
+    """What all families share."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    #: Mean time of an op on a kind of factor 1; times are uniform in [0.5, 1.5] of it.
     op_time_ns: Annotated[int, Field(ge=2, le=10**12)] = 100_000
+    #: Device kinds, and how many times slower than the reference each is; as text "gpu:1,cpu:10".
     kinds: Annotated[
         dict[Name, Annotated[float, Field(gt=0, le=10**6)]],
         BeforeValidator(_kinds),
         Field(min_length=1),
     ] = Field(default={"gpu": 1.0, "cpu": 10.0})
+    #: Mean transfer time of an edge at `bandwidth_bytes_per_s`, divided by the mean time of an op
+    #: (HEFT's CCR). All edges out of an op carry its one output.
     communication_ratio: Annotated[float, Field(ge=0, le=10**6)] = 0.5
+    #: Reference bandwidth that sizes tensors; the cluster decides the real one.
     bandwidth_bytes_per_s: Annotated[int, Field(ge=1, le=10**15)] = 10**10
+    #: Mean size of an op's parameters; what is resident is parameters plus output.
     parameter_bytes: Annotated[int, Field(ge=0, le=10**12)] = 1_000_000
 
     def size(self) -> float:
@@ -287,11 +278,6 @@ def layered(rng: random.Random, num_ops: int, width: int, density: float) -> Sha
 
     The number of an op's producers is density times the size of the layer before it, rounded up
     or down at random so that the mean is right, and at least one. O(ops + edges).
-
-    Examples
-    --------
-    >>> layered(random.Random(1), 6, 2, 1.0).num_ops
-    6
     """
     pairs: list[tuple[int, int]] = []
     before = range(0)
@@ -312,11 +298,6 @@ def series_parallel(rng: random.Random, num_ops: int, parallel: float) -> Shape:
 
     Each new op is put on a random edge (u, v): with probability `parallel` beside it, which keeps
     (u, v), else in it. Ops 0 and 1 are source and sink. O(ops).
-
-    Examples
-    --------
-    >>> series_parallel(random.Random(1), 4, 0.0).pairs  # a chain
-    ((0, 2), (2, 3), (3, 1))
     """
     pairs = [(0, 1)]
     for op in range(2, num_ops):
@@ -334,11 +315,6 @@ def blocks(num_blocks: int, branches: int, length: int) -> Shape:
     """A chain of blocks, each of `branches` parallel chains of `length` ops, as in Inception.
 
     The op that joins a block splits the next one: 1 + num_blocks * (branches * length + 1) ops.
-
-    Examples
-    --------
-    >>> blocks(1, 2, 1).pairs
-    ((0, 1), (1, 3), (0, 2), (2, 3))
     """
     pairs: list[tuple[int, int]] = []
     split = 0
@@ -353,26 +329,14 @@ def blocks(num_blocks: int, branches: int, length: int) -> Shape:
 
 
 def parallel_chains(chains: int, length: int) -> Shape:
-    """Chains that share nothing.
-
-    Examples
-    --------
-    >>> parallel_chains(2, 2).pairs
-    ((0, 1), (2, 3))
-    """
+    """Chains that share nothing."""
     starts = range(0, chains * length, length)
     pairs = ((at, at + 1) for start in starts for at in range(start, start + length - 1))
     return Shape(chains * length, tuple(pairs))
 
 
 def fork_join(stages: int, width: int) -> Shape:
-    """Stages of a fork op, `width` ops side by side, and a join op that feeds the next fork.
-
-    Examples
-    --------
-    >>> fork_join(1, 2).pairs
-    ((0, 1), (1, 3), (0, 2), (2, 3))
-    """
+    """Stages of a fork op, `width` ops side by side, and a join op that feeds the next fork."""
     pairs: list[tuple[int, int]] = []
     for fork in range(0, stages * (width + 2), width + 2):
         join = fork + width + 1
@@ -426,13 +390,6 @@ def mirror_training(graph: Graph) -> Graph:
     ------
     InputError
         If the graph has backward ops already.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> training = mirror_training(example().graph)
-    >>> len(training.ops), training.ops[4].name, training.ops[4].time_ns
-    (8, 'op1/backward', {'gpu': 10})
     """
     if any(op.backward for op in graph.ops):
         raise InputError("has backward ops already", graph.name)

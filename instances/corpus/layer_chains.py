@@ -95,13 +95,7 @@ TRAIN = "-train"
 
 
 def is_chain(name: str) -> bool:
-    """Whether a name is that of a training step of a shape, and of no traced one in the corpus.
-
-    Examples
-    --------
-    >>> is_chain("llama-70b-train"), is_chain("llama-70b"), is_chain("llama-7b-train")
-    (True, False, False)
-    """
+    """Whether a name is that of a training step of a shape, and of no traced one in the corpus."""
     return name in chain_names()
 
 
@@ -130,11 +124,6 @@ def chain_document(name: str, sizes: Mapping[str, int] | None = None) -> Documen
     ------
     InputError
         If there is no such shape or size.
-
-    Examples
-    --------
-    >>> len(chain_document("llama-8b-train").graph.ops)
-    68
     """
     shape, batch = _sized(name, sizes or {})
     graph = layer_chain(name.removesuffix(TRAIN), shape=shape, batch=batch)
@@ -143,15 +132,7 @@ def chain_document(name: str, sizes: Mapping[str, int] | None = None) -> Documen
 
 
 def chain_with_modes(name: str, on: ModelledOn, sizes: Mapping[str, int] | None = None) -> Graph:
-    """The layers of a training step of a shape, with modes, for hybrid_pipeline.
-
-    Examples
-    --------
-    >>> from placegap.instances.io.layer_modes import Rates
-    >>> graph = chain_with_modes("llama-8b-train", ModelledOn({"gpu": Rates(10**14, 10**11)}, (8,)))
-    >>> len(graph.ops), [mode.name for mode in graph.ops[1].modes]
-    (34, ['keep', 'selective', 'full'])
-    """
+    """The layers of a training step of a shape, with modes, for hybrid_pipeline."""
     shape, batch = _sized(name, sizes or {})
     layers = shape_layers(shape, batch)
     size = batch * shape.tokens * shape.hidden * VALUE_BYTES
@@ -165,14 +146,6 @@ def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:
 
     Per token and hidden unit a layer without fused attention keeps 34 bytes and its scores
     (Korthikanti et al. 2022, section 4.1): 10 of the residual stream, and 24 inside of blocks.
-
-    Examples
-    --------
-    >>> attention, feed = shape_layers(SHAPES["megatron-22b"])[1].blocks
-    >>> hidden, scores = 2048 * 6144, 5 * 64 * 2048**2
-    >>> [(block.stream_bytes / hidden, block.stash_bytes / hidden) for block in (
-    ...     attention._replace(stash_bytes=attention.stash_bytes - scores), feed)]
-    [(5.0, 8.0), (5.0, 16.0)]
     """
     tokens, hidden = batch * shape.tokens, shape.hidden
     unit, mask = tokens * hidden, 0 if shape.fused else tokens * hidden
@@ -248,12 +221,6 @@ def layer_chain(
 
     With `split` each layer's gradients of weights are an op of their own, ``<layer>/weights``: as
     many FLOPs as its products of the forward pass, and half of the bytes that backward moves.
-
-    Examples
-    --------
-    >>> graph = layer_chain("llama-7b")
-    >>> len(graph.ops), graph.ops[1].flops // 10**9
-    (68, 897)
     """
     shape = shape or SHAPES[name]
     tokens = batch * shape.tokens
@@ -333,11 +300,6 @@ def pipeline_of(graph: Graph, count: int, kind: str = "H200") -> Instance:
     """The graph on so many equal devices, one in each of as many servers.
 
     Their links carry 50 GB/s (InfiniBand NDR, 400 Gb/s) after 5 us.
-
-    Examples
-    --------
-    >>> pipeline_of(layer_chain("llama-7b"), 4).num_devices
-    4
     """
     from placegap.instances.io.costing import cost_graph, device_spec
 

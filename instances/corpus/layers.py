@@ -35,15 +35,6 @@ def conv(
 
     Axes along which it can be split are stated where it computes more than it holds: where its
     output is an image, not where it stands for a fully connected layer (FD-DPS, table 6).
-
-    Examples
-    --------
-    A 3 x 3 convolution from 3 to 8 channels: 2 * 27 FLOPs for each of 8 * 36 outputs.
-
-    >>> from placegap.instances.corpus.tape import MODULES
-    >>> tape = Tape(MODULES)
-    >>> conv(tape, placeholder(tape, (1, 3, 6, 6)), 8, 3).shape, tape.ops[-1].flops
-    ((1, 8, 6, 6), 15552)
     """
     batch, inside, height, width = x.shape
     high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
@@ -321,16 +312,7 @@ def dense(tape: Tape, x: Tensor, width: int, *, bias: bool = True, name: str = "
 
 
 def matmul(tape: Tape, a: Tensor, b: Tensor, *, kind: str = "MatMul") -> Tensor:
-    """Product of two stacks of matrices.
-
-    Examples
-    --------
-    >>> from placegap.instances.corpus.tape import MODULES
-    >>> tape = Tape(MODULES)
-    >>> a, b = (placeholder(tape, shape) for shape in ((2, 3, 4), (2, 4, 5)))
-    >>> matmul(tape, a, b).shape, tape.ops[-1].flops
-    ((2, 3, 5), 240)
-    """
+    """Product of two stacks of matrices."""
     shape = (*a.shape[:-1], b.shape[-1])
     return tape.op(kind, [a, b], shape, flops=2 * prod(shape) * a.shape[-1], rule="product")
 

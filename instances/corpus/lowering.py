@@ -49,15 +49,6 @@ def lower(tape: Tape, name: str, provenance: Provenance) -> Graph:
     """The graph of a network: inference, or a training step if the dialect is one of training.
 
     The last op of the tape is the loss, or the output. O(ops).
-
-    Examples
-    --------
-    >>> from placegap.instances.corpus.tape import MODULES_TRAINING
-    >>> from placegap.instances.corpus.layers import dense, placeholder
-    >>> tape = Tape(MODULES_TRAINING)
-    >>> out = dense(tape, placeholder(tape, (2, 3)), 4)
-    >>> [op.name for op in lower(tape, "two", Provenance()).ops]
-    ['Input', 'Linear', 'Linear/backward', 'Input/backward']
     """
     with paused_collector():
         lowered = lower_forward(tape)
@@ -384,24 +375,17 @@ def _output(whole: int, target: Tensor | Weight) -> Input:
 
 
 class GradientRule(NamedTuple):
-    """How the gradients of an op's inputs come about.
+    """How the gradients of an op's inputs come about."""
 
-    Attributes
-    ----------
-    data, weight : tuple of str
-        Chain of ops for each input, and for each weight; ``{kind}`` stands for the forward op's.
-    helpers : tuple of str
-        Ops on shapes, before the chains; they take no time.
-    one_op : bool
-        One op makes all gradients: the first of `data`.
-    reads : {"inputs", "output", "nothing"}
-        What of the forward pass the first op of each chain reads beside the gradient.
-    """
-
+    #: data, weight: Chain of ops for each input, and for each weight; ``{kind}`` stands for the
+    #: forward op's.
     data: tuple[str, ...] = ()
     weight: tuple[str, ...] = ()
+    #: Ops on shapes, before the chains; they take no time.
     helpers: tuple[str, ...] = ()
+    #: One op makes all gradients: the first of `data`.
     one_op: bool = False
+    #: What of the forward pass the first op of each chain reads beside the gradient.
     reads: str = "inputs"
 
 
@@ -546,13 +530,7 @@ NO_TIME = frozenset({"Reshape", "Identity", "ReshapeGradient", "ExpandDims", "Pr
 
 
 def rule_of(dialect: Dialect, rule: str) -> GradientRule | None:
-    """The rule of an op, or None where no gradient passes.
-
-    Examples
-    --------
-    >>> rule_of(Dialect("tensorflow"), "conv").weight
-    ('{kind}BackpropFilter',)
-    """
+    """The rule of an op, or None where no gradient passes."""
     if rule == "none":
         return None
     return (TENSORFLOW if dialect.framework == "tensorflow" else ONNX)[rule]

@@ -209,12 +209,6 @@ def partitioning_graph(
     training : bool
         With the mirrored backward pass; an op and its mirror are a colour class.
     transfers : {"light", "heavy"}, optional
-
-    Examples
-    --------
-    >>> graph = partitioning_graph("translator")
-    >>> len(graph.ops), sum(op.time_ns["gpu"] == 0 and op.resident_bytes > 0 for op in graph.ops)
-    (114, 74)
     """
     draw, usual, light_or_heavy = KINDS[family]
     sketch = _Sketch(random.Random(f"{family} {seed}"), NS_PER_BYTE[transfers or light_or_heavy])

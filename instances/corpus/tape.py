@@ -18,52 +18,36 @@ from placegap.instances.reading.errors import paused_collector
 
 @dataclass(frozen=True)
 class Dialect:
-    """What the graph of one network looks like in one framework.
+    """What the graph of one network looks like in one framework."""
 
-    Attributes
-    ----------
-    framework : {"modules", "onnx", "tensorflow"}
-        ``modules``: one op per module, which holds its weights, and one backward op for each, as
-        profilers of PyTorch see a network. ``onnx``: ONNX Runtime's ops; weights and the further
-        outputs of an op are ops of their own, as in dnn-partitioning's operator graphs.
-        ``tensorflow``: the graph of TensorFlow 1, with variables, reads, constants, and all that
-        its automatic differentiation adds.
-    training : bool
-        Whether backward ops and updates follow the forward ops.
-    optimizer : str
-        Name of the update op.
-    slots : int
-        Variables of a weight's size that the optimizer keeps per weight (Adam: 2).
-    fused_norms : bool
-        tensorflow: batch normalisation as one op, or written out in elementwise ops and means.
-    decay_weights : bool
-        tensorflow: a penalty on the weights of convolutions and products (TF-Slim's scripts).
-    initial_values : bool
-        tensorflow: the ops that make and assign the first value of each variable.
-    checkpoints : bool
-        tensorflow: the ops that restore variables.
-    averages : bool
-        tensorflow: a running average of each variable, as Inception-v3 is evaluated with.
-    clips : bool
-        tensorflow: each gradient scaled down to a norm.
-    summaries : bool
-        tensorflow: a histogram of each variable.
-    activity : bool
-        tensorflow: histograms and shares of zeros of the activations, and of the gradients their
-        histograms and norms, which TF-Slim's scripts can add.
-    """
-
+    #: ``modules``: one op per module, which holds its weights, and one backward op for each, as
+    #: profilers of PyTorch see a network. ``onnx``: ONNX Runtime's ops; weights and the further
+    #: outputs of an op are ops of their own, as in dnn-partitioning's operator graphs.
+    #: ``tensorflow``: the graph of TensorFlow 1, with variables, reads, constants, and all that its
+    #: automatic differentiation adds.
     framework: Literal["modules", "onnx", "tensorflow"]
+    #: Whether backward ops and updates follow the forward ops.
     training: bool = False
+    #: Name of the update op.
     optimizer: str = "SGD"
+    #: Variables of a weight's size that the optimizer keeps per weight (Adam: 2).
     slots: int = 0
+    #: tensorflow: batch normalisation as one op, or written out in elementwise ops and means.
     fused_norms: bool = True
+    #: tensorflow: a penalty on the weights of convolutions and products (TF-Slim's scripts).
     decay_weights: bool = False
+    #: tensorflow: the ops that make and assign the first value of each variable.
     initial_values: bool = False
+    #: tensorflow: the ops that restore variables.
     checkpoints: bool = False
+    #: tensorflow: a running average of each variable, as Inception-v3 is evaluated with.
     averages: bool = False
+    #: tensorflow: each gradient scaled down to a norm.
     clips: bool = False
+    #: tensorflow: a histogram of each variable.
     summaries: bool = False
+    #: tensorflow: histograms and shares of zeros of the activations, and of the gradients their
+    #: histograms and norms, which TF-Slim's scripts can add.
     activity: bool = False
 
     @property
@@ -185,14 +169,7 @@ class Tape:
         name: str | None = None,
         **fields: Unpack[TapeFields],
     ) -> Tensor:
-        """Add an op; an elementwise one does one FLOP per element unless `flops` says more.
-
-        Examples
-        --------
-        >>> tape = Tape(Dialect("modules"))
-        >>> tape.op("ReLU", [tape.op("Input", [], (2, 3), flops=0)], (2, 3)).shape
-        (2, 3)
-        """
+        """Add an op; an elementwise one does one FLOP per element unless `flops` says more."""
         done = 0 if fields.get("view") else prod(shape) if flops is None else flops
         full = self.path(name or kind)
         self.ops.append(TapeOp(full, kind, tuple(inputs), shape, flops=done, **fields))
@@ -263,16 +240,7 @@ class Draft:
         out_bytes: int,
         **fields: Unpack[DraftFields],
     ) -> int:
-        """Add an op and an edge from every input; its number.
-
-        Examples
-        --------
-        >>> draft = Draft()
-        >>> draft.add("b", "Relu", [draft.add("a", "Conv", [], 8, flops=10)], 8, flops=2)
-        1
-        >>> draft.edges[0].bytes, draft.ops[1].bytes_moved
-        (8, 16)
-        """
+        """Add an op and an edge from every input; its number."""
         name, number = self._fresh(name), len(self.ops)
         read_bytes = 0
         seen: dict[int, None] = {}

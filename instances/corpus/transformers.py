@@ -204,16 +204,7 @@ def _predictions(tape: Tape, x: Tensor, table: Weight) -> None:
 
 
 def bert_layers(tape: Tape, batch: int, layers: int = 24, hidden: int = 1024) -> None:
-    """Write BERT-large with one op per encoder layer, as PipeDream's profiler sees it.
-
-    Examples
-    --------
-    >>> from placegap.instances.corpus.tape import MODULES
-    >>> tape = Tape(MODULES)
-    >>> bert_layers(tape, 8)
-    >>> len(tape.ops)
-    32
-    """
+    """Write BERT-large with one op per encoder layer, as PipeDream's profiler sees it."""
     steps, inner = BERT_STEPS, 4 * hidden
     shape = (batch, steps, hidden)
     ids, kinds, mask = (
@@ -484,16 +475,6 @@ def evoformer(
 
     Modules other than attention are one or two ops each, as kernels that are written for the
     Evoformer fuse them. Pairs are attended to by half as many heads.
-
-    Examples
-    --------
-    The published stack: 48 blocks of 256 and 128 channels, 8 and 4 heads.
-
-    >>> from placegap.instances.corpus.tape import MODULES
-    >>> tape = Tape(MODULES)
-    >>> evoformer(tape, 128)
-    >>> sum(weight.size for op in tape.ops for weight in op.weights)
-    87837696
     """
     rows = placeholder(tape, (batch, residues, width), "msa")
     pairs = placeholder(tape, (residues, residues, pair_width), "pairs")

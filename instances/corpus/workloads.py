@@ -45,37 +45,25 @@ MOST_STEPS = 1_024
 
 @dataclass(frozen=True)
 class Workload:
-    """A network at the size that a paper placed it.
+    """A network at the size that a paper placed it."""
 
-    Attributes
-    ----------
-    write : callable
-        Writes the network on a tape; takes the tape and `sizes` by name.
-    dialect : Dialect
-        Framework and phase; which kinds of ops the graph has beside the layers'.
-    sizes : dict of str to int
-        What may be chosen: ``batch``, and ``steps`` of sentences.
-    cluster : str
-        The paper's cluster, among those that ship.
-    ops, edges : int or None
-        What the paper counts.
-    ccr : float or None
-        Its communication-to-computation ratio.
-    parameters : float or None
-        Millions of them in the published architecture, `cited` from there.
-    note : str
-        What the paper leaves open, and what was chosen.
-    """
-
+    #: Writes the network on a tape; takes the tape and `sizes` by name.
     write: Callable[..., None]
+    #: Framework and phase; which kinds of ops the graph has beside the layers'.
     dialect: Dialect
+    #: What may be chosen: ``batch``, and ``steps`` of sentences.
     sizes: Mapping[str, int]
+    #: The paper's cluster, among those that ship.
     cluster: str
+    #: ops, edges: What the paper counts.
     ops: int | None
     edges: int | None = None
+    #: Its communication-to-computation ratio.
     ccr: float | None = None
+    #: Millions of them in the published architecture, `cited` from there.
     parameters: float | None = None
     cited: str = ""
+    #: What the paper leaves open, and what was chosen.
     note: str = ""
 
 
@@ -103,13 +91,7 @@ NETWORKS: Mapping[str, Callable[..., None]] = {
 
 @cache
 def workloads() -> Mapping[str, Workload]:
-    """All workloads by name.
-
-    Examples
-    --------
-    >>> workloads()["celeritas:nmt"].ops
-    25463
-    """
+    """All workloads by name."""
     papers = read_yaml(data_path("workloads.yaml"))
     dialects = {name: Dialect(**fields) for name, fields in papers.pop("dialects").items()}
     found = {}
@@ -122,13 +104,7 @@ def workloads() -> Mapping[str, Workload]:
 
 
 def is_workload(name: str) -> bool:
-    """Whether a name is meant for a workload: it begins with a paper's name and a colon.
-
-    Examples
-    --------
-    >>> is_workload("celeritas:nmt"), is_workload("net.onnx")
-    (True, False)
-    """
+    """Whether a name is meant for a workload: it begins with a paper's name and a colon."""
     paper, colon, _ = name.partition(":")
     return bool(colon) and any(known.startswith(f"{paper}:") for known in workloads())
 
@@ -157,12 +133,6 @@ def build_workload(name: str, params: Mapping[str, Any] | None = None) -> Docume
     Notes
     -----
     O(ops). Times are costed when an instance is made of it.
-
-    Examples
-    --------
-    >>> document = build_workload("tarnawski:bert-24-layers", {"batch": 1})
-    >>> len(document.graph.ops), document.graph.provenance.parameters["batch"]
-    (32, 1)
     """
     workload = find_workload(name)
     sizes = {**workload.sizes, **_read_sizes(name, workload, params or {})}

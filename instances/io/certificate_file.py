@@ -35,60 +35,38 @@ class LongestProof(InstancePart):
 
 
 class WorkProof(InstancePart):
-    """Work shared out over devices.
-
-    Attributes
-    ----------
-    weights : tuple of int
-        Of the devices, not all 0.
-    ops : tuple of int, or None
-        Whose work counts; what must come before and after them is added. None stands for all.
-    """
+    """Work shared out over devices."""
 
     kind: Literal["work"] = "work"
+    #: Of the devices, not all 0.
     weights: tuple[Number, ...]
+    #: Whose work counts; what must come before and after them is added. None stands for all.
     ops: tuple[Number, ...] | None = None
 
 
 class WorkWindow(InstancePart):
-    """Ops between two others, whose work and transfers must fall between these.
+    """Ops between two others, whose work and transfers must fall between these."""
 
-    Attributes
-    ----------
-    ops : tuple of int, or None
-        The op before, those between, the op after; None stands for all of the section.
-    devices : tuple of int
-        Weight of the work of each device.
-    channels : tuple of (channel, weight)
-        Weights of what channels carry. Channels are numbered as in `referee.channels`.
-    """
-
+    #: The op before, those between, the op after; None stands for all of the section.
     ops: tuple[Number, ...] | None = None
+    #: Weight of the work of each device.
     devices: tuple[Number, ...]
+    #: Weights of what channels carry. Channels are numbered as in `referee.channels`.
     channels: tuple[tuple[Number, Number], ...] = ()
 
 
 class Leaf(InstancePart):
-    """Multipliers of a relaxation: any of them prove something.
+    """Multipliers of a relaxation: any of them prove something."""
 
-    Attributes
-    ----------
-    flows : tuple of (edge, flow)
-        Flow along the edges, by which paths count.
-    alone : tuple of (op, flow)
-        More flow through an op, from the start to the end of all.
-    windows : tuple of WorkWindow
-    prices : tuple of (edge, end, device, price)
-        What it brings that the producer (end 0) or the consumer (1) of an edge is on a device,
-        and costs the edge.
-    memory : tuple of int, or None
-        Price of a byte on each device.
-    """
-
+    #: Flow along the edges, by which paths count.
     flows: tuple[tuple[Number, Number], ...] = ()
+    #: More flow through an op, from the start to the end of all.
     alone: tuple[tuple[Number, Number], ...] = ()
     windows: tuple[WorkWindow, ...] = ()
+    #: What it brings that the producer (end 0) or the consumer (1) of an edge is on a device, and
+    #: costs the edge.
     prices: tuple[tuple[Number, Number, Number, Price], ...] = ()
+    #: Price of a byte on each device.
     memory: tuple[Number, ...] | None = None
 
 
@@ -149,25 +127,18 @@ Proof = Annotated[
 
 
 class Certificate(InstancePart):
-    """A lower bound on all plans of an instance under a semantics, and its proof.
-
-    Attributes
-    ----------
-    instance, instance_hash : str
-        Name of the instance, and the SHA-256 of its content.
-    bound_ns : int
-        What the proof proves.
-    printed_bound_ns : int or None
-        A higher bound that was found too, on the word of `printed_rests_on`; nothing checks it.
-    """
+    """A lower bound on all plans of an instance under a semantics, and its proof."""
 
     format: Literal["placegap-certificate"] = "placegap-certificate"
     version: Version = 1
+    #: instance, instance_hash: Name of the instance, and the SHA-256 of its content.
     instance: str
     instance_hash: str
     semantics: StatedSemantics
+    #: What the proof proves.
     bound_ns: Count
     proof: Proof
+    #: A higher bound that was found too, on the word of `printed_rests_on`; nothing checks it.
     printed_bound_ns: Count | None = None
     printed_rests_on: str = ""
 

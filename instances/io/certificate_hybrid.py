@@ -42,15 +42,6 @@ class HybridLayers:
     """Layers, their modes and edges, as a file states them.
 
     Layers are colocation groups, and sets of them are integers with a bit for each.
-
-    Attributes
-    ----------
-    rows : dict
-        Modes by tensor degree and layer, each with its workspace.
-    edges : list of tuple
-        The layers that an edge joins, and its bytes.
-    sets : list of (int, list of int)
-        Sets that contain all that reads their members, the largest first, and their members.
     """
 
     def __init__(self, parts: dict[str, Any], rules: dict[str, Any]) -> None:
@@ -73,6 +64,7 @@ class HybridLayers:
         whole = 0 if set(servers) == {None} else gcd(*servers.values())
         parted = RULES["sharding"].index(rules.get("sharding", "none"))
         shares = ("sharded_bytes", "gradient_bytes")[:parted]
+        #: The layers that an edge joins, and its bytes.
         self.edges = list[tuple[int, int, int]]()
         more: list[dict[str, dict[str, list[int]]]] = [{"into": {}, "out": {}} for _ in ops]
         for edge in parts["edges"]:
@@ -104,6 +96,7 @@ class HybridLayers:
                     for end, size in mode.get(field, {}).items():
                         for at in more[i][ends].get(end, ()):
                             row[6][at] += size
+        #: Modes by tensor degree and layer, each with its workspace.
         self.rows: dict[int, list[list[tuple[Row, int]]]] = {}
         for t in sorted({t for t, _ in found}):
             if t <= self.devices and whole % t == 0:
@@ -115,6 +108,8 @@ class HybridLayers:
                     ]
                     for layer in range(self.num)
                 ]
+        #: (int, list of int): Sets that contain all that reads their members, the largest first,
+        #: and their members.
         self.sets = self._sets()
 
     def _sets(self) -> list[tuple[int, list[int]]]:

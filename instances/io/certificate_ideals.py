@@ -48,21 +48,6 @@ class IdealBlocks:
         Ops and edges as the file states them.
     tick : callable
         Called again and again; it raises when the time is over.
-
-    Attributes
-    ----------
-    own, need : list of int
-        Groups of each block; those and all that must come before them.
-    after : list of list of int
-        Blocks that read what a block writes.
-    time, least, bytes : list
-        Per block; time per kind of device, infinite where it cannot run, and the least of them.
-    source, readers : list of int
-        Of each tensor: the block that writes it, and those that read it.
-    border : list of list of int
-        What a tensor costs at the border of each kind of device.
-    count, room : list of int
-        Devices of each kind, and their memory.
     """
 
     def __init__(
@@ -72,12 +57,15 @@ class IdealBlocks:
         self._blocks(problem, [op.get("backward", False) for op in parts["ops"]], tick)
         block, num, every = self.block, len(self.need), range(problem.num)
         time: list[list[Any]] = [[0] * problem.num for _ in range(num)]
+        #: time, least, bytes: Per block; time per kind of device, infinite where it cannot run, and
+        #: the least of them.
         self.bytes = [0] * num
         for i, b in enumerate(block):
             self.bytes[b] += problem.bytes[i]
             for k in every:
                 time[b][k] += inf if problem.time[i][k] is None else problem.time[i][k]
         tensors = 1 + max((u for _, _, u in problem.edges), default=-1)
+        #: source, readers: Of each tensor: the block that writes it, and those that read it.
         self.source, self.readers, stated = [0] * tensors, [0] * tensors, [None] * tensors
         for (i, j, u), edge in zip(problem.edges, edges, strict=True):
             self.source[u] = self.own[block[i]]
@@ -93,9 +81,11 @@ class IdealBlocks:
             column = [row[k] for row in time], [row[k] for row in border], problem.room[k]
             alike[str(column)].append(k)
         first = [members[0] for members in alike.values()]
+        #: count, room: Devices of each kind, and their memory.
         self.count, self.room = [len(m) for m in alike.values()], [problem.room[k] for k in first]
         self.time = [[row[k] for k in first] for row in time]
         self.least = [min(row) for row in self.time]
+        #: What a tensor costs at the border of each kind of device.
         self.border = [[row[k] for k in first] for row in border]
         self.tensors: list[set[int]] = [set() for _ in range(num)]
         for i, j, u in problem.edges:

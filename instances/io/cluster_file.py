@@ -305,11 +305,6 @@ def full_name(name: str, added: Mapping[str, DeviceSpec] | None = None) -> str:
 
     Case and dashes do not count. What is the name of a device kind, of the catalogue or of those
     that are added, is that of one device.
-
-    Examples
-    --------
-    >>> full_name("4xv100-pcie"), full_name("8xH100"), full_name("moirai"), full_name("T4")
-    ('celeritas-4xV100-pcie', '8xH100-nvlink', 'moirai', 'T4')
     """
     names, wanted = cluster_names(), plain_name(name)
     if name in names or wanted in map(plain_name, (*catalogue(), *(added or {}))):
@@ -323,11 +318,6 @@ def _parts(name: str, *, ends: bool) -> set[str]:
     """Runs of the words of a cluster's name, in plain letters; all of them, or those at its end.
 
     A word ends at a sign, and so does a count: the words of ``8xH100-nvlink`` are 8x, H100, nvlink.
-
-    Examples
-    --------
-    >>> sorted(_parts("8xH100-nvlink", ends=True))
-    ['8xh100nvlink', 'h100nvlink', 'nvlink']
     """
     words = [word for word in re.split(rf"[{SIGNS}]|(?<=\dx)(?=\D)", name) if word]
     stops = [len(words)] if ends else range(1, len(words) + 1)

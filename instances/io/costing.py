@@ -78,13 +78,7 @@ StatedSpec = Annotated[DeviceSpec, BeforeValidator(_as_spec)]
 
 @cache
 def catalogue() -> dict[str, DeviceSpec]:
-    """The catalogue that ships with the package, by device kind.
-
-    Examples
-    --------
-    >>> catalogue()["T4"].peak("float32")
-    8100000000000
-    """
+    """The catalogue that ships with the package, by device kind."""
     return read_catalogue(data_path("devices.yaml"))
 
 
@@ -113,28 +107,14 @@ def device_spec(kind: str) -> DeviceSpec:
 
 
 def specs_of(cluster: Cluster) -> dict[str, DeviceSpec]:
-    """What is known of the cluster's device kinds: by the cluster itself, else by the catalogue.
-
-    Examples
-    --------
-    >>> devices = (Device(name="a", kind="T4"), Device(name="b", kind="mine"))
-    >>> list(specs_of(Cluster(name="c", devices=devices)))
-    ['T4']
-    """
+    """What is known of the cluster's device kinds: by the cluster itself, else by the catalogue."""
     known = {**catalogue(), **cluster.kinds}
     kinds = sorted({device.kind for device in cluster.devices})
     return {kind: known[kind] for kind in kinds if kind in known}
 
 
 def is_cpu(device: Device, cluster: Cluster) -> bool:
-    """Whether a device is a host, or of a kind that is a CPU ("cpu" is what `profile` calls one).
-
-    Examples
-    --------
-    >>> devices = [Device(name=kind, kind=kind) for kind in ("T4", "Xeon-5220", "cpu")]
-    >>> [is_cpu(device, Cluster(name="c", devices=tuple(devices))) for device in devices]
-    [False, True, True]
-    """
+    """Whether a device is a host, or of a CPU kind ("cpu" is what `profile` calls one)."""
     spec = cluster.kinds.get(device.kind) or catalogue().get(device.kind)
     return device.is_host or device.kind == "cpu" or (spec is not None and spec.is_cpu)
 
@@ -302,15 +282,7 @@ def _cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> tuple[list[O
 
 
 def kernel_ns(flops: int, bytes_moved: int, spec: DeviceSpec, dtype: str | None = None) -> int:
-    """Time of a kernel on a device under calibrated costs, in ns.
-
-    Examples
-    --------
-    The bytes of `roofline_ns`'s example at 0.8 of the bandwidth, 62.5 us; and 1 GFLOP at 0.79:
-
-    >>> kernel_ns(0, 16_000_000, catalogue()["T4"]), kernel_ns(10**9, 0, catalogue()["T4"])
-    (67500, 161275)
-    """
+    """Time of a kernel on a device under calibrated costs, in ns."""
     time = roofline_ns(flops, bytes_moved, spec, COMPUTE_PERCENT, _bandwidth_percent(spec), dtype)
     return time + THREADS_NS if time and spec.is_cpu else time
 

@@ -35,26 +35,17 @@ HUNDREDTH_GIB = 2**30 // 100
 
 
 class LayerHomes(NamedTuple):
-    """Where a plan has the numbered layers, and whether the tools' order is the plan's.
+    """Where a plan has the numbered layers, and whether the tools' order is the plan's."""
 
-    Attributes
-    ----------
-    gpus : tuple of int
-        The devices that are no hosts.
-    home : list of int
-        The device of most bytes of each layer, experts on the host aside; -1 is a host.
-    away : tuple of int
-        Layers with experts on the host while the rest is on a GPU.
-    is_whole : bool
-        Whether each layer, or its experts and its rest, is on one device.
-    output : int
-        The device of what is after the layers.
-    """
-
+    #: The devices that are no hosts.
     gpus: tuple[int, ...]
+    #: The device of most bytes of each layer, experts on the host aside; -1 is a host.
     home: list[int]
+    #: Layers with experts on the host while the rest is on a GPU.
     away: tuple[int, ...]
+    #: Whether each layer, or its experts and its rest, is on one device.
     is_whole: bool
+    #: The device of what is after the layers.
     output: int
 
     @property

@@ -65,12 +65,6 @@ def read_layers(instance: Instance) -> NumberedLayers:
     ------
     InputError
         If no two names do.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> read_layers(example()).names
-    ('op1', 'op2', 'op3', 'op4')
     """
     ops, modules = instance.graph.ops, layer_of(instance.graph)
     label = [layer or op.colocation or op.name for layer, op in zip(modules, ops, strict=True)]

@@ -38,16 +38,6 @@ def layer_devices(instance: Instance, plan: Plan) -> dict[str, int]:
     InputError
         If a layer is on several devices, or an op outside of all layers is apart from what feeds
         it last: no module's border is there, at which a tool could move a tensor.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> instance = example()
-    >>> ops = [op.model_copy(update={"module": f"h.{op.name[2:]}"}) for op in instance.graph.ops]
-    >>> graph = instance.graph.model_copy(update={"ops": tuple(ops)})
-    >>> named = instance.model_copy(update={"graph": graph})
-    >>> layer_devices(named, Plan.on([0, 0, 1, 0]))
-    {'h.1': 0, 'h.2': 0, 'h.3': 1, 'h.4': 0}
     """
     _refuse_replicas(instance, plan)
     layers, device = layer_of(instance.graph), plan.devices.tolist()
@@ -228,12 +218,6 @@ def write_op_table(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
     ``stage`` is empty but under pipeline_iteration, ``start_ns`` and ``end_ns`` are where the
     value has no schedule of ops. Control characters of names are written as escapes.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> print(write_op_table(example(), Plan.on([0, 0, 0, 0]), MaxLoad()).splitlines()[1])
-    op1,op,,0,gpu0,gpu,,5,,,0,0
     """
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")

@@ -46,23 +46,6 @@ def annotate(model: Any, instance: Instance, plan: Plan, semantics: Semantics) -
     ------
     InputError
         If an op is on several devices, or cannot be found in the model.
-
-    Examples
-    --------
-    >>> from onnx import helper
-    >>> from placegap.instances import Edge, Makespan, example
-    >>> edges = (("op1", "op2", "a"), ("op1", "op3", "a"), ("op2", "op4", "b"), ("op3", "op4", "c"))
-    >>> edges = [Edge(producer=a, consumer=b, bytes=1, tensor=name) for a, b, name in edges]
-    >>> graph = example().graph.model_copy(update={"edges": tuple(edges)})
-    >>> net = Instance(name="net", graph=graph, cluster=example().cluster)
-    >>> nodes = [helper.make_node("Sum", reads.split(), [made], name=op) for op, reads, made in (
-    ...     ("op1", "x", "a"), ("op2", "a", "b"), ("op3", "a", "c"), ("op4", "b c", "y"))]
-    >>> model = helper.make_model(helper.make_graph(nodes, "net", [], []), ir_version=8)
-    >>> annotate(model, net, Plan.on([0, 1, 0, 0]), Makespan())
-    >>> model.ir_version, list(model.configuration[0].device)
-    (11, ['gpu0', 'gpu1'])
-    >>> [node.device_configurations[0].sharding_spec[0].device[0] for node in model.graph.node]
-    [0, 1, 0, 0]
     """
     for op, devices in zip(instance.graph.ops, plan.placement, strict=True):
         if len(devices) > 1:
@@ -191,20 +174,6 @@ def device_faults(model: Any) -> tuple[str, ...]:
     Parameters
     ----------
     model : ModelProto
-
-    Examples
-    --------
-    >>> from onnx import helper
-    >>> node = helper.make_node("Relu", ["x"], ["y"], name="relu")
-    >>> model = helper.make_model(helper.make_graph([node], "net", [], []), ir_version=11)
-    >>> model.configuration.add(name="two", num_devices=2).name
-    'two'
-    >>> note = model.graph.node[0].device_configurations.add(configuration_id="two")
-    >>> device_faults(model)
-    ()
-    >>> note.pipeline_stage = -1
-    >>> device_faults(model)
-    ("node 'relu': its stage is -1",)
     """
     return tuple(_faults(model))
 

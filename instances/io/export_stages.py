@@ -92,19 +92,7 @@ def refuse_several_stages(semantics: Semantics) -> None:
 
 
 def counts_with_ends(instance: Instance, stages: list[list[str]], kind: str) -> list[int]:
-    """Numbered layers per stage, where the ends hold all else.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> instance = example()
-    >>> modules = zip(instance.graph.ops, ("embed", "h.0", "h.1", "head"))
-    >>> ops = [op.model_copy(update={"module": module}) for op, module in modules]
-    >>> graph = instance.graph.model_copy(update={"ops": tuple(ops)})
-    >>> named = instance.model_copy(update={"graph": graph})
-    >>> counts_with_ends(named, [["embed", "h.0"], ["h.1", "head"]], "vllm")
-    [1, 1]
-    """
+    """Numbered layers per stage, where the ends hold all else."""
     numbered = set(layer_list(instance))
     is_before = layer_ends(instance, layer_of(instance.graph))
     for s, stage in enumerate(stages):
@@ -165,15 +153,7 @@ def write_megatron(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
 
 def layout(counts: list[int]) -> str:
-    """The layout of so many layers in each stage.
-
-    Examples
-    --------
-    >>> layout([3, 4, 4, 0])
-    'Et*3|t*4|t*4|L'
-    >>> layout([1])
-    'EtL'
-    """
+    """The layout of so many layers in each stage."""
     stages = ["" if not count else "t" if count == 1 else f"t*{count}" for count in counts]
     stages[0] = f"E{stages[0]}"
     stages[-1] = f"{stages[-1]}{',' if '*' in stages[-1] else ''}L"
@@ -190,14 +170,6 @@ def write_split(instance: Instance, plan: Plan, semantics: Semantics) -> str:
     ------
     InputError
         If ops have names that are no numbers, or are on several devices.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> write_split(example(), Plan.on([0, 0, 0, 0]), MaxLoad())
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: op 'op1' is no number, as the nodes of \
-dnn-partitioning are; export csv
     """
     verdict = evaluate(instance, plan, semantics)
     nodes: list[list[int]] = [[] for _ in range(instance.num_devices)]

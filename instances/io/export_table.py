@@ -77,15 +77,6 @@ def find_exporter(name: str) -> Exporter:
     ------
     InputError
         One line with the names that there are.
-
-    Examples
-    --------
-    >>> find_exporter("device_map").whole_layers
-    True
-    >>> find_exporter("devicemap")
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: there is no export 'devicemap'; did you mean \
-'device_map'?
     """
     return look_up("export", name, EXPORTERS)
 
@@ -119,15 +110,6 @@ def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
     ------
     InputError
         One line: what the model or the rules lack for the format, and the mend.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> check_export("csv", example(), Makespan())
-    >>> check_export("device_map", example(), Makespan())
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: export device_map: no op of diamond names its \
-module; trace the model (hf:, py:)
     """
     exporter = find_exporter(kind)
     try:

@@ -50,13 +50,6 @@ def write_chrome_trace(instance: Instance, plan: Plan, semantics: Semantics) -> 
     ------
     InputError
         If the plan cannot be executed, or has replicas.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> text = write_chrome_trace(example(), Plan.on([0, 1, 0, 0]), Makespan())
-    >>> [event["ph"] for event in json.loads(text)["traceEvents"]].count("s")
-    2
     """
     if any(len(devices) > 1 for devices in plan.placement):
         raise InputError("a trace shows one device for each op; leave out --replicas")
@@ -222,14 +215,6 @@ def memory_levels(
     semantics : Semantics
     schedule : Schedule or None
         Of a makespan plan; without one, moments are the steps of `arrays.derive_memory`.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, evaluate, example
-    >>> plan = Plan.on([0, 1, 0, 0])
-    >>> schedule = evaluate(example(), plan, rules := Makespan(memory="peak")).schedule
-    >>> memory_levels(example(), plan, rules, schedule)[1]
-    [(0, 0), (5, 1), (6, 2), (26, 1), (27, 0)]
     """
     if isinstance(semantics, PipelineIteration):
         run = simulate_iteration(instance, plan, semantics)
@@ -277,13 +262,7 @@ def levels_in_flight(
 
 
 def levels_of(base: list[int], changes: Iterable[tuple[int, int, int]]) -> list[Levels]:
-    """Levels from those at the beginning and from (device, moment, change).
-
-    Examples
-    --------
-    >>> levels_of([5, 0], [(0, 3, 2), (0, 7, -2)])
-    [[(0, 5), (3, 7), (7, 5)], [(0, 0)]]
-    """
+    """Levels from those at the beginning and from (device, moment, change)."""
     at: list[dict[int, int]] = [{0: 0} for _ in base]
     for k, moment, change in changes:
         at[k][moment] = at[k].get(moment, 0) + change

@@ -31,14 +31,6 @@ def launch_of(graph: Graph) -> Ints:
     other ops, forward and backward, or colocation groups, nor ops that bring times of their own.
     No path leaves a kernel of light ops and enters it again, because each border raises `level`.
     O(n + m).
-
-    Examples
-    --------
-    >>> from placegap.instances import Edge, Graph, Op
-    >>> ops = [Op(name=name, flops=flops) for name, flops in (("mm", 8), ("silu", 0), ("mul", 0))]
-    >>> edges = [Edge(producer="mm", consumer="silu"), Edge(producer="silu", consumer="mul")]
-    >>> launch_of(Graph(name="mlp", ops=tuple(ops), edges=tuple(edges))).tolist()
-    [0, 1, 1]
     """
     ops, index = graph.ops, graph.index
     product = [bool(op.flops) and op.kind not in LIGHT for op in ops]

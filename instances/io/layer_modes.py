@@ -67,32 +67,25 @@ MODELLED = "modes"
 
 
 class LayerPart(NamedTuple):
-    """What is between two collectives, for the forward pass of one microbatch on one device.
+    """What is between two collectives, for the forward pass of one microbatch on one device."""
 
-    Attributes
-    ----------
-    flops : int
-        Of matrix products.
-    weights, whole_weights : int
-        Numbers of them; those that are divided by t, and those that each device has (norms).
-    stash_bytes, stream_bytes : int
-        What backward reads: inside of the block, and of the residual stream.
-    reduced_bytes : int
-        What a pass all-reduces.
-    recomputed_flops, recomputed_bytes : int
-        What `selective` computes again, and the part of `stash_bytes` that it does not hold.
-    reduces_again : bool
-        Whether `selective` repeats the collective of the forward pass.
-    """
-
+    #: Of matrix products.
     flops: int = 0
+    #: weights, whole_weights: Numbers of them; those that are divided by t, and those that each
+    #: device has (norms).
     weights: int = 0
     whole_weights: int = 0
+    #: stash_bytes, stream_bytes: What backward reads: inside of the block, and of the residual
+    #: stream.
     stash_bytes: int = 0
     stream_bytes: int = 0
+    #: What a pass all-reduces.
     reduced_bytes: int = 0
+    #: recomputed_flops, recomputed_bytes: What `selective` computes again, and the part of
+    #: `stash_bytes` that it does not hold.
     recomputed_flops: int = 0
     recomputed_bytes: int = 0
+    #: Whether `selective` repeats the collective of the forward pass.
     reduces_again: bool = False
 
 
@@ -120,14 +113,7 @@ class Rates(NamedTuple):
 
 
 def server_link(cluster: Cluster) -> tuple[int, int]:
-    """Least bandwidth and largest latency of the links inside of servers; else those of all links.
-
-    Examples
-    --------
-    >>> from placegap.instances.io.cluster_file import load_cluster
-    >>> server_link(load_cluster("2x8xH100, nvlink, infiniband"))
-    (450000000000, 5000)
-    """
+    """Least bandwidth and largest latency of links inside servers; without servers of all links."""
     server = {device.name: device.server for device in cluster.devices}
     found = []
     for entry in cluster.all_links.entries:
@@ -139,14 +125,7 @@ def server_link(cluster: Cluster) -> tuple[int, int]:
 
 
 def tensor_choices(cluster: Cluster) -> tuple[int, ...]:
-    """Powers of two that divide the devices of each server; without servers, of the cluster.
-
-    Examples
-    --------
-    >>> from placegap.instances.io.cluster_file import load_cluster
-    >>> tensor_choices(load_cluster("2x8xH100")), tensor_choices(load_cluster("6xT4, pcie3"))
-    ((1, 2, 4, 8), (1, 2))
-    """
+    """Powers of two that divide the devices of each server; without servers, of the cluster."""
     sizes = Counter(device.server for device in cluster.devices).values()
     whole, powers = gcd(*sizes), [1]
     while whole % (2 * powers[-1]) == 0 and powers[-1] < MOST_TENSOR:
@@ -191,30 +170,12 @@ class ModelledOn(NamedTuple):
 
     @classmethod
     def cluster(cls, cluster: Cluster, precision: Precision = MIXED) -> ModelledOn:
-        """All devices of a cluster.
-
-        Examples
-        --------
-        >>> from placegap.instances.io.cluster_file import load_cluster
-        >>> ModelledOn.cluster(load_cluster("2x8xH100")).tensors
-        (1, 2, 4, 8)
-        """
+        """All devices of a cluster."""
         return cls(cluster_rates(cluster, precision.dtype), tensor_choices(cluster), precision)
 
 
 def layer_modes(layer: TrainedLayer, on: ModelledOn) -> tuple[Mode, ...]:
-    """The modes of a layer: one for each t that divides what it has to, and each way to keep.
-
-    Examples
-    --------
-    On two devices half of 3 x 600 FLOPs, and two collectives of 2 (t - 1) / t x 50 bytes:
-
-    >>> block = LayerPart(flops=600, weights=10, stash_bytes=80, stream_bytes=20, reduced_bytes=50)
-    >>> layer = TrainedLayer("a", "Layer", (block,), input_bytes=10)
-    >>> modes = layer_modes(layer, ModelledOn({"gpu": Rates(10**9, 10**9)}, (1, 2)))
-    >>> [(mode.name, mode.tensor, mode.time_ns["gpu"], mode.held_bytes) for mode in modes]
-    [('keep', 1, 1800, 100), ('full', 1, 2400, 10), ('keep', 2, 1000, 50), ('full', 2, 1350, 5)]
-    """
+    """The modes of a layer: one for each t that divides what it has to, and each way to keep."""
     return tuple(_modes(layer, on))
 
 
@@ -277,15 +238,6 @@ def layer_graph(
 
     Between stages each of t devices sends its part of the residual stream. So an edge carries what
     one of the most devices sends, and a mode of fewer adds the rest, at its own end.
-
-    Examples
-    --------
-    >>> block = LayerPart(flops=600, weights=10, stash_bytes=80, stream_bytes=20)
-    >>> layers = [TrainedLayer(name, "Layer", (block,), 10) for name in "ab"]
-    >>> on = ModelledOn({"gpu": Rates(10**9, 10**9)}, (1, 2))
-    >>> graph = layer_graph("net", layers, [(0, 1, 10)], on, Provenance())
-    >>> [len(op.modes) for op in graph.ops], graph.ops[0].time_ns
-    ([4, 4], {'gpu': 1800})
     """
     ops, most = [], max(on.tensors)
     into: list[dict[int, int]] = [{} for _ in layers]

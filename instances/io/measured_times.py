@@ -45,36 +45,23 @@ FIRST_NAMES = 5
 
 @dataclass(frozen=True)
 class MeasuredTimes:
-    """Times of ops by name and device kind.
+    """Times of ops by name and device kind."""
 
-    Attributes
-    ----------
-    source : str
-        The file.
-    samples_ns : mapping of (str, str or None) to sequence of float
-        Name of an op and a device kind, and all times measured; None where the file, a trace, does
-        not say on which kind of device it was made.
-    """
-
+    #: The file.
     source: str
+    #: Name of an op and a device kind, and all times measured; None where the file, a trace, does
+    #: not say on which kind of device it was made.
     samples_ns: Mapping[tuple[str, str | None], Sequence[float]]
 
 
 @dataclass(frozen=True)
 class TimedGraph:
-    """A graph with measured times, and what the measurements leave open.
-
-    Attributes
-    ----------
-    graph : Graph
-    num_ops : int
-        Ops that have a measured time.
-    unmatched : tuple of str
-        Measured names that no op has, in the order of the file.
-    """
+    """A graph with measured times, and what the measurements leave open."""
 
     graph: Graph
+    #: Ops that have a measured time.
     num_ops: int
+    #: Measured names that no op has, in the order of the file.
     unmatched: tuple[str, ...]
 
 
@@ -85,15 +72,6 @@ def read_times(path: str | Path) -> MeasuredTimes:
     ------
     InputError
         One line that names the file, the row or event and the mend.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "times.csv"
-    ...     _ = path.write_text("name,device_kind,time_us\nconv,T4,1.5\n")
-    ...     dict(read_times(path).samples_ns)
-    {('conv', 'T4'): [1500.0]}
     """
     if is_trace(read_content(path)):
         return MeasuredTimes(
@@ -135,14 +113,6 @@ def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> TimedGra
     Notes
     -----
     O(ops + samples). Medians are rounded half to even to whole ns.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> times = MeasuredTimes("t.csv", {("op1", "gpu"): [7.0, 9.0, 8.0]})
-    >>> measured = with_times(example().graph, times, example().cluster)
-    >>> measured.graph.ops[0].time_ns
-    {'gpu': 8}
     """
     kinds = sorted({device.kind for device in cluster.devices})
     medians = {
@@ -177,13 +147,7 @@ def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> TimedGra
 
 
 def _sentence(source: str, num_ops: int, of: int, unmatched: Sequence[str]) -> str:
-    """One line on how many ops are measured, and which names match none.
-
-    Examples
-    --------
-    >>> _sentence("t.csv", 3, 4, ["loss", "step"])
-    't.csv: measured times for 3 of 4 ops; 2 names match no op: loss, step'
-    """
+    """One line on how many ops are measured, and which names match none."""
     line = f"{source}: measured times for {num_ops} of {of} ops"
     if unmatched:
         names = ", ".join(unmatched[:FIRST_NAMES])
@@ -214,13 +178,7 @@ NS_PER_US = 1000
 
 
 def is_trace(data: bytes) -> bool:
-    """Whether the content of a file is JSON, and so a trace among files of times.
-
-    Examples
-    --------
-    >>> is_trace(b'{"traceEvents": []}'), is_trace(b"name,device_kind,time_ns")
-    (True, False)
-    """
+    """Whether the content of a file is JSON, and so a trace among files of times."""
     return data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
 
 

@@ -38,23 +38,15 @@ from placegap.instances.reading.input_files import (
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows of measurements: what was measured, at which size, and figures.
+    """Rows of measurements: what was measured, at which size, and figures."""
 
-    Attributes
-    ----------
-    keys : tuple of (str, str)
-        Op and device kind; or source and target; or producer and consumer; one per row.
-    size : (r,) int64
-        Batch, or bytes on a link.
-    figures : dict of str to (r,) float64
-        ``time_ns``, ``memory_bytes``, ``bytes``.
-    place : tuple of str
-        ``file: row 7`` of each row, for messages.
-    """
-
+    #: Op and device kind; or source and target; or producer and consumer; one per row.
     keys: tuple[tuple[str, str], ...]
+    #: (r,) int64: Batch, or bytes on a link.
     size: Ints
+    #: (r,) float64: ``time_ns``, ``memory_bytes``, ``bytes``.
     figures: Mapping[str, Floats]
+    #: ``file: row 7`` of each row, for messages.
     place: tuple[str, ...]
 
     def rows(self, chosen: Flags) -> Table:
@@ -167,18 +159,13 @@ MIN_R2 = 0.9
 
 @dataclass(frozen=True, eq=False)
 class Lines:
-    """Least-squares lines y = slope (x - mean_x) + mean_y of g groups of points.
+    """Least-squares lines y = slope (x - mean_x) + mean_y of g groups of points."""
 
-    Attributes
-    ----------
-    points, sizes : (g,) int64
-        Points and different x of each group; at least one.
-    mean_x, mean_y, slope, r2, largest_y : (g,) float64
-        `slope` is 0 where there is one x only; `r2` is 1 where a horizontal line leaves no error.
-    """
-
+    #: points, sizes: (g,) int64: Points and different x of each group; at least one.
     points: Ints
     sizes: Ints
+    #: mean_x, mean_y, slope, r2, largest_y: (g,) float64: `slope` is 0 where there is one x only;
+    #: `r2` is 1 where a horizontal line leaves no error.
     mean_x: Floats
     mean_y: Floats
     slope: Floats
@@ -195,14 +182,6 @@ class Lines:
 
         A line with three sizes or more is an estimate as it is, also a poor one. Neither a falling
         line nor a single size is extrapolated (`DOUBTS`).
-
-        Examples
-        --------
-        >>> lines = fit_lines(np.array([0, 0, 0, 1]), np.array([1, 2, 3, 1]),
-        ...                   np.array([5.0, 7.0, 9.0, 4.0]), 2)
-        >>> value, doubts = lines.estimate(10)
-        >>> value.tolist(), doubts
-        ([23.0, 4.0], [(1, 'single')])
         """
         value = self.mean_y + self.slope * (x - self.mean_x)
         falling = self.slope < 0
@@ -286,17 +265,6 @@ def fit_links(table: Table, cluster: Cluster, min_r2: float = MIN_R2) -> tuple[L
     ------
     InputError
         If a row names no two devices of the cluster, or a pair was measured without bytes or time.
-
-    Examples
-    --------
-    10 GB/s and 5 us of latency, measured at 1 MB and 4 MB:
-
-    >>> from placegap.instances import example
-    >>> table = Table((("gpu0", "gpu1"),) * 2, np.array([10**6, 4 * 10**6]),
-    ...               {"time_ns": np.array([105_000.0, 405_000.0])}, ("row 1", "row 2"))
-    >>> fit = fit_links(table, example().cluster)[0]
-    >>> fit.bandwidth_bytes_per_s, fit.latency_ns
-    (10000000000, 5000)
     """
     _check(table, cluster)
     number: dict[tuple[str, str], int] = {}
@@ -390,17 +358,11 @@ LEVELS = (0.05, 0.1, 0.2, 0.3, 0.5)
 
 @dataclass(frozen=True, eq=False)
 class Deviations:
-    """Relative deviations of estimates from what was measured, ascending (Celeritas, 6.3).
+    """Relative deviations of estimates from what was measured, ascending (Celeritas, 6.3)."""
 
-    Attributes
-    ----------
-    relative : (c,) float64
-        Of all items with a measured value above 0, and 0 for those where both are 0.
-    undefined : int
-        Items that were estimated above 0 but measured as 0; they have no relative deviation.
-    """
-
+    #: (c,) float64: Of all items with a measured value above 0, and 0 for those where both are 0.
     relative: Floats
+    #: Items that were estimated above 0 but measured as 0; they have no relative deviation.
     undefined: int
 
     @property
@@ -409,14 +371,7 @@ class Deviations:
         return float(self.relative.mean()) if len(self.relative) else None
 
     def share_within(self, level: float) -> float | None:
-        """The distribution function: share of items that deviate by at most `level`.
-
-        Examples
-        --------
-        >>> found = deviations(np.array([100.0, 90.0, 50.0]), np.array([100.0, 100.0, 100.0]))
-        >>> found.share_within(0.1)  # 0 %, 10 % and 50 %
-        0.6666666666666666
-        """
+        """The distribution function: share of items that deviate by at most `level`."""
         if not len(self.relative):
             return None
         within = np.searchsorted(self.relative, level * (1 + 1e-12), side="right")
@@ -442,14 +397,7 @@ class Deviations:
 
 
 def deviations(estimated: Floats, measured: Floats) -> Deviations:
-    """Compare estimates with measurements, item by item.
-
-    Examples
-    --------
-    >>> found = deviations(np.array([100.0, 110.0, 5.0, 0.0]), np.array([100.0, 100.0, 0.0, 0.0]))
-    >>> round(found.mean, 6), found.undefined
-    (0.033333, 1)
-    """
+    """Compare estimates with measurements, item by item."""
     defined = (measured > 0) | (estimated == 0)
     distance = np.abs(estimated - measured)[defined]
     base = np.where(measured > 0, measured, 1.0)[defined]

@@ -229,27 +229,13 @@ class Node:
 
 
 def has_rule(node: Node) -> bool:
-    """Whether the tables know the op; of another one each output element counts 1 FLOP.
-
-    Examples
-    --------
-    >>> has_rule(Node("Erf", [], [], {})), has_rule(Node("NonMaxSuppression", [], [], {}))
-    (True, False)
-    """
+    """Whether the tables know the op; of another one each output element counts 1 FLOP."""
     standard = node.domain in STANDARD_DOMAINS and node.op_type in KINDS
     return standard or (node.domain, node.op_type) == BLOCK_PRODUCT
 
 
 def count_flops(node: Node) -> int:
-    """FLOPs of a node; one whose shapes do not suffice is a ValueError.
-
-    Examples
-    --------
-    A 3 x 3 convolution from 8 to 16 channels on 10 x 10 outputs: 2 x 1600 x 8 x 9.
-
-    >>> count_flops(Node("Conv", [(1, 8, 12, 12), (16, 8, 3, 3)], [(1, 16, 10, 10)], {}))
-    230400
-    """
+    """FLOPs of a node; one whose shapes do not suffice is a ValueError."""
     kind, out = node.op_type, _elements(node.outputs[0])
     if not has_rule(node):
         return out

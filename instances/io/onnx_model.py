@@ -399,13 +399,7 @@ def load_onnx(path: Path) -> Any:
 
 
 def count_listed(data: mmap.mmap | bytes, most: int) -> int:
-    r"""How many messages the graph of a model message holds; counting ends above `most`.
-
-    Examples
-    --------
-    >>> count_listed(b"\x08\x07" + b"\x3a\x04" + b"\x0a\x00" * 2, 10)  # two empty nodes
-    2
-    """
+    r"""How many messages the graph of a model message holds; counting ends above `most`."""
     found = 0
     for field, start, end in _fields(data, 0, len(data)):
         if field == GRAPH_FIELD:
@@ -461,13 +455,6 @@ def count_axes(node: Node, has_weights: bool) -> dict[str, int]:
     node : Node
     has_weights : bool
         Whether the second input is constant.
-
-    Examples
-    --------
-    >>> count_axes(Node("Conv", [(8, 3, 12, 12), (16, 3, 3, 3)], [(8, 16, 10, 10)], {}), True)
-    {'batch': 8, 'out_channel': 16, 'in_channel': 3}
-    >>> count_axes(Node("Relu", [(8, 3)], [(8, 3)], {}), False)
-    {}
     """
     if len(node.inputs) < 2 or not node.inputs[0] or not node.inputs[1] or not node.outputs[0]:
         return {}
@@ -506,15 +493,6 @@ def module_of(node: Any) -> str | None:
     Notes
     -----
     The text is parsed as a literal and never run; another text counts as none.
-
-    Examples
-    --------
-    >>> from onnx import helper
-    >>> node = helper.make_node("MatMul", ["a", "b"], ["c"])
-    >>> entry = node.metadata_props.add()
-    >>> entry.key, entry.value = NAME_SCOPES, "['', 'layer.0', 'layer.0.dense', 'linear_3']"
-    >>> module_of(node)
-    'layer.0.dense'
     """
     text = next((entry.value for entry in node.metadata_props if entry.key == NAME_SCOPES), "")
     if not text or len(text) > LONGEST:

@@ -45,32 +45,21 @@ class Value:
 
 @dataclass
 class Tensors:
-    """What is known of the tensors of a graph, by name.
+    """What is known of the tensors of a graph, by name."""
 
-    Attributes
-    ----------
-    values : dict of str to Value
-        Tensors of known shape.
-    types : dict of str to TypeProto
-        Types of all tensors that have one.
-    small : dict of str to ndarray
-        Values of constants that may decide a shape.
-    constants : set of str
-    made_from : dict of str to (dict of str to int)
-        What a constant was computed from, and its bytes.
-    quantized : set of str
-        Constants of few bits, and those computed from such: weights are unpacked where they are
-        read, and count as large as what they were computed from.
-    reasons : dict of str to str
-        Why a shape is not known.
-    """
-
+    #: Tensors of known shape.
     values: dict[str, Value] = field(default_factory=dict)
+    #: Types of all tensors that have one.
     types: dict[str, Any] = field(default_factory=dict)
+    #: Values of constants that may decide a shape.
     small: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     constants: set[str] = field(default_factory=set)
+    #: (dict of str to int): What a constant was computed from, and its bytes.
     made_from: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: Constants of few bits, and those computed from such: weights are unpacked where they are
+    #: read, and count as large as what they were computed from.
     quantized: set[str] = field(default_factory=set)
+    #: Why a shape is not known.
     reasons: dict[str, str] = field(default_factory=dict)
 
     def learn(self, name: str, stated: Any) -> None:
@@ -163,27 +152,13 @@ def infer_tensors(
 
 
 def node_label(node: Any) -> str:
-    """``node 'conv1' (Conv)``; a node without a name goes by its first output.
-
-    Examples
-    --------
-    >>> from onnx import helper
-    >>> node_label(helper.make_node("Relu", ["x"], ["y"]))
-    "node 'y' (Relu)"
-    """
+    """``node 'conv1' (Conv)``; a node without a name goes by its first output."""
     name = node.name or next((value for value in node.output if value), "")
     return f"node {name!r} ({node.op_type})"
 
 
 def static_shape(stated: Any) -> Shape | None:
-    """The shape of a type, None where a dimension is open.
-
-    Examples
-    --------
-    >>> from onnx import helper
-    >>> static_shape(helper.make_tensor_type_proto(1, (2, 3)))
-    (2, 3)
-    """
+    """The shape of a type, None where a dimension is open."""
     tensor = stated.tensor_type
     if not stated.HasField("tensor_type") or not tensor.HasField("shape"):
         return None
@@ -194,14 +169,7 @@ def static_shape(stated: Any) -> Shape | None:
 
 
 def with_sizes(stated: Any, sizes: Mapping[str, int]) -> Any:
-    """A copy of a type in which the symbols have their sizes.
-
-    Examples
-    --------
-    >>> from onnx import helper
-    >>> static_shape(with_sizes(helper.make_tensor_type_proto(1, ("N", 3)), {"N": 2}))
-    (2, 3)
-    """
+    """A copy of a type in which the symbols have their sizes."""
     changed = type(stated)()
     changed.CopyFrom(stated)
     if changed.HasField("tensor_type"):
@@ -455,13 +423,6 @@ def evaluate_node(
         Elements of its outputs, None where they are not known.
     opsets : mapping of str to int
         Versions of the sets of ops, by domain.
-
-    Examples
-    --------
-    >>> from onnx import helper
-    >>> node = helper.make_node("Mul", ["a", "b"], ["c"])
-    >>> evaluate_node(node, {"a": np.array([2, 3]), "b": np.array(4)}, [2], {"": 17})
-    {'c': array([ 8, 12])}
     """
     if node.domain not in ("", "ai.onnx"):
         return {}
@@ -484,14 +445,7 @@ def evaluate_node(
 
 
 def shape_values(node: Any, shape: Sequence[int]) -> np.ndarray[Any, Any]:
-    """What Shape or Size writes for an input of the given shape.
-
-    Examples
-    --------
-    >>> from onnx import helper
-    >>> shape_values(helper.make_node("Shape", ["x"], ["y"], start=-2), (4, 6, 8)).tolist()
-    [6, 8]
-    """
+    """What Shape or Size writes for an input of the given shape."""
     if node.op_type == "Size":
         return np.array(prod(shape), np.int64)
     limits = {attribute.name: attribute.i for attribute in node.attribute}

@@ -138,14 +138,6 @@ def reserve_outputs(*paths: Path | None, inputs: Iterable[str | Path] = ()) -> N
     InputError
         One line with the path and the mend: a folder, a place where no file can be made, a file
         that may not be written to, two outputs of one name, or an input.
-
-    Examples
-    --------
-    >>> reserve_outputs(Path("a.json"), Path("./a.json"))
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: a.json: two outputs have this name; choose another
-    >>> release_outputs()
-    []
     """
     read = [(name, found) for name in inputs if (found := _regular(name)) is not None]
     seen: set[str] = set()
@@ -214,13 +206,7 @@ def _remove(path: Path) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether an output is a file, or becomes one.
-
-    Examples
-    --------
-    >>> is_file(Path("new.json")), is_file(Path("/dev/null"))
-    (True, False)
-    """
+    """Whether an output is a file, or becomes one."""
     try:
         return _is_file(os.stat(path))
     except OSError:

@@ -68,67 +68,32 @@ CallNumber = Annotated[int, Field(strict=True, ge=0)]
 
 
 class StoredBound(InstancePart):
-    """A lower bound that a plan file keeps, with all that it takes to know what it is about.
-
-    Attributes
-    ----------
-    bound_ns : int
-    bound_origin : str
-        The method behind it.
-    rests_on : str
-        What it rests on: ``proof``, or the name and version of a solver.
-    semantics : Semantics
-        With the widest class of plans that it holds for.
-    content_hash : str
-        Of the instance that it is about: the plan's, or that with whole modules or layers.
-    """
+    """A lower bound that a plan file keeps, with all that it takes to know what it is about."""
 
     bound_ns: Value
+    #: The method behind it.
     bound_origin: str = ""
+    #: What it rests on: ``proof``, or the name and version of a solver.
     rests_on: str = ""
+    #: With the widest class of plans that it holds for.
     semantics: StatedSemantics
+    #: Of the instance that it is about: the plan's, or that with whole modules or layers.
     content_hash: str
 
 
 class StageFile(InstancePart):
-    """One stage of a hybrid plan.
+    """One stage of a hybrid plan."""
 
-    Attributes
-    ----------
-    devices : tuple of str
-        Those of one replica after those of another.
-    tensor : int
-        Devices of a replica, over which each op is split.
-    modes : dict of str to str
-        The ops of the stage, each with the name of its mode.
-    """
-
+    #: Those of one replica after those of another.
     devices: tuple[str, ...]
+    #: Devices of a replica, over which each op is split.
     tensor: Positive = 1
+    #: The ops of the stage, each with the name of its mode.
     modes: Annotated[dict[str, str], Field(min_length=1)]
 
 
 class PlanFile(InstancePart):
-    """The JSON form of a plan.
-
-    Attributes
-    ----------
-    placement : dict of str to str or tuple of str
-        The devices of each op; empty where `stages` say it.
-    call : dict of str to int, or None
-        latency_subgraphs: which call of its accelerator runs each op, counted from 0.
-    stage : dict of str to int, or None
-        pipeline_iteration: the stage of each op, counted from 0.
-    stages : tuple of StageFile, or None
-        hybrid_pipeline: the stages, the first one first.
-    value_ns : int or None
-        What the plan is said to be worth; a claim that is checked.
-    bound : StoredBound or None
-        What no plan is said to be below; a claim: no result relies on it.
-    times : TimesFile or None
-        makespan: when everything is said to happen; checked as well. Simulating the plan decides
-        its value.
-    """
+    """The JSON form of a plan."""
 
     format: Literal["placegap-plan"] = "placegap-plan"
     version: Version = 1
@@ -136,14 +101,22 @@ class PlanFile(InstancePart):
     instance_hash: str = ""
     semantics: StatedSemantics
     method: str = ""
+    #: The devices of each op; empty where `stages` say it.
     placement: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
     device_order: dict[str, tuple[str, ...]] | None = None
     channel_order: dict[str, tuple[TransferName, ...]] | None = Field(default=None)
+    #: latency_subgraphs: which call of its accelerator runs each op, counted from 0.
     call: dict[str, CallNumber] | None = None
+    #: pipeline_iteration: the stage of each op, counted from 0.
     stage: dict[str, CallNumber] | None = None
+    #: hybrid_pipeline: the stages, the first one first.
     stages: tuple[StageFile, ...] | None = None
+    #: What the plan is said to be worth; a claim that is checked.
     value_ns: Value | None = None
+    #: What no plan is said to be below; a claim: no result relies on it.
     bound: StoredBound | None = None
+    #: makespan: when everything is said to happen; checked as well. Simulating the plan decides its
+    #: value.
     times: TimesFile | None = None
 
     @field_validator("value_ns")

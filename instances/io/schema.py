@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
-from itertools import pairwise
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from pydantic import BaseModel
 from placegap.instances.io.certificate_file import Certificate
 from placegap.instances.io.document import Document, write_json
 from placegap.instances.io.plan_file import PlanFile
-from placegap.instances.problem import semantics
 from placegap.instances.reading.input_files import data_path
 
 SCHEMAS: dict[str, type[BaseModel]] = {
@@ -28,22 +26,18 @@ SCHEMAS: dict[str, type[BaseModel]] = {
 """Published schemas by the name and version of their format."""
 
 _SECTION = re.compile(r"\n\n\w[\w ]*\n-{3,}\n.*", re.DOTALL)
-_ATTRIBUTE = re.compile(r"^(\w[\w, ]*) : .*\n((?: {4}.*\n?)+)", re.MULTILINE)
+_FIELD = re.compile(r"((?: *#: .*\n)+) *(\w+)\b")
 
 
 def json_schema(name: str) -> dict[str, Any]:
     """The JSON Schema of a format, as the models state it.
 
     What a schema cannot say (references, cycles, sums) is checked when a file is read.
-
-    Examples
-    --------
-    >>> json_schema("placegap-1")["required"]
-    ['name', 'graph']
     """
     schema = SCHEMAS[name].model_json_schema()
+    comments = {kind.__name__: _comments_of(kind) for kind in _kinds(BaseModel)}
     for part in (schema, *schema.get("$defs", {}).values()):
-        _describe(part, _rules_of(part.get("title", "")))
+        _describe(part, comments.get(part.get("title", ""), {}))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": schema_path(name).name,
@@ -56,41 +50,33 @@ def schema_path(name: str) -> Path:
     return data_path(f"{name}.schema.json")
 
 
-def _rules_of(name: str) -> dict[str, str]:
-    """The docstrings below the fields of a class of semantics; of another class, none.
+def _kinds(kind: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _kinds(below)
 
-    pydantic would read them, from the source, whenever the module is loaded.
-    """
+
+def _comments_of(kind: type[BaseModel]) -> dict[str, str]:
+    """The comments above the fields, by field; one that begins with several names is of each."""
     found: dict[str, str] = {}
-    for kind in reversed(getattr(getattr(semantics, name, None), "__mro__", ())):
-        if kind.__module__ != semantics.__name__:
-            continue
-        (tree,) = ast.parse(inspect.getsource(kind)).body
-        for field, text in pairwise(tree.body if isinstance(tree, ast.ClassDef) else ()):
-            match field, text:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=rule)),
-                    ast.Expr(value=ast.Constant(value=str(said))),
-                ):
-                    found[rule] = inspect.cleandoc(said)
+    for base in reversed(kind.__mro__):
+        ours = issubclass(base, BaseModel) and base is not BaseModel
+        for comment, field in _FIELD.findall(inspect.getsource(base) if ours else ""):
+            names, colon, text = _one_line(comment.replace("#: ", "")).partition(": ")
+            of = names.split(", ") if colon else []
+            several = len(of) > 1 and all(name in kind.model_fields for name in of)
+            found |= dict.fromkeys(of, text) if several else {field: names + colon + text}
     return found
 
 
-def _describe(part: dict[str, Any], rules: dict[str, str]) -> None:
-    """Turn docstrings, of numpydoc or of single rules, into descriptions of a class and fields."""
-    for field, text in rules.items():
-        found = {"description": text} | part["properties"][field]
-        part["properties"][field] = dict(sorted(found.items()))
-    docstring = part.get("description", "")
-    part["description"] = _one_line(_SECTION.sub("", docstring))
-    for names, text in _ATTRIBUTE.findall(docstring.partition("Attributes\n")[2]):
-        for field in names.split(", "):
-            if field in part.get("properties", {}):
-                part["properties"][field]["description"] = _one_line(text)
-    for field in part.get("properties", {}).values():
+def _describe(part: dict[str, Any], comments: dict[str, str]) -> None:
+    """Turn the docstring and the comments of a class into descriptions of it and of its fields."""
+    part["description"] = _one_line(_SECTION.sub("", part.get("description", "")))
+    for name, field in part.get("properties", {}).items():
         field.pop("title", None)  # pydantic repeats the field's name
-        if "description" in field:
-            field["description"] = _one_line(field["description"])
+        if name in comments:
+            field["description"] = comments[name]
+        part["properties"][name] = dict(sorted(field.items()))
 
 
 def _one_line(text: str) -> str:

@@ -36,26 +36,16 @@ from placegap.instances.reading.input_files import LARGEST
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A model at the batch asked for, and how far to trust it.
+    """A model at the batch asked for, and how far to trust it."""
 
-    Attributes
-    ----------
-    document : Document
-        The model with estimated (or measured) costs, and its cluster.
-    batch : int
-    measured_batches : tuple of int
-        The batches that the lines were fitted to, ascending.
-    links : tuple of LinkFit
-    deviations : dict of str to Deviations
-        Of ``time`` and ``memory`` per op and device kind, and of ``tensors``, where the batch asked
-        for was measured, too: those rows are held out of the fits.
-    warnings : tuple of Caution
-    """
-
+    #: The model with estimated (or measured) costs, and its cluster.
     document: Document
     batch: int
+    #: The batches that the lines were fitted to, ascending.
     measured_batches: tuple[int, ...]
     links: tuple[LinkFit, ...]
+    #: Of ``time`` and ``memory`` per op and device kind, and of ``tensors``, where the batch asked
+    #: for was measured, too: those rows are held out of the fits.
     deviations: Mapping[str, Deviations]
     warnings: tuple[Caution, ...]
 
@@ -99,20 +89,6 @@ def standard_evaluation(
     Notes
     -----
     Estimates are rounded to whole ns and bytes, half to even. O(r log r) for r rows.
-
-    Examples
-    --------
-    Times of 10 + 2 batch and bytes of 100 batch, measured at 1, 2 and 4, asked for at 64:
-
-    >>> from placegap.instances import example
-    >>> diamond = Document.of(example())
-    >>> keys = tuple((op.name, "gpu") for op in diamond.graph.ops for _ in range(3))
-    >>> sizes = np.array([1, 2, 4] * 4)
-    >>> table = Table(keys, sizes, {"time_ns": 10.0 + 2 * sizes, "memory_bytes": 100.0 * sizes},
-    ...               ("row",) * 12)
-    >>> found = standard_evaluation(diamond, diamond.cluster, table, 64)
-    >>> found.document.graph.ops[0].time_ns, found.document.graph.ops[0].resident_bytes
-    ({'gpu': 138}, 6400)
     """
     if not 1 <= batch <= LARGEST:
         raise InputError(f"the batch must be from 1 to 2**53, not {batch}")

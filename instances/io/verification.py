@@ -50,13 +50,6 @@ def verify(instance: Instance, stated: StatedPlan, *, any_content: bool = False)
     content (`any_content` lets it pass); ``claim``, the stated value is not the plan's;
     ``precedence``, ``transfer``, ``duration``, ``device_overlap``, ``channel_overlap``, by the
     stated times. Times that break no rule give the orders of a plan that states none.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> stated = StatedPlan(Plan.on([0, 1, 0, 0]), Makespan(), value_ns=34)
-    >>> [violation.rule for violation in verify(example(), stated).first.violations]
-    ['claim']
     """
     plan, semantics, times = stated.plan, stated.semantics, stated.times
     first, second = evaluate(instance, plan, semantics), recheck(instance, plan, semantics)

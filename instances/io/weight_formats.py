@@ -32,35 +32,20 @@ MOST_BITS = 64
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """A format of weights.
-
-    Attributes
-    ----------
-    name : str
-    bits : Fraction
-        Per weight, with its share of scales and zero points.
-    part : {"linear", "all", "experts"}
-        Whether embeddings and the head stay as they are, nothing does, or only stacks of experts
-        are stored in it.
-    left_out : tuple of str
-        Modules that stay as they are: paths, their ends, patterns (``*``), or ``re:`` and a regular
-        expression.
-    """
+    """A format of weights."""
 
     name: str
+    #: Per weight, with its share of scales and zero points.
     bits: Fraction
+    #: Whether embeddings and the head stay as they are, nothing does, or only stacks of experts are
+    #: stored in it.
     part: Part = "linear"
+    #: Modules that stay as they are: paths, their ends, patterns (``*``), or ``re:`` and a regular
+    #: expression.
     left_out: tuple[str, ...] = ()
 
     def bits_of(self, module: str, num_axes: int, role: Role = "matrix") -> Fraction | None:
-        """Bits per weight of a tensor that a module holds; None where it stays as it is.
-
-        Examples
-        --------
-        >>> found = weight_format("mxfp4")
-        >>> found.bits_of("model.layers.0.mlp.experts", 3), found.bits_of("model.layers.0.q", 2)
-        (Fraction(17, 4), None)
-        """
+        """Bits per weight of a tensor that a module holds; None where it stays as it is."""
         kept = role == "router" or (self.part != "all" and role != "matrix")
         if kept or num_axes < (3 if self.part == "experts" else 2):
             return None
@@ -68,13 +53,7 @@ class WeightFormat:
 
 
 def stored_bytes(num_weights: int, bits: Fraction) -> int:
-    """Bytes of so many weights.
-
-    Examples
-    --------
-    >>> stored_bytes(256, Fraction(9, 2))
-    144
-    """
+    """Bytes of so many weights."""
     return ceil(num_weights * bits / 8)
 
 
@@ -87,13 +66,7 @@ def _names(entry: str, module: str) -> bool:
 
 
 def grouped_bits(bits: int, group: int, scale_bits: int, zero_bits: int = 0) -> Fraction:
-    """Bits of a weight with its share of a scale and a zero point; no group: theirs is nothing.
-
-    Examples
-    --------
-    >>> float(grouped_bits(4, 128, 16, 4))
-    4.15625
-    """
+    """Bits of a weight with its share of a scale and a zero point; no group: theirs is nothing."""
     return bits + (Fraction(scale_bits + zero_bits, group) if group > 0 else Fraction(0))
 
 
@@ -140,11 +113,6 @@ FORMATS: Mapping[str, WeightFormat] = {
 def weight_format(text: str) -> WeightFormat:
     """A format by its name, or by its bits per weight, scales included, of linear layers.
 
-    Examples
-    --------
-    >>> float(weight_format("Q4_K_M").bits), weight_format("4.5").part
-    (4.8944, 'linear')
-
     Raises
     ------
     InputError
@@ -166,12 +134,6 @@ def weight_format(text: str) -> WeightFormat:
 
 def configured_format(raw: Any) -> WeightFormat:
     """The format of a ``quantization_config`` of Hugging Face.
-
-    Examples
-    --------
-    >>> found = configured_format({"quant_method": "gptq", "bits": 4, "group_size": 32})
-    >>> found.name, float(found.bits)
-    ('gptq', 4.625)
 
     Raises
     ------

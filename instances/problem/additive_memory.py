@@ -58,14 +58,6 @@ def relax_memory(instance: Instance, semantics: Semantics) -> tuple[Instance, Se
     """The instance and semantics themselves under `sum`; the floor, under `sum`, for `peak`.
 
     The last floor is kept as long as its instance lives: placer after placer asks for the same.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> peak = MaxLoad(memory="peak")
-    >>> floor, semantics = relax_memory(example(), peak)
-    >>> floor.arrays.resident_bytes.tolist(), semantics.label
-    ([0, 0, 30, 0], 'max_load any add')
     """
     if memory_rule(semantics) == "sum":
         return instance, semantics
@@ -96,14 +88,6 @@ def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
     """Bytes (n,) of ops whose sum over a device is never more than it holds at its peak.
 
     O((n + m) log(n + m)), and O(n + m) for each of `MOST_STARTS` ops.
-
-    Examples
-    --------
-    When the third op runs, its device holds the 20 bytes that it reads and the 10 that it writes:
-
-    >>> from placegap.instances import MaxLoad, example
-    >>> floor_bytes(example(), MaxLoad(memory="peak")).tolist()
-    [0, 0, 30, 0]
     """
     sizes = instance.memory_arrays
     floor = sizes.state_bytes.copy()
@@ -128,14 +112,7 @@ def floor_bytes(instance: Instance, semantics: Semantics) -> Ints:
 
 
 def ceiling_bytes(instance: Instance) -> Ints:
-    """Bytes (n,) of ops whose sum over a device is never less than it holds at its peak.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> ceiling_bytes(example()).tolist()
-    [21, 2, 30, 11]
-    """
+    """Bytes (n,) of ops whose sum over a device is never less than it holds at its peak."""
     sizes, index = instance.memory_arrays, instance.arrays.index
     group = instance.arrays.group
     ceiling = sizes.state_bytes + sizes.workspace_bytes

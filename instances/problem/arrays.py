@@ -21,42 +21,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """An instance with n ops, K devices, t tensors and g colocation groups as arrays.
+    """An instance with n ops, K devices, t tensors and g colocation groups as arrays."""
 
-    Attributes
-    ----------
-    index : GraphIndex
-        Structure of the graph.
-    time_ns : (n, K) int64
-        Time of each op on each device, `UNSUPPORTED` where it cannot run.
-    resident_bytes : (n,) int64
-    group : (n,) int64
-        Colocation group of each op; an op without one is a group of its own. Groups are numbered
-        by their first op.
-    backward, weight_gradient, update : (n,) bool
-    memory_bytes : (K,) int64
-        `NO_LIMIT` where a device has none.
-    is_host : (K,) bool
-    tables_of : Graph, Cluster
-        What the tables of device pairs are made of.
-    link_class : (K, K) int64
-        Column of `transfer_ns` for each ordered device pair; 0 for a device with itself.
-    transfer_ns : (t, L) int64
-        Time of each tensor over each link class: the transfer of tensor u from device a to b
-        takes ``transfer_ns[u, link_class[a, b]]``, and 0 when a == b.
-    host_ns : (t, K) int64
-        host_time(tensor, device) of max_load.
-    """
-
+    #: Structure of the graph.
     index: GraphIndex
+    #: (n, K) int64: Time of each op on each device, `UNSUPPORTED` where it cannot run.
     time_ns: Ints
+    #: (n,) int64
     resident_bytes: Ints
+    #: (n,) int64: Colocation group of each op; an op without one is a group of its own. Groups are
+    #: numbered by their first op.
     group: Ints
+    #: backward, weight_gradient, update: (n,) bool
     backward: Flags
     weight_gradient: Flags
     update: Flags
+    #: (K,) int64: `NO_LIMIT` where a device has none.
     memory_bytes: Ints
+    #: (K,) bool
     is_host: Flags
+    #: What the tables of device pairs are made of.
     tables_of: tuple[Graph, Cluster]
 
     @cached_property
@@ -74,17 +58,20 @@ class Arrays:
 
     @property
     def link_class(self) -> Ints:
-        """Class of the link of each device pair."""
+        """(K, K) int64: Column of `transfer_ns` for each ordered device pair; 0 on the diagonal."""
         return self._tables[0]
 
     @property
     def transfer_ns(self) -> Ints:
-        """Time of each tensor over each link class."""
+        """(t, L) int64: Time of each tensor over each link class.
+
+        Moving tensor u from device a to b takes ``transfer_ns[u, link_class[a, b]]``; 0 if a == b.
+        """
         return self._tables[1]
 
     @property
     def host_ns(self) -> Ints:
-        """host_time of each tensor and device."""
+        """(t, K) int64: host_time(tensor, device) of max_load."""
         return self._tables[2]
 
     @property
@@ -187,27 +174,21 @@ def _groups(instance: Instance) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class MemoryArrays:
-    """Sizes of a graph with n ops and t tensors whose ops share s states by z names.
+    """Sizes of a graph with n ops and t tensors whose ops share s states by z names."""
 
-    Attributes
-    ----------
-    state_bytes, workspace_bytes : (n,) int64
-        What an op holds between passes, shared state aside; and what it needs while it runs.
-    tensor_bytes : (t,) int64
-    shared_op, shared_name : (s,) int64
-        An op and a name that it holds state by.
-    shared_bytes : (z,) int64
-        Size of the state of each name; names are numbered by their first ops.
-    step : (n,) int64
-        Place of each op in the order that max_load's memory is counted in (`derive_memory`).
-    """
-
+    #: state_bytes, workspace_bytes: (n,) int64: What an op holds between passes, shared state
+    #: aside; and what it needs while it runs.
     state_bytes: Ints
     workspace_bytes: Ints
+    #: (t,) int64
     tensor_bytes: Ints
+    #: shared_op, shared_name: (s,) int64: An op and a name that it holds state by.
     shared_op: Ints
     shared_name: Ints
+    #: (z,) int64: Size of the state of each name; names are numbered by their first ops.
     shared_bytes: Ints
+    #: (n,) int64: Place of each op in the order that max_load's memory is counted in
+    #: (`derive_memory`).
     step: Ints
 
 
@@ -217,14 +198,6 @@ def derive_memory(graph: Graph, backward: Flags) -> MemoryArrays:
     The order of the steps is topological and puts forward ops before backward ops as far as the
     edges allow: ops are sorted by how often the pass changes at most on a path to them (a path that
     begins with a backward op has changed once), then by topological position.
-
-    Examples
-    --------
-    >>> from placegap.instances import Op, Graph
-    >>> ops = (Op(name="back", backward=True), Op(name="forth", parameter_bytes=4))
-    >>> arrays = derive_memory(Graph(name="g", ops=ops), np.array([True, False]))
-    >>> arrays.step.tolist(), arrays.state_bytes.tolist()
-    ([1, 0], [0, 4])
     """
     index, ops = graph.index, graph.ops
     name_of: dict[str, int] = {}
@@ -279,13 +252,7 @@ SLOWEST_BYTES_PER_S = 1000
 
 
 def link_time_ns(size_bytes: int, bandwidth_bytes_per_s: int, latency_ns: int) -> int:
-    """Latency + ceil(bytes / bandwidth), in Python integers (the product overflows int64).
-
-    Examples
-    --------
-    >>> link_time_ns(10_000_000_000, 12_000_000_000, 5_000)
-    833338334
-    """
+    """Latency + ceil(bytes / bandwidth), in Python integers (the product overflows int64)."""
     return latency_ns + ceil_div(size_bytes * NS_PER_S, bandwidth_bytes_per_s)
 
 

@@ -43,32 +43,23 @@ from placegap.instances.problem.integers import UNSUPPORTED
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """An instance with n ops and K devices contracted to b blocks, numbered topologically.
+    """An instance with n ops and K devices contracted to b blocks, numbered topologically."""
 
-    Attributes
-    ----------
-    block : (n,) int64
-        Block of each op.
-    time_ns : (b, K) int64
-        Sum over the ops, `UNSUPPORTED` where one of them cannot run.
-    resident_bytes : (b,) int64
-    arc_tail, arc_head : (a,) int64
-        Arcs between different blocks, each once, sorted; a chain of ideals never goes against one.
-    held : (n,) bool
-        Ops whose bytes count; those of the others are left out (`IdleRule`).
-    roomy : (K,) bool
-        Devices whose memory cannot end (`IdleRule`).
-    exact : bool
-        Whether the best chain of ideals of the blocks is as good as the best of the ops.
-    """
-
+    #: (n,) int64: Block of each op.
     block: Ints
+    #: (b, K) int64: Sum over the ops, `UNSUPPORTED` where one of them cannot run.
     time_ns: Ints
+    #: (b,) int64
     resident_bytes: Ints
+    #: arc_tail, arc_head: (a,) int64: Arcs between different blocks, each once, sorted; a chain of
+    #: ideals never goes against one.
     arc_tail: Ints
     arc_head: Ints
+    #: (n,) bool: Ops whose bytes count; those of the others are left out (`IdleRule`).
     held: Flags
+    #: (K,) bool: Devices whose memory cannot end (`IdleRule`).
     roomy: Flags
+    #: Whether the best chain of ideals of the blocks is as good as the best of the ops.
     exact: bool
 
     @property
@@ -103,13 +94,6 @@ def contract(
         Whether backward ops count as forward ones, as in latency_subgraphs: all edges are arcs.
     rule : IdleRule, optional
         Which blocks may join; by default those for which that is exact without replicas.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> blocks = contract(example())
-    >>> blocks.block.tolist(), blocks.arc_tail.tolist(), blocks.arc_head.tolist()
-    ([0, 1, 2, 3], [0, 0, 1, 2], [1, 2, 3, 3])
     """
     arrays = instance.arrays
     tail, head = _class_arcs(instance, one_pass)
@@ -212,24 +196,16 @@ Bytes = Literal["count", "drop", "move"]
 
 @dataclass(frozen=True, eq=False)
 class IdleRule:
-    """Which blocks without time may join a neighbour.
+    """Which blocks without time may join a neighbour."""
 
-    Attributes
-    ----------
-    bytes : {"count", "drop", "move"}
-        What is done where memory may end: the block stays alone; it joins without its bytes; it
-        joins with them.
-    parameters : bool
-        Whether parameters cost something, as with replicas.
-    roomy : (K,) bool, optional
-        Devices whose memory cannot end; by default those that hold all that they can run.
-    alone : (n,) bool, optional
-        Ops whose blocks stay alone where memory may end, even if those of others do not.
-    """
-
+    #: What is done where memory may end: the block stays alone; it joins without its bytes; it
+    #: joins with them.
     bytes: Bytes = "count"
+    #: Whether parameters cost something, as with replicas.
     parameters: bool = False
+    #: (K,) bool: Devices whose memory cannot end; by default those that hold all that they can run.
     roomy: Flags | None = None
+    #: (n,) bool: Ops whose blocks stay alone where memory may end, even if those of others do not.
     alone: Flags | None = None
 
 

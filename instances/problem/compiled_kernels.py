@@ -212,13 +212,7 @@ def _alone(entry: Path | None) -> Iterator[None]:
 
 
 def fingerprint(function: Any) -> str:
-    """What a function does, in 32 digits: its code, and all that it reads and calls.
-
-    Examples
-    --------
-    >>> fingerprint(lambda x: x + 1) == fingerprint(lambda x: x + 1) != fingerprint(lambda x: x + 2)
-    True
-    """
+    """What a function does, in 32 digits: its code, and all that it reads and calls."""
     return _fingerprint(function, ())
 
 
@@ -288,8 +282,8 @@ class Kept(NamedTuple):
     """An entry of the cache."""
 
     name: str
+    #: CPU seconds that compiling it took, without the kernels that it calls.
     compile_s: float
-    """CPU seconds that compiling it took, without the kernels that it calls."""
     size_bytes: int
 
 

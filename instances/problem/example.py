@@ -47,13 +47,7 @@ def example() -> Instance:
 
 
 def tight_example() -> Instance:
-    """The same where an op holds one byte, and the devices two and three: neither can run all.
-
-    Examples
-    --------
-    >>> [device.memory_bytes for device in tight_example().cluster.devices]
-    [2, 3]
-    """
+    """The same where an op holds one byte, and the devices two and three: neither can run all."""
     loose = example()
     ops = tuple(op.model_copy(update={"resident_bytes": 1}) for op in loose.graph.ops)
     devices = tuple(

@@ -93,18 +93,6 @@ def why_no_room(instance: Instance, semantics: Semantics) -> NoRoom:
     """Of a placement that ends without a plan: what memory is missing, and last what would help.
 
     No sentences where memory is no cause: one device could hold all ops.
-
-    Examples
-    --------
-    >>> from placegap.instances import Cluster, Device, Graph, Makespan, Op
-    >>> op = Op(name="a", time_ns={"gpu": 1}, resident_bytes=9, parameter_bytes=3)
-    >>> instance = Instance(
-    ...     name="tight",
-    ...     graph=Graph(name="g", ops=(op,)),
-    ...     cluster=Cluster(name="c", devices=(Device(name="d", kind="gpu", memory_bytes=8),)),
-    ... )
-    >>> why_no_room(instance, Makespan()).sentences[-1]
-    'what would help: --memory peak (3 B in all, at least), or a device of 9 B or more'
     """
     floor, _ = relax_memory(instance, semantics)
     reasons = _reasons(floor)

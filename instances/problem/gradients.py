@@ -23,21 +23,6 @@ def exchanged_edges(instance: Instance) -> Flags:
     those are not told apart, one whose producer is the sum of a shared weight's gradients: a
     backward op whose readers are backward ops that feed nothing (updates), one of them in its own
     layer. O(n + m).
-
-    Examples
-    --------
-    Layers 1 and 2 update their copies of a weight by ops u1 and u2, from one sum of gradients:
-
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
-    >>> layer = {"f1": "1", "sum": "1", "u1": "1", "f2": "2", "u2": "2"}
-    >>> ops = [Op(name=n, time_ns={"gpu": 1}, colocation=g, backward=n[0] != "f")
-    ...        for n, g in layer.items()]
-    >>> ends = ("f1", "f2"), ("sum", "u1"), ("sum", "u2")
-    >>> edges = [Edge(producer=a, consumer=b) for a, b in ends]
-    >>> graph = Graph(name="tied", ops=ops, edges=edges)
-    >>> one = Cluster(name="one", devices=(Device(name="d", kind="gpu"),))
-    >>> exchanged_edges(Instance(name="i", graph=graph, cluster=one)).tolist()
-    [False, False, True]
     """
     arrays, index = instance.arrays, instance.arrays.index
     a, b = index.producer, index.consumer
@@ -64,19 +49,6 @@ def mark_weight_gradients(graph: Graph) -> Graph:
     from another layer is a gradient of inputs; so it is marked, and its producer is not.
 
     An op that makes both kinds of gradients at once is not marked. O(n + m).
-
-    Examples
-    --------
-    Layer 2 makes the gradient of its input (b2) and that of its weight (w2):
-
-    >>> from placegap.instances import Edge, Graph, Op
-    >>> ops = [Op(name=name, backward=name[0] != "f", colocation=name[1])
-    ...        for name in ("f1", "f2", "b2", "w2", "u2", "w1", "u1")]
-    >>> ends = [("f1", "f2"), ("b2", "w1"), ("w2", "u2"), ("w1", "u1")]
-    >>> edges = [Edge(producer=a, consumer=b) for a, b in ends]
-    >>> marked = mark_weight_gradients(Graph(name="g", ops=ops, edges=edges))
-    >>> [op.name for op in marked.ops if op.weight_gradient]
-    ['w2', 'u2', 'w1', 'u1']
     """
     marked = zip(graph.ops, _marks(graph).tolist(), strict=True)
     ops = tuple(op.model_copy(update={"weight_gradient": mark}) for op, mark in marked)

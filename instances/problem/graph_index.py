@@ -15,35 +15,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class GraphIndex:
-    """Structure of a graph with n ops, m edges and t tensors as int64 arrays.
+    """Structure of a graph with n ops, m edges and t tensors as int64 arrays."""
 
-    Attributes
-    ----------
-    producer, consumer, tensor : (m,)
-        Ends and tensor of each edge.
-    succ_ptr, succ_edge : (n + 1,), (m,)
-        Edges out of op i are ``succ_edge[succ_ptr[i]:succ_ptr[i + 1]]``, in input order.
-    pred_ptr, pred_edge : (n + 1,), (m,)
-        Edges into op i, likewise.
-    tensor_ptr, tensor_edge : (t + 1,), (m,)
-        Edges that carry each tensor.
-    tensor_producer, tensor_first_edge : (t,)
-        Producer of each tensor, and the edge that describes it.
-    topological_order, topological_position : (n,)
-        First-in-first-out Kahn order over the input order, and its inverse.
-    """
-
+    #: producer, consumer, tensor: (m,): Ends and tensor of each edge.
     producer: Ints
     consumer: Ints
     tensor: Ints
+    #: succ_ptr, succ_edge: (n + 1,): Edges out of op i are ``succ_edge[succ_ptr[i]:succ_ptr[i +
+    #: 1]]``, in input order.
     succ_ptr: Ints
     succ_edge: Ints
+    #: pred_ptr, pred_edge: (n + 1,): Edges into op i, likewise.
     pred_ptr: Ints
     pred_edge: Ints
+    #: tensor_ptr, tensor_edge: (t + 1,): Edges that carry each tensor.
     tensor_ptr: Ints
     tensor_edge: Ints
+    #: tensor_producer, tensor_first_edge: (t,): Producer of each tensor, and the edge that
+    #: describes it.
     tensor_producer: Ints
     tensor_first_edge: Ints
+    #: topological_order, topological_position: (n,): First-in-first-out Kahn order over the input
+    #: order, and its inverse.
     topological_order: Ints
     topological_position: Ints
 
@@ -82,28 +75,14 @@ def index_graph(graph: Graph) -> GraphIndex:
 
 
 def group_by(key: Ints, num_groups: int) -> tuple[Ints, Ints]:
-    """Pointers and members of ``range(len(key))`` grouped by key, members in order.
-
-    Examples
-    --------
-    >>> group_by(np.array([1, 0, 1]), 2)
-    (array([0, 1, 3]), array([1, 0, 2]))
-    """
+    """Pointers and members of ``range(len(key))`` grouped by key, members in order."""
     pointer = np.zeros(num_groups + 1, np.int64)
     np.cumsum(np.bincount(key, minlength=num_groups), out=pointer[1:])
     return pointer, np.argsort(key, kind="stable").astype(np.int64)
 
 
 class DisjointSets:
-    """Numbers 0 .. n - 1 in classes that join; a class goes by the number of one member.
-
-    Examples
-    --------
-    >>> sets = DisjointSets(3)
-    >>> sets.join(2, 0)
-    >>> [sets.find(at) for at in range(3)]
-    [2, 1, 2]
-    """
+    """Numbers 0 .. n - 1 in classes that join; a class goes by the number of one member."""
 
     def __init__(self, size: int) -> None:
         self.home = list(range(size))

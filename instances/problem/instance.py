@@ -90,58 +90,38 @@ class Mode(InstancePart):
 
     All numbers are those of one of the `tensor` devices.
 
-    Attributes
-    ----------
-    name : str
-        What is chosen ("keep", "recompute"); with each tensor degree it is another mode.
-    tensor : int
-        Devices that the op is split over.
-    time_ns : dict of str to int
-        Forward and backward of one microbatch with the collectives within the op, per device kind.
-    parameter_bytes : int
-        What replicas sum up once per batch: gradients.
-    state_bytes : int
-        What is held however many microbatches are in flight: weights, gradients, optimizer state.
-    sharded_bytes, gradient_bytes : int
-        Parts of `state_bytes` that replicas may divide among them: the optimizer's state, and the
-        gradients.
-    held_bytes : int
-        Activations that each microbatch in flight holds.
-    workspace_bytes : int
-        Scratch memory while the op runs: of a stage the largest counts.
-    enter_bytes, leave_bytes : dict of str to int
-        More bytes for an edge that comes from, or goes to, an op of another stage, by its name.
-
     Examples
     --------
     >>> Mode(name="recompute", tensor=2, time_ns={"gpu": 70}, held_bytes=1).tensor
     2
     """
 
+    #: What is chosen ("keep", "recompute"); with each tensor degree it is another mode.
     name: Name
+    #: Devices that the op is split over.
     tensor: Positive = 1
+    #: Forward and backward of one microbatch with the collectives within the op, per device kind.
     time_ns: dict[str, Count]
+    #: What replicas sum up once per batch: gradients.
     parameter_bytes: Count = 0
+    #: What is held however many microbatches are in flight: weights, gradients, optimizer state.
     state_bytes: Count = 0
+    #: sharded_bytes, gradient_bytes: Parts of `state_bytes` that replicas may divide among them:
+    #: the optimizer's state, and the gradients.
     sharded_bytes: Count = 0
     gradient_bytes: Count = 0
+    #: Activations that each microbatch in flight holds.
     held_bytes: Count = 0
+    #: Scratch memory while the op runs: of a stage the largest counts.
     workspace_bytes: Count = 0
+    #: enter_bytes, leave_bytes: More bytes for an edge that comes from, or goes to, an op of
+    #: another stage, by its name.
     enter_bytes: dict[Name, Count] = Field(default_factory=dict)
     leave_bytes: dict[Name, Count] = Field(default_factory=dict)
 
 
 class Cache(InstancePart):
     """What an op holds for each token that came before: keys and values of attention.
-
-    Attributes
-    ----------
-    token_bytes : int
-        Of one token, in all sequences of the batch.
-    tokens : int
-        For how many tokens the op's `resident_bytes` and `state_bytes` have room.
-    most_tokens : int or None
-        No more are kept: a sliding window or a chunk; None for no limit.
 
     Examples
     --------
@@ -150,8 +130,11 @@ class Cache(InstancePart):
     (0, 400, 800)
     """
 
+    #: Of one token, in all sequences of the batch.
     token_bytes: Positive
+    #: For how many tokens the op's `resident_bytes` and `state_bytes` have room.
     tokens: Count = 0
+    #: No more are kept: a sliding window or a chunk; None for no limit.
     most_tokens: Positive | None = None
 
     def held_bytes(self, tokens: int) -> int:
@@ -167,76 +150,56 @@ OWN_MODE = "own"
 class Op(InstancePart):
     """One operation of a computation graph.
 
-    Attributes
-    ----------
-    name : str
-        Unique in its graph.
-    kind : str
-        What it computes ("Conv"); a label.
-    time_ns : dict of str to int
-        Time per device kind; a kind that is absent cannot run the op.
-    resident_bytes : int
-        Bytes that occupy the op's device for as long as the plan is installed; the only size that
-        counts against a device's memory under the rule `sum`.
-    parameter_bytes, workspace_bytes : int
-        Weights (a part of `resident_bytes`), and scratch memory while the op runs.
-    state_bytes : int or None
-        What the op holds between passes: weights, their gradients, optimizer state, caches. None
-        stands for `parameter_bytes`.
-    shared_state : dict of str to int
-        More of it, by name, that other ops hold by the same name (tied weights), and that a device
-        holds once; not a part of `state_bytes`.
-    caches : tuple of Cache
-        Which part of `resident_bytes` and `state_bytes` grows with the context, for max_context.
-    colocation : str or None
-        Ops of one group (colour class) run on one device.
-    backward : bool
-        Whether the op belongs to the backward pass of a training graph.
-    weight_gradient : bool
-        Of a backward op: whether gradients and updates of weights are all that depends on it, so
-        that it may wait while gradients of inputs go on (zero-bubble schedules).
-    update : bool
-        Of a backward op: whether it runs once per iteration, and not with each microbatch, as the
-        updates of weights do. pipeline_iteration alone looks at it.
-    module : str or None
-        Path of the module the op came from.
-    flops, bytes_moved : int or None
-        What costing turns into times.
-    dtype : str or None
-        The number type it computes in ("float16"), for costing; None stands for "float32".
-    splittable_axes : tuple of str
-        Axes along which an op may be split into parts (`op_splitting`).
-    axis_sizes : dict of str to int
-        Sizes of its axes, where known; a part of an axis has whole elements of it.
-    modes : tuple of Mode
-        How it may run under hybrid_pipeline, which looks at nothing else of the op; none: in one
-        way, by its own fields (`ways`).
-
     Examples
     --------
     >>> Op(name="conv1", kind="Conv", time_ns={"gpu": 1200}).time_ns["gpu"]
     1200
     """
 
+    #: Unique in its graph.
     name: Name
+    #: What it computes ("Conv"); a label.
     kind: str = "op"
+    #: Time per device kind; a kind that is absent cannot run the op.
     time_ns: dict[str, Count] = Field(default_factory=dict)
+    #: Bytes that occupy the op's device for as long as the plan is installed; the only size that
+    #: counts against a device's memory under the rule `sum`.
     resident_bytes: Count = 0
+    #: parameter_bytes, workspace_bytes: Weights (a part of `resident_bytes`), and scratch memory
+    #: while the op runs.
     parameter_bytes: Count = 0
     workspace_bytes: Count = 0
+    #: What the op holds between passes: weights, their gradients, optimizer state, caches. None
+    #: stands for `parameter_bytes`.
     state_bytes: Count | None = None
+    #: More of it, by name, that other ops hold by the same name (tied weights), and that a device
+    #: holds once; not a part of `state_bytes`.
     shared_state: dict[Name, Positive] = Field(default_factory=dict)
+    #: Which part of `resident_bytes` and `state_bytes` grows with the context, for max_context.
     caches: tuple[Cache, ...] = ()
+    #: Ops of one group (colour class) run on one device.
     colocation: Name | None = None
+    #: Whether the op belongs to the backward pass of a training graph.
     backward: Flag = False
+    #: Of a backward op: whether gradients and updates of weights are all that depends on it, so
+    #: that it may wait while gradients of inputs go on (zero-bubble schedules).
     weight_gradient: Flag = False
+    #: Of a backward op: whether it runs once per iteration, and not with each microbatch, as the
+    #: updates of weights do. pipeline_iteration alone looks at it.
     update: Flag = False
+    #: Path of the module the op came from.
     module: str | None = None
+    #: flops, bytes_moved: What costing turns into times.
     flops: Count | None = None
     bytes_moved: Count | None = None
+    #: The number type it computes in ("float16"), for costing; None stands for "float32".
     dtype: str | None = None
+    #: Axes along which an op may be split into parts (`op_splitting`).
     splittable_axes: tuple[str, ...] = ()
+    #: Sizes of its axes, where known; a part of an axis has whole elements of it.
     axis_sizes: dict[str, Positive] = Field(default_factory=dict)
+    #: How it may run under hybrid_pipeline, which looks at nothing else of the op; none: in one
+    #: way, by its own fields (`ways`).
     modes: tuple[Mode, ...] = ()
 
     def bytes_at(self, tokens: int) -> int:
@@ -270,27 +233,19 @@ class Edge(InstancePart):
 
     Edges out of one op that name the same `tensor` share it (and must agree on its size and times);
     an edge without a tensor name carries a tensor of its own.
-
-    Attributes
-    ----------
-    producer, consumer : str
-        Names of ops.
-    bytes : int
-        Size of the tensor.
-    tensor : str or None
-        Name of the tensor, unique per producer.
-    host_time_ns : int or None
-        Time to move the tensor between an accelerator and host memory, where the source states it.
-    transfer_ns : tuple of tuples of int, or None
-        Explicit transfer times, row = sending device, column = receiving device, in the order of
-        the cluster's devices; used in place of the links.
     """
 
+    #: producer, consumer: Names of ops.
     producer: Name
     consumer: Name
+    #: Size of the tensor.
     bytes: Count = 0
+    #: Name of the tensor, unique per producer.
     tensor: Name | None = None
+    #: Time to move the tensor between an accelerator and host memory, where the source states it.
     host_time_ns: Count | None = None
+    #: Explicit transfer times, row = sending device, column = receiving device, in the order of the
+    #: cluster's devices; used in place of the links.
     transfer_ns: tuple[tuple[Count, ...], ...] | None = None
 
 
@@ -337,36 +292,24 @@ PeakRates = Annotated[dict[Name, Rate], Field(min_length=1), BeforeValidator(_by
 
 
 class DeviceSpec(InstancePart):
-    """What is known of a device kind: an entry of the catalogue, or of a file's own kinds.
+    """What is known of a device kind: an entry of the catalogue, or of a file's own kinds."""
 
-    Attributes
-    ----------
-    peak_flops_per_s : dict of str to int
-        Peak rate of matrix products by number type ("float16"), dense; one number is that of
-        "float32", outside tensor cores.
-    bandwidth_bytes_per_s : int
-        Bandwidth of the device's memory.
-    memory_bytes : int or None
-        Its capacity, None for no limit; GB of a source read as 10**9 bytes.
-    reserved_bytes : int
-        What of it is taken by others (a desktop, a context).
-    launch_overhead_ns : int
-        Time that every op takes on top of its roofline; an assumption, not a datasheet's value.
-    nvlink_bytes_per_s : int or None
-        What NVLink moves out of the device, and into it at the same time; None where it has none.
-    source : str
-        Datasheet, and the board it describes.
-    is_cpu : bool
-        Whether it is a CPU, and no rank of frameworks whose ranks are GPUs.
-    """
-
+    #: Peak rate of matrix products by number type ("float16"), dense; one number is that of
+    #: "float32", outside tensor cores.
     peak_flops_per_s: PeakRates
+    #: Bandwidth of the device's memory.
     bandwidth_bytes_per_s: Rate
+    #: Its capacity, None for no limit; GB of a source read as 10**9 bytes.
     memory_bytes: Size | None
+    #: What of it is taken by others (a desktop, a context).
     reserved_bytes: Size = 0
+    #: Time that every op takes on top of its roofline; an assumption, not a datasheet's value.
     launch_overhead_ns: Size = 5_000
+    #: What NVLink moves out of the device, and into it at the same time; None where it has none.
     nvlink_bytes_per_s: Rate | None = None
+    #: Datasheet, and the board it describes.
     source: str = ""
+    #: Whether it is a CPU, and no rank of frameworks whose ranks are GPUs.
     is_cpu: Flag = False
 
     def peak(self, dtype: str | None) -> int:
@@ -374,14 +317,6 @@ class DeviceSpec(InstancePart):
 
         Types of 8 bits count as one ("float8_e4m3fn"). A type without a rate runs at that of
         float32, and where that is not stated either, at the least of all.
-
-        Examples
-        --------
-        >>> spec = DeviceSpec(
-        ...     peak_flops_per_s={"float32": 8, "float16": 65}, bandwidth_bytes_per_s=3,
-        ...     memory_bytes=None)
-        >>> spec.peak("float16"), spec.peak("bfloat16"), spec.peak(None)
-        (65, 8, 8)
         """
         rates = self.peak_flops_per_s
         rate = rates.get((dtype or "float32").partition("_")[0]) or rates.get("float32")
@@ -620,16 +555,6 @@ class BestKnown(InstancePart):
 class Instance(InstancePart):
     """A graph to place on a cluster.
 
-    Attributes
-    ----------
-    name : str
-    graph : Graph
-    cluster : Cluster
-    semantics : Semantics or None
-        The semantics the source states its numbers under, if it does.
-    best_known : tuple of BestKnown
-        What the source claims.
-
     Examples
     --------
     >>> from placegap.instances import example
@@ -652,7 +577,9 @@ class Instance(InstancePart):
     name: Name
     graph: Graph
     cluster: Cluster
+    #: The semantics the source states its numbers under, if it does.
     semantics: StatedSemantics | None = None
+    #: What the source claims.
     best_known: tuple[BestKnown, ...] = ()
 
     def __str__(self) -> str:

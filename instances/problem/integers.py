@@ -30,24 +30,12 @@ UNSUPPORTED = -1
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
-    """Round a quotient of non-negative integers up: the one rounding rule of all costs.
-
-    Examples
-    --------
-    >>> ceil_div(7, 2), ceil_div(6, 2)
-    (4, 3)
-    """
+    """Round a quotient of non-negative integers up: the one rounding rule of all costs."""
     return -(-numerator // denominator)
 
 
 def times_written(factor: float, whole: int) -> int:
-    """A whole number times what a decimal says, not its binary neighbour, rounded down.
-
-    Examples
-    --------
-    >>> times_written(1.15, 100), int(1.15 * 100)
-    (115, 114)
-    """
+    """A whole number times what a decimal says, not its binary neighbour, rounded down."""
     return floor(Fraction(str(factor)) * whole)
 
 
@@ -55,26 +43,13 @@ def to_whole(numbers: Floats) -> Ints:
     """Numbers cut to integers; those beyond `LARGEST_SUM` become it, and what is no number 0.
 
     A plain cast makes of a number beyond 64 bits a negative one.
-
-    Examples
-    --------
-    >>> to_whole(np.array([2.9, -2.9, np.nan])).tolist()
-    [2, -2, 0]
-    >>> to_whole(np.array([1e300, -np.inf])).tolist() == [LARGEST_SUM, -LARGEST_SUM]
-    True
     """
     known = np.where(np.isnan(numbers), 0.0, numbers)
     return np.clip(known, -float(LARGEST_SUM), float(LARGEST_SUM)).astype(np.int64)
 
 
 def format_bytes(size: int) -> str:
-    """Bytes in decimal units.
-
-    Examples
-    --------
-    >>> format_bytes(999), format_bytes(32_000_000_000), format_bytes(1_500)
-    ('999 B', '32 GB', '1.5 kB')
-    """
+    """Bytes in decimal units."""
     for unit, step in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= step:
             return f"{_strip(f'{size / step:.2f}')} {unit}"

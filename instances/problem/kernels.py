@@ -110,8 +110,8 @@ class Kernel:
 
 
 class _Settings:
+    #: Whether any kernel may run uncompiled.
     plain = True
-    """Whether any kernel may run uncompiled."""
 
 
 _settings = _Settings()
@@ -128,8 +128,8 @@ def all_compiled() -> Iterator[None]:
 
 
 class _Thread(threading.local):
+    #: Whether it is in a kernel that runs uncompiled.
     is_plain = False
-    """Whether it is in a kernel that runs uncompiled."""
 
 
 _thread = _Thread()
@@ -146,13 +146,7 @@ def _plain(value: Any) -> Any:
 
 
 def _entries(value: object) -> int:
-    """Entries of the arrays in it.
-
-    Examples
-    --------
-    >>> _entries((3, np.zeros((2, 4)), (np.zeros(5),)))
-    13
-    """
+    """Entries of the arrays in it."""
     if isinstance(value, np.ndarray):
         return value.size
     return sum(map(_entries, value)) if isinstance(value, tuple) else 0
@@ -182,13 +176,6 @@ def kernel(
         uncompiled, with all that it calls.
     **options
         More options of njit: ``nogil``, ``inline``, ``boundscheck``, ``fastmath``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from placegap.instances.problem.kernels import sizes_of
-    >>> sizes_of(np.array([0, 2, 5])).tolist()
-    [2, 3]
     """
     # there is no C code that holds a kernel's address, and without the entry for it kernels compile
     # in a tenth less time; _nrt left out would be what the caller of the kernel has
@@ -212,13 +199,6 @@ def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
     """Write the first entries of an array over all of another one; both have one axis.
 
     Nobody checks that the source is as long as the target.
-
-    Examples
-    --------
-    >>> target = np.zeros(2, np.int64)
-    >>> copy_to(target, np.array([5, 6, 7]))
-    >>> target.tolist()
-    [5, 6]
     """
     for at in range(len(target)):
         target[at] = source[at]
@@ -226,28 +206,14 @@ def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
 
 @kernel(nogil=True, allocates=False, bounded=True)
 def set_all(target: NDArray[Any], value: int) -> None:
-    """Write a number into every entry of an array of one axis.
-
-    Examples
-    --------
-    >>> target = np.zeros(2, np.int64)
-    >>> set_all(target, -1)
-    >>> target.tolist()
-    [-1, -1]
-    """
+    """Write a number into every entry of an array of one axis."""
     for at in range(len(target)):
         target[at] = value
 
 
 @kernel(nogil=True, bounded=True)
 def sizes_of(ptr: Ints) -> Ints:
-    """How many entries each group has, from pointers to the first of each: `np.diff`.
-
-    Examples
-    --------
-    >>> sizes_of(np.array([0, 2, 2, 5])).tolist()
-    [2, 0, 3]
-    """
+    """How many entries each group has, from pointers to the first of each: `np.diff`."""
     sizes = np.empty(len(ptr) - 1, np.int64)
     for at in range(len(sizes)):
         sizes[at] = ptr[at + 1] - ptr[at]
@@ -256,13 +222,7 @@ def sizes_of(ptr: Ints) -> Ints:
 
 @kernel(nogil=True, allocates=False, bounded=True)
 def draw(rng: np.random.Generator, count: int) -> int:
-    """One of 0..count - 1, about equally likely; `rng.integers` makes an array for each number.
-
-    Examples
-    --------
-    >>> draw(np.random.default_rng(0), 10)
-    6
-    """
+    """One of 0..count - 1, about equally likely; `rng.integers` makes an array for each number."""
     return int(rng.random() * count)
 
 
@@ -271,13 +231,6 @@ def push(heap: Ints, size: int, key: Ints, x: int) -> int:
     """Put an item into a heap by its key, of equal ones by number; the heap's new size.
 
     `heapq` needs lists of tuples, whose code takes numba seconds.
-
-    Examples
-    --------
-    >>> heap, key = np.empty(3, np.int64), np.array([7, 5, 6])
-    >>> size = push(heap, push(heap, 0, key, 0), key, 1)
-    >>> int(heap[0]), pop(heap, size, key), int(heap[0])
-    (1, 1, 0)
     """
     at = size
     while at > 0:
@@ -314,13 +267,7 @@ RUN = 16
 
 @kernel(nogil=True, bounded=True)
 def stable_order(key: Ints) -> Ints:
-    """Numbers of the keys from the least on, of equal ones the first first: a stable `np.argsort`.
-
-    Examples
-    --------
-    >>> stable_order(np.array([5, 3, 5, 1])).tolist()
-    [3, 1, 0, 2]
-    """
+    """A stable `np.argsort`."""
     n = len(key)
     order, merged = np.empty(n, np.int64), np.empty(n, np.int64)
     for begin in range(0, n, RUN):

@@ -32,16 +32,7 @@ class Group:
 
 
 class Links(Sequence["Link"]):
-    """All links of a cluster, in order; those of a group are made when they are read.
-
-    Examples
-    --------
-    >>> links = Links((Group(("a", "b", "c"), bandwidth_bytes_per_s=9),))
-    >>> len(links), links.find("c", "a"), links.find("a", "a")
-    (6, (9, 0), None)
-    >>> [link.source + link.target for link in links]
-    ['ab', 'ac', 'ba', 'bc', 'ca', 'cb']
-    """
+    """All links of a cluster, in order; those of a group are made when they are read."""
 
     def __init__(self, entries: Iterable[Link | Group] = ()) -> None:
         self.entries = tuple(entries)
@@ -191,16 +182,7 @@ def _again(
 
 
 def all_joined(cluster: Cluster) -> bool:
-    """Whether a path leads from every device to every other; O(devices + links).
-
-    Examples
-    --------
-    >>> from placegap.instances.problem.instance import Cluster, Device
-    >>> devices = tuple(Device(name=x, kind="gpu") for x in "abc")
-    >>> [all_joined(Cluster(name="c", devices=devices, links=Links((Group(names, 9),))))
-    ...  for names in (("a", "b", "c"), ("a", "b"))]
-    [True, False]
-    """
+    """Whether a path leads from every device to every other; O(devices + links)."""
     entries = cluster.all_links.entries
     first = cluster.devices[0].name
     for forth in (True, False):
@@ -233,17 +215,11 @@ Latencies = NDArray[np.uint64]
 
 @dataclass(frozen=True, eq=False)
 class Paths(Mapping[tuple[int, int], tuple[int, int]]):
-    """Bandwidth and latency of ordered device pairs, as a table of few kinds of paths.
+    """Bandwidth and latency of ordered device pairs, as a table of few kinds of paths."""
 
-    Attributes
-    ----------
-    number : (K, K) int32
-        Kind of the path of each pair; -1 where no path leads.
-    kinds : list of (int, int)
-        Bandwidth (bytes/s) and latency (ns) of each kind.
-    """
-
+    #: (K, K) int32: Kind of the path of each pair; -1 where no path leads.
     number: NDArray[np.int32]
+    #: (int, int): Bandwidth (bytes/s) and latency (ns) of each kind.
     kinds: list[tuple[int, int]]
 
     def __getitem__(self, pair: tuple[int, int]) -> tuple[int, int]:
@@ -268,15 +244,6 @@ def widest_paths(cluster: Cluster) -> Paths:
 
     A pair with a link uses it. Another pair uses the widest path (Moirai, section III-A): the
     largest bottleneck bandwidth and, among paths of that bandwidth, the least sum of latencies.
-
-    Examples
-    --------
-    >>> from placegap.instances.problem.instance import Cluster, Device, Link
-    >>> devices = tuple(Device(name=x, kind="gpu") for x in "abc")
-    >>> links = (Link(source="a", target="b", bandwidth_bytes_per_s=9, latency_ns=1),
-    ...          Link(source="b", target="c", bandwidth_bytes_per_s=5, latency_ns=2))
-    >>> widest_paths(Cluster(name="line", devices=devices, links=links))[0, 2]
-    (5, 3)
     """
     number, place = _direct(cluster)
     kinds = list(place)
@@ -348,12 +315,6 @@ def slowed(cluster: Cluster, factor: float) -> Cluster:
     """The cluster whose transfers all take `factor` times as long: latencies and bandwidths.
 
     Its name stays. Bandwidths round down to a byte per second and latencies to a nanosecond.
-
-    Examples
-    --------
-    >>> from placegap.instances import load_cluster
-    >>> slowed(load_cluster("celeritas-4xV100-pcie"), 2).links[0].bandwidth_bytes_per_s
-    7875000000
     """
     exact = Fraction(str(factor))  # what was written, not its binary neighbour
 

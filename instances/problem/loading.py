@@ -17,16 +17,7 @@ _loading = _Loading()
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Load modules or kernels, or compile these.
-
-    Examples
-    --------
-    >>> before = loading_s()
-    >>> with loading(), loading():
-    ...     time.sleep(0.01)
-    >>> 0.01 <= loading_s() - before < 1.0
-    True
-    """
+    """Load modules or kernels, or compile these."""
     if _loading.began is not None:
         yield
         return

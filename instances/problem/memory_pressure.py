@@ -18,13 +18,6 @@ def memory_pressure(instance: Instance) -> float | None:
     -------
     float or None
         None where a device holds any number of bytes.
-
-    Examples
-    --------
-    >>> from placegap.instances import load_cluster, load_corpus
-    >>> pressure = memory_pressure(load_corpus("vgg19").instance(load_cluster("2xT4-pcie")))
-    >>> 0 < pressure < 0.1
-    True
     """
     devices = instance.cluster.devices
     counted = [spec for spec in devices if not spec.is_host] or list(devices)
@@ -48,17 +41,6 @@ def with_device_memory(instance: Instance, share: float) -> Instance:
     share : float
         Above 0. What every device holds is rounded down to the byte; nothing is known of the
         new instance's values.
-
-    Examples
-    --------
-    >>> from placegap.instances import Cluster, Device, Graph, Instance, Op
-    >>> sized = Op(name="a", time_ns={"gpu": 1}, resident_bytes=99)
-    >>> gpus = (Device(name="g0", kind="gpu"), Device(name="g1", kind="gpu", memory_bytes=7))
-    >>> alone = Instance(name="a@pair", graph=Graph(name="a", ops=(sized,)),
-    ...                  cluster=Cluster(name="pair", devices=gpus))
-    >>> tight = with_device_memory(alone, 0.5)
-    >>> tight.name, [device.memory_bytes for device in tight.cluster.devices]
-    ('a@pair, memory 50%', [49, 49])
     """
     held = times_written(share, sum(instance.arrays.resident_bytes.tolist()))
     before = instance.cluster

@@ -24,15 +24,7 @@ Granularity = Literal["module", "experts", "layer", "op"]
 
 
 def layer_of(graph: Graph) -> tuple[str | None, ...]:
-    """The layer of each op; None for ops of modules that hold layers, and of none.
-
-    Examples
-    --------
-    >>> from placegap.instances import Graph, Op
-    >>> paths = ("net.embed", "net.h.0.attn", "net.h.0", "net", "net.h.1.mlp")
-    >>> layer_of(Graph(name="net", ops=tuple(Op(name=p, module=p) for p in paths)))
-    ('net.embed', 'net.h.0', 'net.h.0', None, 'net.h.1')
-    """
+    """The layer of each op; None for ops of modules that hold layers, and of none."""
     paths = list(dict.fromkeys(op.module for op in graph.ops if op.module))
     own = set(paths)
     holding = {prefix for path in paths for prefix in _numbered(path)[:-1]}
@@ -48,30 +40,14 @@ def layer_of(graph: Graph) -> tuple[str | None, ...]:
 
 
 def leaf_module_of(graph: Graph) -> tuple[str | None, ...]:
-    """The module of each op; None for ops of modules that hold other modules, and of none.
-
-    Examples
-    --------
-    >>> from placegap.instances import Graph, Op
-    >>> paths = ("net.h.0.attn", "net.h.0", "net.h.0.mlp")
-    >>> leaf_module_of(Graph(name="net", ops=tuple(Op(name=p, module=p) for p in paths)))
-    ('net.h.0.attn', None, 'net.h.0.mlp')
-    """
+    """The module of each op; None for ops of modules that hold other modules, and of none."""
     paths = {op.module for op in graph.ops if op.module}
     parents = {prefix for path in paths for prefix in _prefixes(path)[:-1]}
     return tuple(None if op.module in parents else op.module or None for op in graph.ops)
 
 
 def is_expert(op: Op) -> bool:
-    """Whether an op is of the experts of its layer, by its module.
-
-    Examples
-    --------
-    >>> from placegap.instances import Op
-    >>> paths = ("h.0.mlp.experts", "h.0.mlp.experts.3.up", "h.0.mlp.shared_expert", "h.0.mlp.gate")
-    >>> [is_expert(Op(name=path, module=path)) for path in paths]
-    [True, True, False, False]
-    """
+    """Whether an op is of the experts of its layer, by its module."""
     return "experts" in (op.module or "").split(".")
 
 
@@ -97,12 +73,6 @@ def with_granularity(
     ------
     InputError
         If no op names a module, or no device kind runs all of a layer.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> with_granularity(example(), "op") == example()
-    True
     """
     if granularity == "op":
         return instance
@@ -150,12 +120,6 @@ def feeders(instance: Instance, wholes: Sequence[str | None]) -> dict[int, int]:
     whose module begins last.
 
     An op that reads both ends of a model is so with the later one, and the other tensor is sent.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> feeders(example(), ["embed", "h.0", "h.1", None])
-    {3: 2}
     """
     index = instance.arrays.index
     begin: dict[str, int] = {}
@@ -171,15 +135,7 @@ def feeders(instance: Instance, wholes: Sequence[str | None]) -> dict[int, int]:
 
 
 def with_content(instance: Instance, content_hash: str) -> tuple[Instance, Granularity] | None:
-    """The instance with that content: itself, or with whole modules or layers; None: none has it.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> found = with_content(example(), example().content_hash)
-    >>> found is not None and found[1], with_content(example(), "")
-    ('op', None)
-    """
+    """The instance with that content: itself, or with whole modules or layers; else None."""
     if instance.content_hash == content_hash:
         return instance, "op"
     wholes: tuple[Granularity, ...] = ("layer", "experts", "module")
@@ -199,13 +155,7 @@ TOWER = re.compile(r"(^|\.)(vision|visual|image|audio)[^.]*(\.|$)")
 
 
 def is_tower(path: str) -> bool:
-    """Whether a module is a part of what turns images or sound into tokens.
-
-    Examples
-    --------
-    >>> is_tower("model.vision_tower.encoder.layers.0"), is_tower("model.language_model.layers.0")
-    (True, False)
-    """
+    """Whether a module is a part of what turns images or sound into tokens."""
     return TOWER.search(path) is not None
 
 
@@ -213,13 +163,6 @@ def numbered_layers(layers: Sequence[str | None]) -> dict[str, list[str]]:
     """The numbered layers by the list that holds them, in the order in which they first come.
 
     Beside a list of others those of a tower count as modules that run before it.
-
-    Examples
-    --------
-    >>> numbered_layers(["embed", "h.0", None, "h.1", "h.0"])
-    {'h': ['h.0', 'h.1']}
-    >>> numbered_layers(["visual.blocks.0", "h.0"])
-    {'h': ['h.0']}
     """
     found: dict[str, list[str]] = {}
     for layer in dict.fromkeys(layers):
@@ -235,12 +178,6 @@ def layer_ends(instance: Instance, wholes: Sequence[str | None]) -> dict[str, bo
 
     The forward op of a module may be a part of its reader's. What has backward ops alone runs
     before the layers if its backward ops come after one of theirs.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> layer_ends(example(), ["embed", "h.0", "h.1", "head"])
-    {'embed': True, 'head': False}
     """
     lists = numbered_layers(wholes)
     longest = max((len(found) for found in lists.values()), default=0)
@@ -268,16 +205,6 @@ def homes_by_layer(instance: Instance, split: Sequence[int]) -> list[int]:
     split : sequence of int
         The device of what is before the numbered layers, of each of these, and of what is after
         them.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> instance = example()
-    >>> modules = zip(instance.graph.ops, ("embed", "h.0", "h.1", "head"))
-    >>> ops = [op.model_copy(update={"module": module}) for op, module in modules]
-    >>> graph = instance.graph.model_copy(update={"ops": tuple(ops)})
-    >>> homes_by_layer(instance.with_graph(graph), [0, 0, 1, 1])
-    [0, 0, 1, 1]
     """
     layers, index = layer_of(instance.graph), instance.arrays.index
     numbered = [layer for found in numbered_layers(layers).values() for layer in found]
@@ -322,14 +249,7 @@ def _numbered(path: str) -> list[str]:
 
 
 def group_order(arrays: Arrays) -> Ints:
-    """Colocation groups by the first of their ops in topological order, (g,).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> group_order(example().arrays).tolist()
-    [0, 1, 2, 3]
-    """
+    """Colocation groups by the first of their ops in topological order, (g,)."""
     first = np.full(arrays.num_groups, len(arrays.group))
     np.minimum.at(first, arrays.group, arrays.index.topological_position)
     return np.argsort(first, kind="stable").astype(np.int64)

@@ -23,22 +23,17 @@ from placegap.instances.problem.instance import Instance
 
 @dataclass(frozen=True, eq=False)
 class Nets:
-    """Nets over b blocks.
+    """Nets over b blocks."""
 
-    Attributes
-    ----------
-    net_ptr, pin : (e + 1,), (p,) int64
-        Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``, ascending, at least two.
-    block_ptr, net : (b + 1,), (p,) int64
-        Nets of block v are ``net[block_ptr[v]:block_ptr[v + 1]]``, ascending.
-    weight_ns : (e, K) int64
-        What each device pays if the net is cut there; 0 on hosts.
-    """
-
+    #: net_ptr, pin: (e + 1,): Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``,
+    #: ascending, at least two.
     net_ptr: Ints
     pin: Ints
+    #: block_ptr, net: (b + 1,): Nets of block v are ``net[block_ptr[v]:block_ptr[v + 1]]``,
+    #: ascending.
     block_ptr: Ints
     net: Ints
+    #: (e, K) int64: What each device pays if the net is cut there; 0 on hosts.
     weight_ns: Ints
 
     @property
@@ -57,15 +52,6 @@ def build_nets(instance: Instance, block: Ints) -> Nets:
     instance : Instance
     block : (n,) int64
         Blocks are 0..b-1, each with an op; ``np.arange(n)`` for nets over ops.
-
-    Examples
-    --------
-    Ops 2 and 3 of the diamond together: the two tensors into op 4, of 1 and 10 ns, become one net.
-
-    >>> from placegap.instances import example
-    >>> nets = build_nets(example(), np.array([0, 1, 1, 2]))
-    >>> nets.pin.reshape(-1, 2).tolist(), nets.weight_ns.tolist()
-    ([[0, 1], [1, 2]], [[21, 21], [11, 11]])
     """
     arrays = instance.arrays
     index, num_blocks = arrays.index, int(block.max()) + 1
@@ -109,12 +95,6 @@ def stage_blocks(instance: Instance) -> Ints | None:
     backward ops reversed arcs, and strongly connected components are blocks. They are numbered
     topologically, by their first ops as far as that leaves a choice. Exchanges of a shared weight's
     gradients (`exchanged_edges`) are no arcs.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> stage_blocks(example()).tolist()
-    [0, 1, 2, 3]
     """
     arrays, index = instance.arrays, instance.arrays.index
     if (arrays.backward[index.producer] & ~arrays.backward[index.consumer]).any():
@@ -143,12 +123,6 @@ def stage_arcs(instance: Instance) -> Ints:
     """Pairs of ops of one pass whose stages never get smaller from the first to the second, (2, e).
 
     Edges between forward ops, then reversed edges between backward ops, exchanges left out.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> stage_arcs(example()).tolist()
-    [[0, 0, 1, 2], [1, 2, 3, 3]]
     """
     backward, index = instance.arrays.backward, instance.arrays.index
     bind = ~exchanged_edges(instance)

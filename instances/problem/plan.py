@@ -23,40 +23,30 @@ class Transfer(NamedTuple):
 class Plan:
     """The decisions of a method, and nothing else.
 
-    Attributes
-    ----------
-    placement : tuple of tuples of int
-        Devices of each op: one, except in replicated stages.
-    device_order : tuple or None
-        makespan: order of the ops on each device (None for a device, or altogether: left to the
-        simulation's priority rule).
-    channel_order : mapping or None
-        makespan: order of the transfers on each channel, by channel number (`channels_of`);
-        channels that are absent are left to the priority rule.
-    call : tuple of int or None
-        latency_subgraphs: which call of its accelerator runs each op, counted from 0 (ignored on
-        hosts); None: all of them the first.
-    stage : tuple of int or None
-        pipeline_iteration: the stage of each op, counted from 0; None: the devices are the stages,
-        in the order in which they feed each other (`referee.stages`). hybrid_pipeline: always.
-    tensor : tuple of int or None
-        hybrid_pipeline: over how many devices each stage splits its ops. Devices that follow each
-        other in the placement of an op are such a group.
-    mode : tuple of str or None
-        hybrid_pipeline: the name of the mode that each op runs in.
-
     Examples
     --------
     >>> Plan.on([0, 0, 1]).placement
     ((0,), (0,), (1,))
     """
 
+    #: Devices of each op: one, except in replicated stages.
     placement: tuple[tuple[int, ...], ...]
+    #: makespan: order of the ops on each device (None for a device, or altogether: left to the
+    #: simulation's priority rule).
     device_order: tuple[tuple[int, ...] | None, ...] | None = None
+    #: makespan: order of the transfers on each channel, by channel number (`channels_of`); channels
+    #: that are absent are left to the priority rule.
     channel_order: Mapping[int, tuple[Transfer, ...]] | None = None
+    #: latency_subgraphs: which call of its accelerator runs each op, counted from 0 (ignored on
+    #: hosts); None: all of them the first.
     call: tuple[int, ...] | None = None
+    #: pipeline_iteration: the stage of each op, counted from 0; None: the devices are the stages,
+    #: in the order in which they feed each other (`referee.stages`). hybrid_pipeline: always.
     stage: tuple[int, ...] | None = None
+    #: hybrid_pipeline: over how many devices each stage splits its ops. Devices that follow each
+    #: other in the placement of an op are such a group.
     tensor: tuple[int, ...] | None = None
+    #: hybrid_pipeline: the name of the mode that each op runs in.
     mode: tuple[str, ...] | None = None
 
     @classmethod

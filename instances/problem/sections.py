@@ -54,23 +54,15 @@ from placegap.instances.problem.kernels import kernel, stable_order
 
 @dataclass(frozen=True)
 class Section:
-    """The ops between two ops u and v, both of them included.
+    """The ops between two ops u and v, both of them included."""
 
-    Attributes
-    ----------
-    entry : int or None
-        Op u; None: the section begins with the graph.
-    exit : int or None
-        Op v; None: it ends with the graph.
-    ops : tuple of int
-        Entry, the ops between in topological order, exit.
-    edges : tuple of int
-        The edges of the graph among `ops`, in input order.
-    """
-
+    #: Op u; None: the section begins with the graph.
     entry: int | None
+    #: Op v; None: it ends with the graph.
     exit: int | None
+    #: Entry, the ops between in topological order, exit.
     ops: tuple[int, ...]
+    #: The edges of the graph among `ops`, in input order.
     edges: tuple[int, ...]
 
     @property
@@ -84,12 +76,6 @@ def sections_between(instance: Instance, bottlenecks: Sequence[int]) -> tuple[Se
 
     The first begins with the graph and the last ends with it; edges that skip a bottleneck belong
     to no section.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> [section.ops for section in sections_between(example(), (0, 3))]
-    [(0,), (0, 1, 2, 3), (3,)]
     """
     index = instance.arrays.index
     order, position = index.topological_order.tolist(), index.topological_position
@@ -126,15 +112,6 @@ class SectionMaker:
     """Makes the instances of an instance's sections.
 
     Ops, devices and tensors have neutral names, so that equal sections have equal instances.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> whole, maker = example(), SectionMaker(example())
-    >>> section = sections_between(whole, (0, 3))[1]
-    >>> pinned = maker.make(section, 0, 1)
-    >>> pinned.arrays.time_ns.tolist()  # the entry takes no time
-    [[0, -1], [20, 20], [10, 10], [-1, 8]]
     """
 
     def __init__(self, instance: Instance) -> None:
@@ -215,12 +192,6 @@ def bottlenecks(instance: Instance) -> tuple[int, ...]:
     All ops before position p of a topological order are ancestors of the op at p if and only if
     each of them has a successor at p or before: following such successors ends at p. Likewise for
     descendants and predecessors.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> bottlenecks(example())
-    (0, 3)
     """
     index, n = instance.arrays.index, instance.num_ops
     tail, head = (
@@ -241,20 +212,6 @@ def cuts(instance: Instance) -> tuple[int, ...]:
     """The bottlenecks that no edge skips and no colocation group spans, in topological order.
 
     O(n + m). With slack memory every schedule splits there (the theorem above).
-
-    Examples
-    --------
-    An edge from the first op to the last skips the one between:
-
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Op
-    >>> ops = tuple(Op(name=name, time_ns={"gpu": 1}) for name in "abc")
-    >>> edges = [Edge(producer="a", consumer="b"), Edge(producer="b", consumer="c")]
-    >>> device = Device(name="d", kind="gpu")
-    >>> def made(edges):
-    ...     graph = Graph(name="g", ops=ops, edges=tuple(edges))
-    ...     return Instance(name="i", graph=graph, cluster=Cluster(name="c", devices=(device,)))
-    >>> cuts(made(edges)), cuts(made([*edges, Edge(producer="a", consumer="c")]))
-    ((0, 1, 2), (0, 2))
     """
     position = instance.arrays.index.topological_position
     spanned = _inside(instance, *_edge_spans(instance)) | _across_groups(instance)
@@ -303,12 +260,6 @@ def memory_is_slack(instance: Instance, ops: Iterable[int] | None = None) -> boo
     instance : Instance
     ops : iterable of int, optional
         Only these ops; by default all.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> memory_is_slack(example())
-    True
     """
     arrays = instance.arrays
     chosen: Sequence[int] | Ints = np.arange(instance.num_ops) if ops is None else list(ops)
@@ -346,12 +297,6 @@ def intervals(instance: Instance, most_ops: int = MOST_OPS) -> list[Interval]:
     forks. In graphs where that is more than `MOST_WORK`, each fork looks only so far ahead that it
     is not, and where the candidates hold more than `MOST_MEMBERS` ops together, only smaller ones
     count: candidates are missed, which does no harm to a bound's validity.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> intervals(example())
-    [Interval(entry=0, exit=3, inner=(1, 2))]
     """
     index, n = instance.arrays.index, instance.num_ops
     position, order = index.topological_position, index.topological_order
@@ -457,12 +402,6 @@ def choose_chain(instance: Instance, candidates: Sequence[Interval]) -> tuple[Se
     A longest path in which an edge counts the least time of its consumer, and an interval the time
     of its ops one after the other on their best device: it is guessed that a section stays
     together. The guess only guides; every chain gives a valid bound. O(n + m + intervals).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> [section.ops for section in choose_chain(example(), intervals(example()))]
-    [(0, 1, 2, 3)]
     """
     arrays, index = instance.arrays, instance.arrays.index
     supported = arrays.time_ns != UNSUPPORTED

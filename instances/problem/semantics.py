@@ -93,17 +93,17 @@ class Makespan(_Rules):
     """
 
     objective: Literal["makespan"] = "makespan"
+    #: Every remote edge is a transfer, or a tensor goes once to each device.
     transfers: Transfers = "per_edge"
-    """Every remote edge is a transfer, or a tensor goes once to each device."""
 
+    #: What a transfer occupies. ``free``: nothing (HEFT); ``link``: the ordered pair of devices
+    #: (Pesto); ``port``: the sender's output and the receiver's input (Moirai, eq. 8);
+    #: ``half_duplex``: both devices' only port.
     channels: Channels = "port"
-    """What a transfer occupies. ``free``: nothing (HEFT); ``link``: the ordered pair of devices
-    (Pesto); ``port``: the sender's output and the receiver's input (Moirai, eq. 8);
-    ``half_duplex``: both devices' only port."""
 
+    #: A device holds the resident bytes of its ops all the time; or their state, and what is live
+    #: at the fullest moment of its schedule (`referee.memory`).
     memory: MemoryRule = "sum"
-    """A device holds the resident bytes of its ops all the time; or their state, and what is live
-    at the fullest moment of its schedule (`referee.memory`)."""
 
     @property
     def label(self) -> str:
@@ -112,14 +112,14 @@ class Makespan(_Rules):
 
 
 class _Load(_Rules):
+    #: Which plans compete.
     plans: PlanClass = "any"
-    """Which plans compete."""
 
+    #: Compute + communication, or the larger of the two.
     load: LoadRule = "add"
-    """Compute + communication, or the larger of the two."""
 
+    #: As for makespan; at the fullest step of a pipeline.
     memory: MemoryRule = "sum"
-    """As for makespan; at the fullest step of a pipeline."""
 
 
 class MaxLoad(_Load):
@@ -132,11 +132,11 @@ class MaxLoad(_Load):
     """
 
     objective: Literal["max_load"] = "max_load"
+    #: Whether several equal devices may share a stage (`loads`).
     replicas: bool = False
-    """Whether several equal devices may share a stage (`loads`)."""
 
+    #: 2 charges what crosses servers to the servers (`loads`).
     levels: Literal[1, 2] = 1
-    """2 charges what crosses servers to the servers (`loads`)."""
 
     @property
     def label(self) -> str:
@@ -160,8 +160,8 @@ class LatencySubgraphs(_Rules):
     """End of one pass whose accelerators run whole subgraphs (`simulate_calls`)."""
 
     objective: Literal["latency_subgraphs"] = "latency_subgraphs"
+    #: How many calls an accelerator makes at most.
     subgraphs: Annotated[int, Field(ge=1, le=MAX_SUBGRAPHS)] = 1
-    """How many calls an accelerator makes at most."""
 
     @property
     def label(self) -> str:
@@ -183,25 +183,25 @@ class PipelineIteration(_Rules):
     """
 
     objective: Literal["pipeline_iteration"] = "pipeline_iteration"
+    #: In which order a device runs the microbatches: all forward, then all backward; one forward,
+    #: one backward; that with several stages per device, or with gradients of weights apart, later
+    #: than those of inputs (`stages.device_orders`).
     schedule: PipelineSchedule = "1f1b"
-    """In which order a device runs the microbatches: all forward, then all backward; one forward,
-    one backward; that with several stages per device, or with gradients of weights apart, later
-    than those of inputs (`stages.device_orders`)."""
 
+    #: How many stages a device has under ``interleaved``; else 1.
     stages_per_device: Annotated[int, Field(ge=1, le=MAX_STAGES_PER_DEVICE)] = 1
-    """How many stages a device has under ``interleaved``; else 1."""
 
+    #: How many microbatches an iteration has; the times of ops are those of one.
     microbatches: Annotated[int, Field(ge=1, le=MAX_MICROBATCHES)] = 8
-    """How many microbatches an iteration has; the times of ops are those of one."""
 
+    #: Who moves tensors: the links, beside the work of the devices; or the devices themselves, as
+    #: under max_load with ``load: add``.
     sending: Sending = "overlap"
-    """Who moves tensors: the links, beside the work of the devices; or the devices themselves, as
-    under max_load with ``load: add``."""
 
+    #: What a device holds of the microbatch that it works on: the resident bytes of its ops; or
+    #: their state, and what is live at the fullest moment, as for max_load. And what is kept of
+    #: further ones (`referee.iteration`).
     memory: MemoryRule = "sum"
-    """What a device holds of the microbatch that it works on: the resident bytes of its ops; or
-    their state, and what is live at the fullest moment, as for max_load. And what is kept of
-    further ones (`referee.iteration`)."""
 
     @model_validator(mode="after")
     def _check_stages(self) -> Self:
@@ -238,22 +238,22 @@ class HybridPipeline(_Rules):
     """
 
     objective: Literal["hybrid_pipeline"] = "hybrid_pipeline"
+    #: How many microbatches a batch has; the times of ops are those of one.
     microbatches: Annotated[int, Field(ge=1, le=MAX_BATCH)] = 8
-    """How many microbatches a batch has; the times of ops are those of one."""
 
+    #: Which replicas d and tensor degrees t the stages may have: any, any d and one t, or one d and
+    #: one t for all, as trainers run them.
     degrees: Degrees = "one"
-    """Which replicas d and tensor degrees t the stages may have: any, any d and one t, or one d and
-    one t for all, as trainers run them."""
 
+    #: What chooses a mode by its name: a layer, a stage, or all of the model at once.
     recompute: Recompute = "per_layer"
-    """What chooses a mode by its name: a layer, a stage, or all of the model at once."""
 
+    #: What the replicas of a stage divide among them: nothing, the optimizer's state, or that and
+    #: the gradients.
     sharding: Sharding = "none"
-    """What the replicas of a stage divide among them: nothing, the optimizer's state, or that and
-    the gradients."""
 
+    #: Whether filling and draining the pipeline count, which one d for all stages makes equal.
     bubble: bool = False
-    """Whether filling and draining the pipeline count, which one d for all stages makes equal."""
 
     @model_validator(mode="after")
     def _check_degrees(self) -> Self:
@@ -285,14 +285,14 @@ class MaxContext(_Rules):
     """
 
     objective: Literal["max_context"] = "max_context"
+    #: Which plans compete.
     plans: PlanClass = "any"
-    """Which plans compete."""
 
+    #: Compute + communication, or the larger of the two.
     load: LoadRule = "add"
-    """Compute + communication, or the larger of the two."""
 
+    #: The load that no device may exceed, as under max_load; None: no limit.
     at_most_ns: Annotated[int, Field(ge=0, le=LARGEST_SUM)] | None = None
-    """The load that no device may exceed, as under max_load; None: no limit."""
 
     @property
     def label(self) -> str:
@@ -363,23 +363,12 @@ def parse_semantics(raw: object) -> Semantics:
     ------
     ValidationError
         By pydantic, if a rule is unknown or does not apply to the objective.
-
-    Examples
-    --------
-    >>> parse_semantics({"objective": "latency_subgraphs", "subgraphs": 2}).label
-    'latency_subgraphs 2'
     """
     return _STATED.validate_python(raw)
 
 
 def plan_class(semantics: Semantics) -> PlanClass:
-    """Which plans compete; all of them for one pass, and chains of stages for an iteration.
-
-    Examples
-    --------
-    >>> plan_class(MaxLoad(plans="chain")), plan_class(Makespan()), plan_class(PipelineIteration())
-    ('chain', 'any', 'chain')
-    """
+    """Which plans compete; all of them for one pass, and chains of stages for an iteration."""
     if isinstance(semantics, PipelineIteration | HybridPipeline):
         return "chain"
     return semantics.plans if isinstance(semantics, AllLoads) else "any"
@@ -410,13 +399,7 @@ def with_plans(semantics: Semantics, plans: PlanClass) -> Semantics:
 
 
 def told(semantics: Semantics, value: int) -> str:
-    """A value or bound as messages say it, to the last digit.
-
-    Examples
-    --------
-    >>> told(Makespan(), 34), told(MaxContext(), -3078)
-    ('34 ns', '3078 tokens')
-    """
+    """A value or bound as messages say it, to the last digit."""
     return f"{-value} tokens" if isinstance(semantics, MaxContext) else f"{value} ns"
 
 
@@ -424,13 +407,6 @@ def includes(wide: Semantics, semantics: Semantics) -> bool:
     """Whether what no plan of `wide` is below, no plan of the other is below.
 
     So it is under the same rules for the same class of plans, or for one that contains it.
-
-    Examples
-    --------
-    >>> includes(MaxLoad(plans="any"), MaxLoad(plans="chain"))
-    True
-    >>> includes(MaxLoad(plans="chain"), MaxLoad(plans="any")), includes(Makespan(), MaxLoad())
-    (False, False)
     """
     rank, least = (PLAN_CLASSES.index(plan_class(rules)) for rules in (wide, semantics))
     return rank >= least and with_plans(wide, "any") == with_plans(semantics, "any")

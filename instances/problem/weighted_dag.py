@@ -13,15 +13,7 @@ from placegap.instances.problem.mean_costs import Flow
 
 
 def critical_paths(flow: Flow) -> Ints:
-    """Cpath of each node: the longest path through it, top level (2) + bottom level (3); O(V + E).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.instances.problem.mean_costs import flow_of
-    >>> critical_paths(flow_of(example().arrays)).tolist()
-    [53, 35, 53, 53]
-    """
+    """Cpath of each node: the longest path through it, levels (2) + (3); O(V + E)."""
     top, bottom = _levels(flow)
     paths: Ints = top + bottom
     return paths
@@ -46,13 +38,6 @@ def cpd_topo(flow: Flow) -> Ints:
     """CPD-TOPO: depth first, of the nodes that became ready last the one of longest cpath next.
 
     Celeritas, Algorithm 1. Ties: the flow's order. O((V + E) log d) for d children of a node.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.instances.problem.mean_costs import flow_of
-    >>> cpd_topo(flow_of(example().arrays)).tolist()
-    [0, 2, 1, 3]
     """
     by_order = np.empty(len(flow.order), np.int64)
     by_order[flow.order] = np.arange(len(flow.order))
@@ -63,13 +48,6 @@ def dfs_topo(flow: Flow) -> Ints:
     """DFS-TOPO: depth first, of the nodes that became ready last the first of the flow's order.
 
     Celeritas, section 4.2.2, which leaves the order of several ready children open. O(V + E).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.instances.problem.mean_costs import flow_of
-    >>> dfs_topo(flow_of(example().arrays)).tolist()
-    [0, 1, 2, 3]
     """
     return _depth_first(flow, flow.order)
 

@@ -43,13 +43,7 @@ WORD_LENGTHS = (120, 80, 60, 40, 24)
 
 
 def shorten(line: str, most: int = LONGEST_LINE) -> str:
-    """A printable line of at most `most` characters: its long words lose their middle, or it does.
-
-    Examples
-    --------
-    >>> shorten("op '" + 400 * "x" + "' is not placed", 44)
-    "op 'xxxxxxxxx...xxxxxxxxxx' is not placed"
-    """
+    """A printable line of at most `most` characters; long words, or the line, lose their middle."""
     line = printable(_cut(line, 100 * most))
     if len(line) <= most:
         return line
@@ -231,13 +225,6 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
     """The known names that are like a name, the nearest first; case and signs do not count.
 
     Of names that are equally like it, those of more like length come first.
-
-    Examples
-    --------
-    >>> near_names("resnet_5", ["resnet50", "vgg19", "ResNet-152"])
-    ['resnet50', 'ResNet-152']
-    >>> near_names("H100", ["T4", "H100-80GB"])
-    ['H100-80GB']
     """
     wanted, compared = plain_name(name), islice(known, MOST_COMPARED)
     ranked = sorted(
@@ -269,13 +256,6 @@ def instead_of(name: str, known: Iterable[str], listed_by: str = "") -> str:
         What there is.
     listed_by : str
         A command that lists what there is, for lists too long for a line.
-
-    Examples
-    --------
-    >>> instead_of("heff", ["heft", "cp-sat"])
-    "; did you mean 'heft'?"
-    >>> instead_of("magic", ["heft", "cp-sat"])
-    '; choose from heft, cp-sat'
     """
     names = list(known)
     near = near_names(name, names)
@@ -292,42 +272,20 @@ T = TypeVar("T")
 
 
 def look_up(what: str, name: str, known: Mapping[str, T], listed_by: str = "") -> T:
-    """What goes by a name; of an unknown one an InputError that offers others.
-
-    Examples
-    --------
-    >>> look_up("method", "heft", {"heft": 1})
-    1
-    >>> look_up("method", "heff", {"heft": 1})
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: there is no method 'heff'; did you mean 'heft'?
-    """
+    """What goes by a name; of an unknown one an InputError that offers others."""
     if name in known:
         return known[name]
     raise InputError(f"there is no {what} {name!r}{instead_of(name, known, listed_by)}")
 
 
 def plain_name(name: str) -> str:
-    """A name without case and signs, by which it is compared.
-
-    Examples
-    --------
-    >>> plain_name("RTX-3090"), plain_name("rtx 3090")
-    ('rtx3090', 'rtx3090')
-    """
+    """A name without case and signs, by which it is compared."""
     return name.casefold().translate({ord(sign): None for sign in SIGNS})
 
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Pause the cyclic garbage collector while many objects are made: half of the loading time.
-
-    Examples
-    --------
-    >>> with paused_collector():
-    ...     gc.isenabled()
-    False
-    """
+    """Pause the cyclic garbage collector while many objects are made: half of the loading time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

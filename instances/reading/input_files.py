@@ -32,13 +32,7 @@ class Limit:
     unit: str
 
     def most(self) -> int:
-        """The limit that applies now; a variable that is no positive integer is an InputError.
-
-        Examples
-        --------
-        >>> MAX_DEVICE_PAIRS.most() == MAX_DEVICE_PAIRS.default
-        True
-        """
+        """The limit that applies now; a variable that is no positive integer is an InputError."""
         text = os.environ.get(self.variable, "").strip()
         if not text:
             return self.default
@@ -47,15 +41,7 @@ class Limit:
         return int(text)
 
     def check(self, amount: int, what: str, source: str | Path | None = None) -> None:
-        """Refuse what is above the limit.
-
-        Examples
-        --------
-        >>> MAX_CELLS.check(2_000_001, "a sheet", "b.xlsx")
-        Traceback (most recent call last):
-        placegap.instances.reading.errors.InputError: b.xlsx: a sheet has 2000001 cells, above the \
-limit of 2000000; PLACEGAP_MAX_CELLS=... raises it
-        """
+        """Refuse what is above the limit."""
         if amount > self.most():
             raise InputError(self.sentence(f"{what} has {amount} {self.unit}"), source)
 
@@ -193,24 +179,12 @@ def _unzip(data: bytes, path: str | Path, limit: Limit) -> bytes:
 
 
 def data_path(*parts: str) -> Path:
-    """Path of a file or folder under ``instances/data``.
-
-    Examples
-    --------
-    >>> data_path("devices.yaml").name
-    'devices.yaml'
-    """
+    """Path of a file or folder under ``instances/data``."""
     return Path(str(resources.files("placegap.instances"))).joinpath("data", *parts)
 
 
 def kind_of(raw: Any) -> str | None:
-    """What parsed JSON or YAML looks like, None where it looks like nothing of placegap's.
-
-    Examples
-    --------
-    >>> kind_of({"name": "s", "tables": []}), kind_of({"devices": []}), kind_of([1])
-    ('a study', 'a cluster', None)
-    """
+    """What parsed JSON or YAML looks like, None where it looks like nothing of placegap's."""
     if not isinstance(raw, dict):
         return None
     if raw.get("format") == "placegap-plan" or {"placement", "semantics"} <= raw.keys():
@@ -280,13 +254,7 @@ def csv_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 def find_columns(
     path: str | Path, line: int, head: Sequence[str], wanted: Sequence[str]
 ) -> dict[str, int]:
-    """Where each wanted column is; ``time`` stands for any of `TIME_COLUMNS`.
-
-    Examples
-    --------
-    >>> find_columns("f.csv", 1, ["op", "time_us"], ["time", "op"])
-    {'op': 0, 'time': 1}
-    """
+    """Where each wanted column is; ``time`` stands for any of `TIME_COLUMNS`."""
     place, found = f"{path}: row {line}", [cell.strip() for cell in head]
     plain = ",".join("time_ns" if name == "time" else name for name in wanted)
     columns: dict[str, int] = {}
@@ -312,13 +280,7 @@ def plain_number(text: str) -> str:
 
 
 def number_of(text: str, column: str, place: str) -> float:
-    """A cell of a column of numbers; of a column of times it is in the column's unit.
-
-    Examples
-    --------
-    >>> number_of("2.5", "time_us", "f.csv: row 2")
-    2.5
-    """
+    """A cell of a column of numbers; of a column of times it is in the column's unit."""
     try:
         value = float(plain_number(text))
     except ValueError:

@@ -11,13 +11,6 @@ def printable(text: str) -> str:
 
     So are ends of lines, control characters (with which a name could erase what stands beside it),
     signs that turn the direction of writing, and spaces of no width.
-
-    Examples
-    --------
-    >>> print(printable("conv\x1b[2J\n\u202e1"))
-    conv\x1b[2J\n\u202e1
-    >>> printable("Größe 1 \N{MULTIPLICATION SIGN} 2")
-    'Größe 1 × 2'
     """
     if text.isprintable():
         return text
@@ -25,13 +18,7 @@ def printable(text: str) -> str:
 
 
 def json_text(content: Any, indent: int | None = None) -> str:
-    r"""JSON that can be read as it stands, with escapes in place of what `printable` escapes.
-
-    Examples
-    --------
-    >>> print(json_text({"ä\x7f": "\x9b2J"}))
-    {"ä\u007f": "\u009b2J"}
-    """
+    r"""JSON that can be read as it stands, with escapes in place of what `printable` escapes."""
     lines = json.dumps(content, indent=indent, ensure_ascii=False).split("\n")
     return "\n".join(
         line

@@ -25,11 +25,6 @@ def exact_number(value: Any) -> Decimal:
     """A non-negative number exactly as the file writes it; ValueError if it is none.
 
     Floats stand for the shortest decimal text that reads back as them, which is what was written.
-
-    Examples
-    --------
-    >>> exact_number(0.1), exact_number("3e-05"), exact_number(7)
-    (Decimal('0.1'), Decimal('0.00003'), Decimal('7'))
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise ValueError("is not a number")
@@ -49,13 +44,7 @@ def exact_number(value: Any) -> Decimal:
 
 
 def whole_number(number: Decimal) -> int:
-    """The integer that a number is; ValueError if it is none.
-
-    Examples
-    --------
-    >>> whole_number(Decimal("2147483648.0"))
-    2147483648
-    """
+    """The integer that a number is; ValueError if it is none."""
     if number != number.to_integral_value():
         raise ValueError(f"{number} is not whole")
     return int(number)
@@ -76,16 +65,7 @@ Whole = Annotated[int, PlainValidator(lambda value: whole_number(_json_number(va
 
 @dataclass
 class TimeReader:
-    """Turns times in one unit into nanoseconds, half to even, and counts what it rounded.
-
-    Examples
-    --------
-    >>> times = TimeReader("us")
-    >>> times.ns(Decimal("1.5")), times.ns(Decimal("0.0005")), times.ns(Decimal("0.0015"))
-    (1500, 0, 2)
-    >>> times.changes()
-    ('2 of 3 times rounded half to even to whole ns, by at most 0.5 ns',)
-    """
+    """Turns times in one unit into nanoseconds, half to even, and counts what it rounded."""
 
     unit: TimeUnit
     read: int = 0

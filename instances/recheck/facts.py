@@ -15,28 +15,18 @@ from placegap.instances.problem.instance import Edge, Instance
 
 
 class Facts:
-    """Structure and costs of one instance.
-
-    Attributes
-    ----------
-    ends : list of (int, int, int)
-        Producer, consumer and tensor of each edge; tensors are numbered by their first edges.
-    tensors : list of (int, Edge)
-        Producer of each tensor and an edge that describes it.
-    succ : list of lists of (int, int)
-        Consumer and tensor of each edge out of an op, in input order.
-    position : list of int
-        Place of each op in the first-in-first-out topological order.
-    server : list of int
-        Server of each device, numbered by first device.
-    """
+    """Structure and costs of one instance."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.ops, self.devices = instance.graph.ops, instance.cluster.devices
         number = {op.name: i for i, op in enumerate(self.ops)}
+        #: (int, int, int): Producer, consumer and tensor of each edge; tensors are numbered by
+        #: their first edges.
         self.ends: list[tuple[int, int, int]] = []
+        #: (int, Edge): Producer of each tensor and an edge that describes it.
         self.tensors: list[tuple[int, Edge]] = []
+        #: (int, int): Consumer and tensor of each edge out of an op, in input order.
         self.succ: list[list[tuple[int, int]]] = [[] for _ in self.ops]
         shared: dict[tuple[int, str], int] = {}
         for edge in instance.graph.edges:
@@ -47,8 +37,10 @@ class Facts:
                 self.tensors.append((a, edge))
             self.ends.append((a, b, u))
             self.succ[a].append((b, u))
+        #: Place of each op in the first-in-first-out topological order.
         self.position = self._positions()
         servers: dict[str | None, int] = {}
+        #: Server of each device, numbered by first device.
         self.server = [servers.setdefault(device.server, len(servers)) for device in self.devices]
         self._cluster_links = instance.cluster.all_links
         self._paths: dict[tuple[int, int], tuple[int, int] | None] = {}
@@ -166,13 +158,7 @@ class Facts:
 
 
 def cycle_free(num_nodes: int, arcs: Iterable[tuple[int, int]]) -> bool:
-    """Whether a directed graph has no cycle.
-
-    Examples
-    --------
-    >>> cycle_free(2, [(0, 1)]), cycle_free(2, [(0, 1), (1, 0)])
-    (True, False)
-    """
+    """Whether a directed graph has no cycle."""
     after: list[list[int]] = [[] for _ in range(num_nodes)]
     waiting = [0] * num_nodes
     for a, b in arcs:

@@ -365,17 +365,7 @@ Span = tuple[int, int]
 def recheck_times(
     instance: Instance, plan: Plan, semantics: Makespan, times: Times
 ) -> tuple[Violation, ...]:
-    """Rules that the stated times of a plan break; the plan's shape must be right.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> times = Times(((0, 5), (5, 25), (25, 35), (34, 42)), {})
-    >>> on_one = Plan.on([0, 0, 0, 0])
-    >>> broken = recheck_times(example(), on_one, Makespan(), times)
-    >>> [violation.rule for violation in broken]
-    ['precedence', 'device_overlap']
-    """
+    """Rules that the stated times of a plan break; the plan's shape must be right."""
     facts, home = Facts(instance), [on[0] for on in plan.placement]
     needed = transfers_of(facts, semantics, home)
     found: list[Violation] = []

@@ -228,7 +228,7 @@ LONGEST_SYNC = LARGEST_SUM // 2
 """Beside half of the largest load it is within 2**62."""
 
 Paths = Mapping[tuple[int, int], tuple[int, int]]
-"""Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`paths.widest_paths`)."""
+"""Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`links.widest_paths`)."""
 
 
 def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:

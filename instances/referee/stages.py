@@ -24,24 +24,16 @@ from placegap.instances.referee.simulate import PlanError
 
 @dataclass(frozen=True, eq=False)
 class PlanStages:
-    """A plan as a chain of S stages.
+    """A plan as a chain of S stages."""
 
-    Attributes
-    ----------
-    step : (n,) int64
-        Place of each op's work in the passage of one microbatch: a forward op of stage s is in
-        step s, a backward op in step 2 S - 1 - s.
-    device : (S,) int64
-        Device of each stage.
-    num_devices : int
-        Devices that have stages.
-    trains : bool
-        Whether there are backward ops.
-    """
-
+    #: (n,) int64: Place of each op's work in the passage of one microbatch: a forward op of stage s
+    #: is in step s, a backward op in step 2 S - 1 - s.
     step: Ints
+    #: (S,) int64: Device of each stage.
     device: Ints
+    #: Devices that have stages.
     num_devices: int
+    #: Whether there are backward ops.
     trains: bool
 
     @property
@@ -201,13 +193,7 @@ class Event(NamedTuple):
 
     @property
     def part(self) -> str:
-        """What its work is, in words.
-
-        Examples
-        --------
-        >>> Event(True, 0, 0).part, Event(True, 0, 0, weight=True).part
-        ('backward', 'weight gradients')
-        """
+        """What its work is, in words."""
         if self.update:
             return "update"
         return "weight gradients" if self.weight else "backward" if self.backward else "forward"

@@ -205,13 +205,6 @@ def attention_flops(query: tuple[int, ...], key: tuple[int, ...], value: tuple[i
     ----------
     query, key, value : tuple of int
         Shapes (..., heads, tokens, size of a head); fewer heads of key and value are shared.
-
-    Examples
-    --------
-    12 heads of 64 on 1024 tokens: 2 products of 2 x 1024 x 1024 x 64 in each head.
-
-    >>> attention_flops((1, 12, 1024, 64), (1, 12, 1024, 64), (1, 12, 1024, 64)) == 12 * 2 * 2**27
-    True
     """
     return 2 * prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 

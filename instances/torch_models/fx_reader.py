@@ -86,27 +86,18 @@ class FxTensor:
 
 @dataclass
 class FxProgram:
-    """Ops and edges as the fields of a `Graph`, and where they came from.
+    """Ops and edges as the fields of a `Graph`, and where they came from."""
 
-    Attributes
-    ----------
-    ops, edges : list of dict
-        Fields of `Op` and `Edge`.
-    op_of : dict of str to str
-        The op of every node that is a part of one, by the names of both.
-    weights_of : dict of str to dict of str to int
-        The parameters that each op reads, and their bytes, by name; folded ones are left out.
-    read_of : dict of str to FxTensor
-        What each node with one tensor returns, views resolved.
-    uncounted : list of str
-        Nodes that read a matrix of weights and whose FLOPs no rule counts, with what they call.
-    """
-
+    #: ops, edges: Fields of `Op` and `Edge`.
     ops: list[dict[str, Any]] = field(default_factory=list)
     edges: list[dict[str, Any]] = field(default_factory=list)
+    #: The op of every node that is a part of one, by the names of both.
     op_of: dict[str, str] = field(default_factory=dict)
+    #: The parameters that each op reads, and their bytes, by name; folded ones are left out.
     weights_of: dict[str, dict[str, int]] = field(default_factory=dict)
+    #: What each node with one tensor returns, views resolved.
     read_of: dict[str, FxTensor] = field(default_factory=dict)
+    #: Nodes that read a matrix of weights and whose FLOPs no rule counts, with what they call.
     uncounted: list[str] = field(default_factory=list)
 
 

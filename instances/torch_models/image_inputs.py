@@ -75,13 +75,7 @@ def refuse_short_text(graph: Any) -> None:
 
 
 def image_size(config: Any) -> tuple[int, int]:
-    """Height and width in pixels.
-
-    Examples
-    --------
-    >>> image_size(SimpleNamespace(image_size=[16, 32])), image_size(SimpleNamespace())
-    ((16, 32), (224, 224))
-    """
+    """Height and width in pixels."""
     size: Any = getattr(config, "image_size", None) or USUAL_IMAGE
     if isinstance(size, list | tuple) and len(size) == 2:
         return int(size[0]), int(size[1])

@@ -38,28 +38,20 @@ from placegap.instances.torch_models.fx_reader import module_path_of
 
 @dataclass(frozen=True)
 class JointProgram:
-    """Forward and backward calls of one training step.
+    """Forward and backward calls of one training step."""
 
-    Attributes
-    ----------
-    graph_module : fx.GraphModule
-        Inputs are parameters, buffers, the module's inputs, and gradients of its outputs; outputs
-        are the module's outputs and the gradients. Every node has ``meta["val"]``.
-    forward_of : dict of str to str
-        Name of every backward call, and of the forward call that it belongs to.
-    module_of : dict of str to str
-        Path of the module of every call that has one.
-    parameter_of, buffer_of : dict of str to str
-        Names of the inputs that are parameters or buffers, and their names in the module.
-    gradient_of : dict of str to str
-        Name in the module of each parameter that gets a gradient, and of the call that makes it.
-    """
-
+    #: Inputs are parameters, buffers, the module's inputs, and gradients of its outputs; outputs
+    #: are the module's outputs and the gradients. Every node has ``meta["val"]``.
     graph_module: fx.GraphModule
+    #: Name of every backward call, and of the forward call that it belongs to.
     forward_of: Mapping[str, str]
+    #: Path of the module of every call that has one.
     module_of: Mapping[str, str]
+    #: parameter_of, buffer_of: Names of the inputs that are parameters or buffers, and their names
+    #: in the module.
     parameter_of: Mapping[str, str]
     buffer_of: Mapping[str, str]
+    #: Name in the module of each parameter that gets a gradient, and of the call that makes it.
     gradient_of: Mapping[str, str]
 
 
@@ -82,12 +74,6 @@ def joint_program(
     ------
     Exception
         Of any kind, where torch cannot trace the module.
-
-    Examples
-    --------
-    >>> step = joint_program(torch.nn.Linear(3, 2), (torch.zeros(5, 3),))
-    >>> step.forward_of["mm"], step.gradient_of["bias"]  # the gradient of a weight is a product
-    ('addmm', 'view')
     """
     with FakeTensorMode(), contextlib.ExitStack() as stack:
         _make_fake(module)

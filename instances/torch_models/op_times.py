@@ -37,19 +37,13 @@ SPREAD = 0.02
 
 @dataclass(frozen=True)
 class OpTimes:
-    """What a pass was measured to take.
+    """What a pass was measured to take."""
 
-    Attributes
-    ----------
-    of_op_ns : mapping of str to float
-        Median time of every op that was run, by its name.
-    beside_ns : mapping of str to float
-        Median time of the calls that are no ops (views, folded constants), by the op that reads
-        what they return first, or else the op that they read; and of adding a gradient to that of
-        the microbatches before, by the op that makes it.
-    """
-
+    #: Median time of every op that was run, by its name.
     of_op_ns: Mapping[str, float]
+    #: Median time of the calls that are no ops (views, folded constants), by the op that reads what
+    #: they return first, or else the op that they read; and of adding a gradient to that of the
+    #: microbatches before, by the op that makes it.
     beside_ns: Mapping[str, float]
 
     @property

@@ -36,52 +36,31 @@ LARGEST_SIZE = 10**7
 
 @dataclass(frozen=True)
 class TraceOptions:
-    """How a model is traced.
+    """How a model is traced."""
 
-    Attributes
-    ----------
-    batch : int
-        Examples in a batch.
-    seq : int or None
-        Tokens (or residues, or samples) of an example; None: what the model states.
-    dtype : {"float32", "float16", "bfloat16", "float64"} or None
-        Number type of weights and activations; None: what the configuration states, else float32.
-    tied : {"copy", "together"}
-        Whether ops that read one parameter may each hold a copy, or form a colocation group.
-    keep_modules : bool
-        Whether the blocks that the model says are not to be split, and the other modules that hold
-        parameters, stay whole, as colocation groups.
-    kv_tokens : int
-        Tokens for which attention ops hold keys and values: the context.
-    weights : str or None
-        How weights are stored (`weight_format`); None: as the configuration says, else in `dtype`.
-    decode : bool
-        Whether the pass makes one token of each sequence from a cache of `kv_tokens`.
-    prefill : int or None
-        Tokens of a prompt that the pass fills the cache with; None: no such pass.
-    train : bool
-        Whether a whole training step is traced: forward, backward, updates of the weights.
-    optimizer : {"sgd", "momentum", "adam", "adam8bit", "none"} or None
-        What updates the weights; "none": nothing does, for what runs once per microbatch; None:
-        adam.
-
-    Examples
-    --------
-    >>> TraceOptions(seq=0)
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: --seq must be from 1 to 10000000 (got 0)
-    """
-
+    #: Examples in a batch.
     batch: int = 1
+    #: Tokens (or residues, or samples) of an example; None: what the model states.
     seq: int | None = None
+    #: Number type of weights and activations; None: what the configuration states, else float32.
     dtype: Dtype | None = None
+    #: Whether ops that read one parameter may each hold a copy, or form a colocation group.
     tied: Tied = "copy"
+    #: Whether the blocks that the model says are not to be split, and the other modules that hold
+    #: parameters, stay whole, as colocation groups.
     keep_modules: bool = False
+    #: How weights are stored (`weight_format`); None: as the configuration says, else in `dtype`.
     weights: str | None = None
+    #: Tokens for which attention ops hold keys and values: the context.
     kv_tokens: int = 0
+    #: Whether the pass makes one token of each sequence from a cache of `kv_tokens`.
     decode: bool = False
+    #: Tokens of a prompt that the pass fills the cache with; None: no such pass.
     prefill: int | None = None
+    #: Whether a whole training step is traced: forward, backward, updates of the weights.
     train: bool = False
+    #: What updates the weights; "none": nothing does, for what runs once per microbatch; None:
+    #: adam.
     optimizer: Optimizer | None = None
 
     def __post_init__(self) -> None:
@@ -122,13 +101,7 @@ class TraceOptions:
 
 
 def is_traced(model: str) -> bool:
-    """Whether a name is one of a model that is traced.
-
-    Examples
-    --------
-    >>> is_traced("hf:gpt2"), is_traced("py:mine:build"), is_traced("gpt2.json")
-    (True, True, False)
-    """
+    """Whether a name is one of a model that is traced."""
     return model.startswith(PREFIXES)
 
 

@@ -23,13 +23,7 @@ class Preset(InstancePart):
 
 @cache
 def presets() -> dict[str, Preset]:
-    """The models that ship, by name.
-
-    Examples
-    --------
-    >>> presets()["gpt3-13b"].config["n_layer"]
-    40
-    """
+    """The models that ship, by name."""
     raw = read_yaml(data_path("traced-models.yaml"))
     return TypeAdapter(dict[Name, Preset]).validate_python(raw)
 

@@ -36,28 +36,18 @@ class OpTime:
 
 @dataclass(frozen=True)
 class Profile:
-    """A measured model.
-
-    Attributes
-    ----------
-    model : str
-    device_kind : str
-        What the times are filed under.
-    spec : DeviceSpec
-        What the roofline is made of: the catalogue's entry, or what was measured.
-    is_calibrated : bool
-        Whether the rates of `spec` were measured.
-    ops : tuple of OpTime
-        In the order of the graph.
-    rest_ns : int
-        Time of all that is no op: views, folded constants, adding gradients.
-    """
+    """A measured model."""
 
     model: str
+    #: What the times are filed under.
     device_kind: str
+    #: What the roofline is made of: the catalogue's entry, or what was measured.
     spec: DeviceSpec
+    #: Whether the rates of `spec` were measured.
     is_calibrated: bool
+    #: In the order of the graph.
     ops: tuple[OpTime, ...]
+    #: Time of all that is no op: views, folded constants, adding gradients.
     rest_ns: int
 
 
@@ -144,15 +134,7 @@ def _main_dtype(program: FxProgram) -> Dtype:
 
 
 def times_csv(profile: Profile) -> str:
-    """The measured times as a CSV file that ``--times`` reads, calls beside ops included.
-
-    Examples
-    --------
-    >>> spec = catalogue()["T4"]
-    >>> print(times_csv(Profile("m", "T4", spec, False, (OpTime("a", "mm", 7, 5),), 0)), end="")
-    name,device_kind,time_ns
-    a,T4,7
-    """
+    """The measured times as a CSV file that ``--times`` reads, calls beside ops included."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("name", "device_kind", "time_ns"))
@@ -167,15 +149,6 @@ def device_entry(profile: Profile, count: int) -> str:
 
     Rates stand there where they were measured; those of the catalogue need not. The memory is that
     of a GPU, less what others hold of it; processes on a CPU share theirs, and have no limit each.
-
-    Examples
-    --------
-    >>> spec = DeviceSpec(
-    ...     peak_flops_per_s=5 * 10**10, bandwidth_bytes_per_s=10**10, memory_bytes=None,
-    ...     launch_overhead_ns=900)
-    >>> device_entry(Profile("m", "mine", spec, True, (), 0), 2)  # doctest: +NORMALIZE_WHITESPACE
-    '{name: process, count: 2, kind: mine, memory_bytes: null, peak_flops_per_s: {float32:
-    50000000000}, bandwidth_bytes_per_s: 10000000000, launch_overhead_ns: 900}'
     """
     entry: dict[str, object] = {"name": "process", "count": count, "kind": profile.device_kind}
     spec = profile.spec
@@ -190,13 +163,7 @@ def device_entry(profile: Profile, count: int) -> str:
 
 
 def by_kind(ops: Sequence[OpTime]) -> Mapping[str, tuple[int, int, int]]:
-    """For each kind of op: how many, measured and modelled time; the slowest kind first.
-
-    Examples
-    --------
-    >>> by_kind([OpTime("a", "mm", 7, 5), OpTime("b", "add", 9, 4), OpTime("c", "mm", 3, 5)])
-    {'mm': (2, 10, 10), 'add': (1, 9, 4)}
-    """
+    """For each kind of op: how many, measured and modelled time; the slowest kind first."""
     sums: dict[str, tuple[int, int, int]] = {}
     for op in ops:
         count, measured_ns, modelled_ns = sums.get(op.kind, (0, 0, 0))

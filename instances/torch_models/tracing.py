@@ -207,13 +207,7 @@ def one_line(source: str, what: str) -> Iterator[None]:
 
 
 def _first_paragraph(text: str) -> str:
-    r"""The lines up to the first that is empty, as one: the reason may stand on the second.
-
-    Examples
-    --------
-    >>> _first_paragraph("\nvalidation failed:\n  heads: 3\n\nTraceback of what was called")
-    'validation failed: heads: 3'
-    """
+    r"""The lines up to the first that is empty, as one: the reason may stand on the second."""
     lines = [line.strip() for line in text.strip().splitlines()]
     return " ".join(lines[: lines.index("")] if "" in lines else lines)
 

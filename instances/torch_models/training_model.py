@@ -220,13 +220,6 @@ def optimizer_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -
     num_weights : int
     weight_bytes : int
         Of one weight.
-
-    Examples
-    --------
-    >>> [optimizer_bytes("adam", 2048, size) for size in (4, 2)]  # m, v; master, m, v
-    [16384, 24576]
-    >>> optimizer_bytes("adam8bit", 2048, 4)  # m and v, each with one scale
-    4104
     """
     states = NUM_STATES[optimizer]
     if optimizer == "none":
@@ -243,13 +236,6 @@ def update_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -> i
 
     It reads gradients and state, and writes state and weights; without a master copy it reads the
     weights, too.
-
-    Examples
-    --------
-    >>> update_bytes("adam", 1, 4)  # reads w, g, m, v; writes w, m, v
-    28
-    >>> update_bytes("adam", 1, 2)  # reads g, master, m, v; writes master, m, v, w
-    28
     """
     has_master = weight_bytes < MASTER_BYTES and optimizer != "adam8bit"
     weights = num_weights * weight_bytes

@@ -57,16 +57,6 @@ def fusion_segments(
     -------
     (n,) int64
         The segment of each op; segments are numbered along the order.
-
-    Examples
-    --------
-    Cut into twos, the diamond's order 0, 2, 1, 3 keeps 20 + 1 of 32 ns within segments:
-
-    >>> from placegap.instances import example
-    >>> arrays = example().arrays
-    >>> flow = flow_of(arrays)
-    >>> fusion_segments(arrays, flow, cpd_topo(flow), reach=2).tolist()
-    [0, 1, 0, 1]
     """
     least = int(arrays.memory_bytes.min())
     most = NO_LIMIT if least == NO_LIMIT else times_written(memory_share, least)
@@ -152,13 +142,6 @@ def fuse(instance: Instance, reach: int = REACH, memory_share: float = MEMORY_SH
         topological order. They carry no colocation groups, as these may lie across many of them:
         a plan is brought back by `expand_plan` where the instance has none, else by
         `commit_groups`.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> merge = fuse(example(), reach=2)
-    >>> merge.op.tolist(), [op.time_ns["gpu"] for op in merge.coarse.graph.ops]
-    ([0, 1, 0, 1], [15, 28])
     """
     flow = flow_of(instance.arrays)
     segment = fusion_segments(instance.arrays, flow, cpd_topo(flow), reach, memory_share)
@@ -177,12 +160,6 @@ def commit_groups(merge: Merge, device: Ints) -> Ints:
 
     First in the order of the fused ops, as in Celeritas (6.1), then in topological order. Nothing
     is checked: devices may lack the memory for whole groups, or the support.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> commit_groups(fuse(example(), reach=2), np.array([1, 0])).tolist()
-    [1, 0, 1, 0]
     """
     arrays = merge.fine.arrays
     order = np.lexsort((arrays.index.topological_position, merge.op))

@@ -51,21 +51,6 @@ def contract_classes(instance: Instance, *, fuse_cycles: bool = True) -> Merge:
     ----------
     instance : Instance
     fuse_cycles : bool
-
-    Examples
-    --------
-    >>> from placegap.instances import Graph, example
-    >>> ops = tuple(
-    ...     op.model_copy(update={"colocation": "w" if op.name in ("op1", "op4") else None})
-    ...     for op in example().graph.ops
-    ... )
-    >>> graph = example().graph.model_copy(update={"ops": ops})
-    >>> tied = example().model_copy(update={"graph": graph})
-
-    Ops 1 and 4 share weights, and ops 2 and 3 lie between them: a chain has all on one device.
-
-    >>> contract_classes(tied).op.tolist()
-    [0, 0, 0, 0]
     """
     arrays = instance.arrays
     whole = arrays.group.copy()
@@ -115,15 +100,7 @@ def _numbers(key: Ints) -> Ints:
 
 
 class Together(DisjointSets):
-    """Classes of colocation groups, with the devices that run all of a class and its bytes.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> classes = Together(example())
-    >>> classes.may_join(0, 1), classes.join(0, 1), classes.find(1)
-    (True, None, 0)
-    """
+    """Classes of colocation groups, with the devices that run all of a class and its bytes."""
 
     def __init__(self, instance: Instance) -> None:
         arrays = instance.arrays
@@ -176,14 +153,6 @@ def co_place(instance: Instance, *, fixed_point: bool = True) -> Merge:
     -------
     Merge
         Merged ops are in the order of their last ops. O((V + E) K).
-
-    Examples
-    --------
-    Ops 2 and 3 of the diamond have op 4 as their only consumer, and then op 1 has it, too:
-
-    >>> from placegap.instances import example
-    >>> co_place(example()).op.tolist(), co_place(example(), fixed_point=False).op.tolist()
-    ([0, 0, 0, 0], [0, 1, 1, 1])
     """
     arrays = instance.arrays
     index, backward, group = arrays.index, arrays.backward.tolist(), arrays.group.tolist()

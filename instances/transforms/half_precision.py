@@ -19,13 +19,6 @@ def in_half_precision(graph: Graph) -> Graph:
     ------
     ValueError
         If an op has times, which were those of other numbers.
-
-    Examples
-    --------
-    >>> from placegap.instances import Graph, Op
-    >>> op = in_half_precision(Graph(name="one", ops=(Op(name="a", resident_bytes=8),))).ops[0]
-    >>> op.resident_bytes, op.dtype
-    (4, 'float16')
     """
     if any(op.time_ns for op in graph.ops):
         raise ValueError(f"{graph.name}: its times are those of single precision")

@@ -27,17 +27,6 @@ def written_in_place(instance: Instance) -> Instance:
     ----------
     instance : Instance
         Its kinds are TensorFlow's.
-
-    Examples
-    --------
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
-    >>> ops = (Op(name="conv", kind="Conv2D", time_ns={"gpu": 1}, resident_bytes=8),
-    ...        Op(name="relu", kind="Relu", time_ns={"gpu": 1}, resident_bytes=8))
-    >>> graph = Graph(name="two", ops=ops, edges=(Edge(producer="conv", consumer="relu", bytes=8),))
-    >>> gpu = Cluster(name="one", devices=(Device(name="g0", kind="gpu"),))
-    >>> two = Instance(name="two@one", graph=graph, cluster=gpu)
-    >>> written_in_place(two).arrays.resident_bytes.tolist()
-    [8, 0]
     """
     arrays, ops = instance.arrays, instance.graph.ops
     index, size = arrays.index, arrays.resident_bytes

@@ -22,21 +22,14 @@ from placegap.instances.referee.simulate import simulate
 
 @dataclass(frozen=True, eq=False)
 class Merge:
-    """An instance of n ops and m edges, and what it was merged to.
-
-    Attributes
-    ----------
-    fine, coarse : Instance
-    op : (n,) int64
-        The merged op of each op.
-    edge : (m,) int64
-        The merged edge of each edge, -1 within a merged op. Edges that carry one tensor to one
-        merged op are one edge.
-    """
+    """An instance of n ops and m edges, and what it was merged to."""
 
     fine: Instance
     coarse: Instance
+    #: (n,) int64: The merged op of each op.
     op: Ints
+    #: (m,) int64: The merged edge of each edge, -1 within a merged op. Edges that carry one tensor
+    #: to one merged op are one edge.
     edge: Ints
 
 
@@ -71,13 +64,6 @@ def merge_groups(
     ------
     ValueError
         If the groups form a cycle, or no device kind runs a group.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> merge = merge_groups(example(), np.array([0, 1, 0, 2]), "merged", "nobody")
-    >>> [(op.name, op.time_ns["gpu"]) for op in merge.coarse.graph.ops], merge.edge.tolist()
-    ([('op1', 15), ('op2', 20), ('op4', 8)], [0, -1, 1, 2])
     """
     graph, chosen = instance.graph, kinds or {}
     members = members_of(instance, op)
@@ -202,14 +188,6 @@ def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:
         Of ``merge.coarse``.
     semantics : Semantics
         It tells what the transfers of the plan are.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> merge = merge_groups(example(), np.array([0, 1, 0, 2]), "merged", "nobody")
-    >>> free = Makespan(channels="free")
-    >>> expand_plan(merge, Plan.on([0, 1, 0], [[0, 2], [1]]), free).device_order
-    ((0, 2, 3), (1,))
     """
     members, device_order = members_of(merge.fine, merge.op), None
     if plan.device_order is not None:
@@ -249,13 +227,6 @@ def shrink_plan(merge: Merge, plan: Plan) -> Plan | None:
 
     None where ops of one merged op are on different devices, in different calls or stages. Of
     orders only those of the ops are kept, by the first op of each merged one.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> merge = merge_groups(example(), np.array([0, 1, 0, 2]), "merged", "nobody")
-    >>> shrink_plan(merge, Plan.on([0, 1, 0, 0])).placement
-    ((0,), (1,), (0,))
     """
     where = merge.op.tolist()
     placement = dict(zip(where, plan.placement, strict=True))
@@ -280,15 +251,7 @@ def shrink_plan(merge: Merge, plan: Plan) -> Plan | None:
 
 
 def with_all_orders(instance: Instance, plan: Plan, semantics: Makespan) -> Plan:
-    """A makespan plan with every order written down as the referee's clock runs it.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> free = Makespan(channels="free")
-    >>> with_all_orders(example(), Plan.on([0, 1, 0, 0]), free).device_order
-    ((0, 2, 3), (1,))
-    """
+    """A makespan plan with every order written down as the referee's clock runs it."""
     schedule = simulate(instance, plan, semantics)
     table = schedule.transfers
     columns = (table.item, table.destination, table.start_ns, table.end_ns)

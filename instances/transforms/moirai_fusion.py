@@ -61,16 +61,6 @@ def fuse_by_rules(instance: Instance, rules: FusionRules | None = None) -> Merge
     Notes
     -----
     O(V + E) for rules of bounded size and number.
-
-    Examples
-    --------
-    >>> from placegap.instances import Edge, Graph, Instance, Op, example
-    >>> ops = tuple(Op(name=k, kind=k, time_ns={"gpu": 1}) for k in ("Conv", "Relu", "Softmax"))
-    >>> edges = (Edge(producer="Conv", consumer="Relu"), Edge(producer="Relu", consumer="Softmax"))
-    >>> graph = Graph(name="three", ops=ops, edges=edges)
-    >>> three = Instance(name="three", graph=graph, cluster=example().cluster)
-    >>> [op.kind for op in fuse_by_rules(three).coarse.graph.ops]
-    ['Conv+Relu', 'Softmax']
     """
     chosen = default_rules() if rules is None else rules
     paths = _Paths(instance, chosen)
@@ -176,31 +166,18 @@ Steps = Annotated[tuple[Name, ...], Field(min_length=2, max_length=100)]
 
 
 class FusionRules(InstancePart):
-    """Rules of operator fusion (Moirai, Table I).
-
-    Attributes
-    ----------
-    kinds : dict of str to tuple of str
-        The op types that a name of the rules stands for; one that is absent stands for itself.
-    rules : tuple of tuples of str
-        Names in the order of the data flow.
-    extends : {"default"} or None
-        Whether the rules and kinds that ship with the package hold beside these; kinds of one name
-        are joined.
-
-    Examples
-    --------
-    >>> rules = FusionRules(kinds={"conv": ("Conv",)}, rules=(("conv", "Relu"),))
-    >>> rules.matches(("Conv", "Relu")), rules.matches(("Relu",)), rules.matches(("Relu", "Conv"))
-    ('whole', 'part', None)
-    """
+    """Rules of operator fusion (Moirai, Table I)."""
 
     format: Literal["placegap-fusion-rules"] = "placegap-fusion-rules"
     version: Version = 1
+    #: Whether the rules and kinds that ship with the package hold beside these; kinds of one name
+    #: are joined.
     extends: Literal["default"] | None = None
+    #: The op types that a name of the rules stands for; one that is absent stands for itself.
     kinds: dict[Name, Annotated[tuple[Name, ...], Field(min_length=1)]] = Field(
         default_factory=dict
     )
+    #: Names in the order of the data flow.
     rules: tuple[Steps, ...] = ()
 
     @model_validator(mode="after")
@@ -227,13 +204,7 @@ class FusionRules(InstancePart):
 
 @cache
 def default_rules() -> FusionRules:
-    """The rules that ship with the package, for convolution nets and transformers.
-
-    Examples
-    --------
-    >>> default_rules().rules[:3]
-    (('conv', 'bn'), ('conv', 'bn', 'relu'), ('conv', 'bn', 'add', 'relu'))
-    """
+    """The rules that ship with the package, for convolution nets and transformers."""
     return _parse(data_path("fusion-rules.yaml"))
 
 

@@ -56,13 +56,6 @@ def one_pipeline(
     InputError
         One line: d does not divide the microbatches, there are too few devices, or a layer has no
         such mode.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> folded, rules = one_pipeline(example(), HybridPipeline(microbatches=4), (2, 1), "own")
-    >>> folded.num_ops, folded.num_devices, rules.microbatches
-    (8, 1, 2)
     """
     check_hybrid(instance, semantics)
     (d, t), n, kind = degrees, semantics.microbatches, instance.cluster.devices[0].kind
@@ -157,13 +150,7 @@ def backward_of(name: str) -> str:
 
 
 def pipeline_plan(plan: Plan) -> Plan:
-    """A hybrid plan as one of one of its pipelines.
-
-    Examples
-    --------
-    >>> pipeline_plan(Plan(((0, 1), (2, 3)), stage=(0, 1), tensor=(1, 1), mode=("x", "x"))).stage
-    (0, 0, 1, 1)
-    """
+    """A hybrid plan as one of one of its pipelines."""
     assert plan.stage is not None
     stage = tuple(s for own in plan.stage for s in (own, own))
     return Plan(tuple((s,) for s in stage), stage=stage)

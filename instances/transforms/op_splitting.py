@@ -47,20 +47,13 @@ MOST_PARTS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class OpSplit:
-    """An instance of n ops and the finer one of n' ops that its split ops make.
-
-    Attributes
-    ----------
-    coarse, fine : Instance
-    op : (n',) int64
-        The op of `coarse` that each op of `fine` is, is a part of, or gathers.
-    part : (n',) int64
-        Number of the part, from 0; `WHOLE` or `GATHER` where it is none.
-    """
+    """An instance of n ops and the finer one of n' ops that its split ops make."""
 
     coarse: Instance
     fine: Instance
+    #: (n',) int64: The op of `coarse` that each op of `fine` is, is a part of, or gathers.
     op: Ints
+    #: (n',) int64: Number of the part, from 0; `WHOLE` or `GATHER` where it is none.
     part: Ints
 
     @property
@@ -119,15 +112,6 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
     Notes
     -----
     O(V + E + sum over split ops of parts * edges).
-
-    Examples
-    --------
-    The diamond's op 2 takes 20 ns:
-
-    >>> from placegap.instances import example
-    >>> fine = split_ops(example(), {1: Cut("batch", 2)}).fine.graph
-    >>> [(op.name, op.time_ns["gpu"]) for op in fine.ops[1:4]]
-    [('op2/1of2', 10), ('op2/2of2', 10), ('op2/gather', 0)]
     """
     graph = instance.graph
     _check_cuts(instance, cuts)
@@ -328,14 +312,7 @@ def _part_groups(instance: Instance, cuts: Mapping[int, Cut]) -> dict[tuple[int,
 
 
 def stated_batch(graph: Graph) -> int | None:
-    """The least batch that an op of the graph states as an axis, None where none does.
-
-    Examples
-    --------
-    >>> ops = (Op(name="a", axis_sizes={"batch": 8}), Op(name="b"))
-    >>> stated_batch(Graph(name="two", ops=ops)), stated_batch(Graph(name="one", ops=ops[1:]))
-    (8, None)
-    """
+    """The least batch that an op of the graph states as an axis, None where none does."""
     stated = (op.axis_sizes["batch"] for op in graph.ops if "batch" in op.axis_sizes)
     return min(stated, default=None)
 
@@ -364,13 +341,6 @@ def replicate(instance: Instance, batch: int, copies: int) -> OpSplit:
     Notes
     -----
     O(copies (V + E) + copies**2 updates).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> fine = replicate(example(), 8, 2).fine
-    >>> fine.num_ops, fine.graph.ops[5].name, fine.graph.ops[5].time_ns
-    (8, 'op2/2of2', {'gpu': 10})
     """
     graph = instance.graph
     if not 2 <= copies <= batch:
@@ -473,63 +443,31 @@ class Cut:
 
 
 def shares(op: Op, cut: Cut) -> tuple[int, ...]:
-    """Where the parts begin and end on the axis: 0, ..., its size.
-
-    Examples
-    --------
-    >>> shares(Op(name="c", axis_sizes={"batch": 5}), Cut("batch", 2))
-    (0, 3, 5)
-    """
+    """Where the parts begin and end on the axis: 0, ..., its size."""
     size = op.axis_sizes.get(cut.axis, cut.parts)
     lengths = (size // cut.parts + (j < size % cut.parts) for j in range(cut.parts))
     return tuple(accumulate(lengths, initial=0))
 
 
 def divide(amount: int, bounds: tuple[int, ...], j: int) -> int:
-    """What part j has of an amount that is divided exactly.
-
-    Examples
-    --------
-    >>> [divide(9, (0, 3, 5), j) for j in (0, 1)]
-    [5, 4]
-    """
+    """What part j has of an amount that is divided exactly."""
     size = bounds[-1]
     return amount * bounds[j + 1] // size - amount * bounds[j] // size
 
 
 def round_up(amount: int, bounds: tuple[int, ...], j: int) -> int:
-    """What part j takes of a cost.
-
-    Examples
-    --------
-    >>> [round_up(9, (0, 3, 5), j) for j in (0, 1)]
-    [6, 4]
-    """
+    """What part j takes of a cost."""
     return ceil_div(amount * (bounds[j + 1] - bounds[j]), bounds[-1])
 
 
 def held_bytes(op: Op) -> int:
-    """What of an op's resident bytes is state, parameters at least; the rest are outputs.
-
-    Examples
-    --------
-    >>> held_bytes(Op(name="c", resident_bytes=9, parameter_bytes=4))
-    4
-    >>> held_bytes(Op(name="c", resident_bytes=9, state_bytes=5, shared_state={"w": 2}))
-    7
-    """
+    """What of an op's resident bytes is state, parameters at least; the rest are outputs."""
     state = op.parameter_bytes if op.state_bytes is None else op.state_bytes
     return min(op.resident_bytes, state + sum(op.shared_state.values()))
 
 
 def fresh(name: str, taken: set[str]) -> str:
-    """The name, with marks at its end until it is new; long names are cut to leave room.
-
-    Examples
-    --------
-    >>> fresh("x", {"x"})
-    "x'"
-    """
+    """The name, with marks at its end until it is new; long names are cut to leave room."""
     name = name if len(name) <= 900 else f"{name[:450]}...{name[-440:]}"
     while name in taken:
         name += "'"
@@ -567,14 +505,6 @@ def split_edges(
         As `find_sums` says.
     partial : set of int
         As `find_partial_sums` says.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> cuts, names = {1: Cut("batch", 2)}, {1: PartNames(["x", "y"], "all")}
-    >>> edges = split_edges(example(), cuts, {1: (0, 1, 2)}, names, {})
-    >>> " ".join(f"{edge.producer}-{edge.consumer}" for edge in edges)
-    'op1-x op1-y op1-op3 all-op4 op3-op4 x-all y-all'
     """
     graph, index, tensors = instance.graph, instance.graph.index, _tensor_names(instance, cuts)
     edges: list[Edge] = []
@@ -616,14 +546,7 @@ def split_edges(
 
 
 def find_sums(instance: Instance, cuts: Mapping[int, Cut]) -> dict[int, dict[int, int]]:
-    """Edges that bring gradients of parts to copies of an update op, by that op, and their bytes.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> find_sums(example(), {1: Cut("batch", 2)})
-    {}
-    """
+    """Edges that bring gradients of parts to copies of an update op, by op, and their bytes."""
     graph, index = instance.graph, instance.graph.index
     copied = [i for i, cut in cuts.items() if cut.axis == "batch" and is_update(graph.ops[i])]
     held = group_parameters(graph) if copied else {}
@@ -644,12 +567,6 @@ def find_partial_sums(
     """Tensors of ops split along the batch that hold a gradient: parts add up, none has a slice.
 
     They are what backward ops hand to ops that work on weights alone, but not to all-reduces.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> find_partial_sums(example(), {1: Cut("batch", 2)}, {})
-    set()
     """
     graph, index = instance.graph, instance.graph.index
     divided = [i for i, cut in cuts.items() if cut.axis == "batch" and graph.ops[i].backward]
@@ -670,27 +587,13 @@ def find_partial_sums(
 
 
 def tensors_of(instance: Instance, sums: Mapping[int, Mapping[int, int]]) -> set[int]:
-    """The tensors that all-reduces sum up.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> tensors_of(example(), {3: {1: 7}})
-    {1}
-    """
+    """The tensors that all-reduces sum up."""
     tensor = instance.graph.index.tensor
     return {int(tensor[e]) for found in sums.values() for e in found}
 
 
 def kept_bytes(instance: Instance, tensors: Iterable[int]) -> dict[int, int]:
-    """Bytes of some tensors by the op that makes them.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> kept_bytes(example(), [1])  # made by op 0, of 20 bytes
-    {0: 20}
-    """
+    """Bytes of some tensors by the op that makes them."""
     index = instance.graph.index
     kept: dict[int, int] = {}
     for u in sorted(tensors):
@@ -717,14 +620,7 @@ def _place(bounds: tuple[int, ...], j: int) -> str:
 def slice_edge(
     edge: Edge, producer: str, consumer: str, tensor: str | None, bounds: tuple[int, ...], j: int
 ) -> Edge:
-    """Part j of what an edge carries.
-
-    Examples
-    --------
-    >>> whole = Edge(producer="a", consumer="b", bytes=9)
-    >>> slice_edge(whole, "a", "b/2of2", "slice", (0, 3, 5), 1).bytes
-    4
-    """
+    """Part j of what an edge carries."""
     host, matrix = edge.host_time_ns, edge.transfer_ns
     return Edge(
         producer=producer,

@@ -38,23 +38,16 @@ Neighbours = dict[int, dict[int, None]]
 
 
 class Contraction:
-    """A graph that shrinks; nodes are numbered by the topological position of their first op.
-
-    Attributes
-    ----------
-    succs, preds : list of dicts
-        Per node, its neighbours and the tensors on the way there.
-    rank : list of int
-        Positions of the nodes in a topological order of the graph as it is.
-    home : list of int
-        The node that took a node in, or itself.
-    """
+    """A graph that shrinks; nodes are numbered by the topological position of their first op."""
 
     def __init__(self, instance: Instance, order: MergeOrder) -> None:
         arrays, index = instance.arrays, instance.arrays.index
         n, position = instance.num_ops, index.topological_position
         at = index.topological_order
+        #: The node that took a node in, or itself.
+        #: Positions of the nodes in a topological order of the graph as it is.
         self.num_nodes, self.home, self.rank = n, list(range(n)), list(range(n))
+        #: succs, preds: Per node, its neighbours and the tensors on the way there.
         self.succs: list[Neighbours] = [{} for _ in range(n)]
         self.preds: list[Neighbours] = [{} for _ in range(n)]
         ends = zip(
@@ -194,16 +187,6 @@ def merge_ops(instance: Instance, num_ops: int, order: MergeOrder = "dearest_fir
     A topological order of the merged graph is kept up to date (Pearce and Kelly 2006), so that a
     cycle is looked for, and repaired, among the ops between the two only. Every merge looks at the
     edges at the merged op again: O((n d + m) log m) beside these searches, for d edges at an op.
-
-    Examples
-    --------
-    In the diamond 1 -> 2, 3 -> 4 the edge 1 -> 3 is the dearest, then 3 -> 4, which the path over 2
-    rules out, then those at 2.
-
-    >>> from placegap.instances import example
-    >>> merge = merge_ops(example(), 3)
-    >>> merge.op.tolist(), [op.time_ns["gpu"] for op in merge.coarse.graph.ops]
-    ([0, 1, 0, 2], [15, 20, 8])
     """
     if num_ops < 1:
         raise ValueError(f"cannot merge to {num_ops} ops")
@@ -246,20 +229,6 @@ def merge_heavy_edges(
     -------
     Merge
         Merged ops are in the order of their first ops. As many operations as `merge_ops`.
-
-    Examples
-    --------
-    In the diamond with 43 ns of work on two devices no pair has less than 21 ns but op 1 and op 3:
-
-    >>> from placegap.instances import example
-    >>> merge_heavy_edges(example(), 1).op.tolist()
-    [0, 1, 0, 2]
-    >>> import numpy as np
-    >>> merge_heavy_edges(example(), 1, np.array([0, 0, 1, 1])).op.tolist()
-    [0, 1, 2, 2]
-
-    >>> merge_heavy_edges(example(), 1, num_ops=2).op.tolist()
-    [0, 0, 0, 1]
     """
     if parts < 1:
         raise ValueError(f"cannot make {parts} parts of a device's work")

@@ -36,14 +36,6 @@ def merge_by_power(instance: Instance, memory_share: float = MEMORY_SHARE) -> Me
 
     Edges are looked at in topological order, again and again until none can be merged any more:
     O(V + E) per round, few rounds.
-
-    Examples
-    --------
-    Figure 3's graph: 1 -> 3 takes 20 ns, op 3 takes the 10 ns that op 2 then has to wait.
-
-    >>> from placegap.instances import example
-    >>> merge_by_power(example()).op.tolist()
-    [0, 1, 0, 2]
     """
     group = _groups(instance, memory_share)
     return merge_groups(instance, group, "merged by power", "MP-DPS")

@@ -32,19 +32,7 @@ class Role(IntEnum):
 
 
 def roles(graph: Graph) -> list[Role]:
-    """Which ops there are once, once in the first clone, and in each clone.
-
-    Examples
-    --------
-    >>> kinds = {"w": "VariableV2", "x": "Placeholder", "conv": "Conv2D", "grad": "ConvGrad",
-    ...          "log": "Summary", "u": "ApplyAdam"}
-    >>> ops = tuple(Op(name=n, kind=k, backward=n in ("grad", "u"),
-    ...                colocation="w" if n in "wu" else None) for n, k in kinds.items())
-    >>> pairs = ("w conv", "x conv", "conv grad", "conv log", "grad u", "w u")
-    >>> edges = tuple(Edge(producer=a, consumer=b) for a, b in map(str.split, pairs))
-    >>> [role.name for role in roles(Graph(name="step", ops=ops, edges=edges))]
-    ['SHARED', 'EACH', 'EACH', 'EACH', 'FIRST', 'SHARED']
-    """
+    """Which ops there are once, once in the first clone, and in each clone."""
     ops, index = graph.ops, graph.index
     order = index.topological_order.tolist()
     before, after = _neighbours(graph)
@@ -101,15 +89,6 @@ def with_clones(instance: Instance, clones: int) -> Instance:
     instance : Instance
         Of one clone, with its batch.
     clones : int
-
-    Examples
-    --------
-    >>> from placegap.instances import load_cluster
-    >>> from placegap.instances.corpus.workloads import build_workload
-    >>> vgg = build_workload("fd-dps:vgg-16", {}).instance(load_cluster("2xP100-pcie"))
-    >>> two = with_clones(vgg, 2)
-    >>> [clones_of(two).count(j) for j in (-1, 0, 1)]
-    [1829, 1885, 289]
     """
     graph = instance.graph
     role = roles(graph)
@@ -136,14 +115,7 @@ def clones_of(instance: Instance) -> tuple[int, ...]:
 
 
 def with_slower_ops(graph: Graph, factor: float) -> Graph:
-    """The graph whose ops all take `factor` times as long, rounded to the nanosecond.
-
-    Examples
-    --------
-    >>> graph = Graph(name="one", ops=(Op(name="a", time_ns={"gpu": 3}),))
-    >>> with_slower_ops(graph, 1.5).ops[0].time_ns
-    {'gpu': 4}
-    """
+    """The graph whose ops all take `factor` times as long, rounded to the nanosecond."""
     exact = Fraction(str(factor))  # what was written, not its binary neighbour
     ops = tuple(
         op.model_copy(

@@ -41,13 +41,7 @@ MANY = -1
 
 
 def is_update(op: Op) -> bool:
-    """Whether an op updates parameters by their gradients.
-
-    Examples
-    --------
-    >>> is_update(Op(name="u", kind="ApplyAdam")), is_update(Op(name="c", kind="Conv"))
-    (True, False)
-    """
+    """Whether an op updates parameters by their gradients."""
     kind = op.kind.lower().removeprefix("resource").removeprefix("apply")
     return kind in OPTIMIZERS
 
@@ -66,15 +60,6 @@ def gradient_bytes(graph: Graph, update: int, held: Mapping[str, int]) -> dict[i
     update : int
     held : mapping of str to int
         As `group_parameters` says.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.instances.corpus.generate import mirror_training
-    >>> ops = tuple(op.model_copy(update={"parameter_bytes": 8}) for op in example().graph.ops)
-    >>> graph = mirror_training(example().graph.model_copy(update={"ops": ops}))
-    >>> gradient_bytes(graph, graph.op_index["op2/update"], {})
-    {13: 8}
     """
     index = graph.index
     entering = index.pred_edge[index.pred_ptr[update] : index.pred_ptr[update + 1]].tolist()
@@ -99,14 +84,7 @@ def _is_shared(graph: Graph, edge: int) -> bool:
 
 
 def group_parameters(graph: Graph) -> dict[str, int]:
-    """Bytes of parameters of each colocation group.
-
-    Examples
-    --------
-    >>> ops = (Op(name="a", colocation="g", parameter_bytes=2), Op(name="b", colocation="g"))
-    >>> group_parameters(Graph(name="two", ops=ops))
-    {'g': 2}
-    """
+    """Bytes of parameters of each colocation group."""
     held: dict[str, int] = {}
     for op in graph.ops:
         if op.colocation is not None:
@@ -125,12 +103,6 @@ def all_reduce(edge: Edge, size: int, parts: Sequence[str], updates: Sequence[st
         Bytes of the gradient.
     parts, updates : sequence of str
         One of each for each part.
-
-    Examples
-    --------
-    >>> edges = all_reduce(Edge(producer="b", consumer="u"), 9, ["b1", "b2"], ["u1", "u2"])
-    >>> " ".join(f"{edge.producer}-{edge.consumer}:{edge.bytes}" for edge in edges)
-    'b1-u1:9 b1-u2:9 b2-u1:9 b2-u2:9'
     """
     host, matrix = edge.host_time_ns, edge.transfer_ns
     share = edge.model_copy(
@@ -154,15 +126,6 @@ def works_on_weights(graph: Graph) -> list[bool]:
     """Whether each op works on weights or on one gradient alone, whatever the batch.
 
     Updates do, ops that read nothing but weights, and ops between one gradient and its update.
-
-    Examples
-    --------
-    >>> kinds = {"image": "Placeholder", "grad": "Conv/backward", "clip": "Mul", "u": "ApplyAdam"}
-    >>> ops = tuple(Op(name=n, kind=k, backward=n != "image") for n, k in kinds.items())
-    >>> pairs = (("image", "grad"), ("grad", "clip"), ("clip", "u"))
-    >>> edges = tuple(Edge(producer=a, consumer=b) for a, b in pairs)
-    >>> works_on_weights(Graph(name="step", ops=ops, edges=edges))
-    [False, False, True, True]
     """
     index, ops = graph.index, graph.ops
     order = index.topological_order.tolist()

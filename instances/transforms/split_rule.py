@@ -53,29 +53,19 @@ MAX_PARAMETERS = 3_000_000
 
 @dataclass(frozen=True)
 class SplitRule:
-    """When an op is split, and how.
+    """When an op is split, and how."""
 
-    Attributes
-    ----------
-    min_share : float
-        Least mean time of an op, as a share of the mean times of all ops together.
-    min_time_ns : int
-        Least mean time of an op; both must be reached.
-    max_parameters : int
-        Most bytes of parameters per ms of mean time.
-    parts : int
-        Parts of an op; fewer where the axis has fewer elements.
-    axes : tuple of str
-        Axes by preference: the first that the op can be split along is taken.
-    kinds : tuple of str
-        Ops of these kinds that state no axes can be split along both channel axes.
-    """
-
+    #: Least mean time of an op, as a share of the mean times of all ops together.
     min_share: float = MIN_SHARE
+    #: Least mean time of an op; both must be reached.
     min_time_ns: int = 0
+    #: Most bytes of parameters per ms of mean time.
     max_parameters: int = MAX_PARAMETERS
+    #: Parts of an op; fewer where the axis has fewer elements.
     parts: int = PARTS
+    #: Axes by preference: the first that the op can be split along is taken.
     axes: tuple[Axis, ...] = AXES
+    #: Ops of these kinds that state no axes can be split along both channel axes.
     kinds: tuple[str, ...] = KINDS
 
 
@@ -91,17 +81,6 @@ def split_heavy_ops(instance: Instance, rule: SplitRule | None = None) -> OpSpli
     -------
     Split
         Its fine instance has the ops of the instance where nothing is split. O(V + E).
-
-    Examples
-    --------
-    >>> from placegap.instances import Op, example
-    >>> ops = tuple(op.model_copy(update={"splittable_axes": ("batch",)})
-    ...             for op in example().graph.ops)
-    >>> instance = example().model_copy(update={
-    ...     "graph": example().graph.model_copy(update={"ops": ops})})
-    >>> split = split_heavy_ops(instance, SplitRule(min_time_ns=15))
-    >>> [op.name for op in split.fine.graph.ops]
-    ['op1', 'op2/1of2', 'op2/2of2', 'op2/gather', 'op3', 'op4']
     """
     return split_ops(instance, choose_cuts(instance, rule or SplitRule()))
 
@@ -131,12 +110,6 @@ def cut_unit(ops: Sequence[Op], unit: Sequence[int], rule: SplitRule) -> dict[in
     """How to split ops that are split together: the first axis they all have, or not at all.
 
     Along the batch the ops that update parameters are copied, and need not have it.
-
-    Examples
-    --------
-    >>> conv = Op(name="c", kind="Conv", axis_sizes={"out_channel": 64})
-    >>> cut_unit([conv], [0], SplitRule(parts=4))
-    {0: Cut(axis='out_channel', parts=4)}
     """
     for axis in rule.axes:
         divided = [i for i in unit if axis != "batch" or not is_update(ops[i])]
@@ -148,13 +121,7 @@ def cut_unit(ops: Sequence[Op], unit: Sequence[int], rule: SplitRule) -> dict[in
 
 
 def axes_of(op: Op, kinds: Sequence[str] = KINDS) -> tuple[str, ...]:
-    """The axes that an op states, or that its kind has.
-
-    Examples
-    --------
-    >>> axes_of(Op(name="c", kind="Conv")), axes_of(Op(name="r", kind="Relu"))
-    (('out_channel', 'in_channel'), ())
-    """
+    """The axes that an op states, or that its kind has."""
     if op.splittable_axes:
         return op.splittable_axes
     return ("out_channel", "in_channel") if op.kind in kinds else ()

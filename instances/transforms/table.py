@@ -186,13 +186,6 @@ def coarsen(
     ------
     InputError
         Unknown transform, unknown or wrong parameters, or a semantics the transform is not for.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> found = coarsen(example(), "pesto-merge", {"ops": 3})
-    >>> found.merge.coarse.num_ops, found.claim
-    (3, 'restriction')
     """
     chosen, parsed = find_transform(transform, params)
     judged = semantics or instance.semantics or Makespan()
@@ -203,13 +196,7 @@ def coarsen(
 def find_transform(
     name: str, params: Mapping[str, object] | None = None
 ) -> tuple[Transform, TransformParams]:
-    """The transform of that name and its validated parameters, or an InputError.
-
-    Examples
-    --------
-    >>> find_transform("celeritas-fusion", {"reach": "20"})[1].reach
-    20
-    """
+    """The transform of that name and its validated parameters, or an InputError."""
     chosen = look_up("transform", name, TRANSFORMS)
     with as_input_error(source=f"parameters of {name}"):
         return chosen, chosen.params.model_validate(dict(params or {}))
@@ -255,13 +242,6 @@ def expand(found: Coarsening, plan: Plan) -> Plan:
     found : Coarsening
     plan : Plan
         A feasible plan of ``found.merge.coarse``.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> found = coarsen(example(), "pesto-merge", {"ops": 3})
-    >>> expand(found, Plan.on([0, 1, 0])).placement
-    ((0,), (1,), (0,), (0,))
     """
     merge, semantics = found.merge, found.semantics
     if loses_groups(merge):

@@ -50,17 +50,6 @@ def traced_layers(graph: Graph, cluster: Cluster) -> Graph:
     Notes
     -----
     O(ops + edges), but for what lies inside of one layer.
-
-    Examples
-    --------
-    >>> from placegap.instances.io.cluster_file import load_cluster
-    >>> ops = (Op(name="a", module="net.0", flops=8, parameter_bytes=4, state_bytes=16),
-    ...        Op(name="b", module="net.1", flops=8, parameter_bytes=4, state_bytes=16),
-    ...        Op(name="b/back", module="net.1", backward=True, colocation="b"))
-    >>> edges = (Edge(producer="a", consumer="b", bytes=9), Edge(producer="a", consumer="b/back"))
-    >>> layers = traced_layers(Graph(name="net", ops=ops, edges=edges), load_cluster("2xT4, pcie3"))
-    >>> [(op.name, len(op.modes)) for op in layers.ops]
-    [('net.0', 2), ('net.1', 4)]
     """
     step = _Step(graph)
     layers = [step.layer(k) for k in range(len(step.names))]

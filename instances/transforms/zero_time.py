@@ -86,15 +86,6 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     InputError
         Under semantics without a proof: replicas, two levels, latency_subgraphs,
         pipeline_iteration.
-
-    Examples
-    --------
-    >>> from placegap.instances import Edge, Graph, Op, example
-    >>> ops = (Op(name="view", time_ns={"gpu": 0}), Op(name="conv", time_ns={"gpu": 5}))
-    >>> graph = Graph(name="two", ops=ops, edges=(Edge(producer="view", consumer="conv", bytes=9),))
-    >>> two = Instance(name="two", graph=graph, cluster=example().cluster)
-    >>> join_zero_time(two, Makespan()).coarse.graph.ops[0].time_ns
-    {'gpu': 5}
     """
     unproven = has_replicas(semantics) or has_two_levels(semantics)
     others = LatencySubgraphs | PipelineIteration | HybridPipeline | MaxContext

@@ -92,12 +92,6 @@ def certify(
         The cheapest certificate is written in any case.
     target_ns : float
         A bound that suffices, such as the best one known.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> certify(example(), Makespan()).bound_ns
-    34
     """
     if isinstance(semantics, LatencySubgraphs | PipelineIteration | MaxContext):
         return None

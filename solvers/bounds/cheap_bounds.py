@@ -54,14 +54,6 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
     """The best of the critical path, the work and the longest op; integers throughout.
 
     O(m K^2) for m edges and K devices, beside the work (`spread_bound`).
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> quick_bound(example(), Makespan())
-    Bound(ns=33, origin='critical path', rests_on='proof')
-    >>> quick_bound(example(), MaxLoad())
-    Bound(ns=22, origin='work', rests_on='proof')
     """
     instance, semantics = relax_memory(instance, semantics)
     if isinstance(semantics, MaxContext):
@@ -101,14 +93,7 @@ def _without(instance: Instance, ops: Flags) -> Ints:
 
 
 def most_tokens(instance: Instance) -> int:
-    """The most tokens for which all devices together have room; 0 where they do not hold the rest.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> most_tokens(example())  # devices without a limit
-    1000000000
-    """
+    """The most tokens for which all devices together have room; 0 if the rest does not fit."""
     sizes = [device.memory_bytes for device in instance.cluster.devices]
     room = sum(size for size in sizes if size is not None)
     if None in sizes:
@@ -158,12 +143,6 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
 
     With `transfers`, those between the devices of a path are counted, and colocated ops are on the
     same device. A bound on every makespan; without transfers also on every latency.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> path_ns(example(), transfers=True)
-    33
     """
     arrays, possible = instance.arrays, possible_placements(instance)
     time = np.where(possible, arrays.time_ns, NO_WAY)
@@ -179,25 +158,17 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
 
 
 class Direction(NamedTuple):
-    """Edges as they lead to ops, from the beginning, or from the end back.
+    """Edges as they lead to ops, from the beginning, or from the end back."""
 
-    Attributes
-    ----------
-    order : (n,) int64
-        Ops, each after all that edges lead from.
-    pointer, edge
-        Edges to op v are those in ``edge[pointer[v] : pointer[v + 1]]``.
-    other, tensor : (m,) int64
-        Where each edge comes from, and what it carries.
-    link_class, transfer_ns
-        As in `Arrays`; in the way that time goes here.
-    """
-
+    #: (n,) int64: Ops, each after all that edges lead from.
     order: Ints
+    #: pointer, edge: Edges to op v are those in ``edge[pointer[v] : pointer[v + 1]]``.
     pointer: Ints
     edge: Ints
+    #: other, tensor: (m,) int64: Where each edge comes from, and what it carries.
     other: Ints
     tensor: Ints
+    #: link_class, transfer_ns: As in `Arrays`; in the way that time goes here.
     link_class: Ints
     transfer_ns: Ints
 

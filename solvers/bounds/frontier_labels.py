@@ -58,84 +58,54 @@ def value_columns(num_ops: int, num_devices: int, num_pools: int) -> ValueColumn
 
 
 class OpenPlaces(NamedTuple):
-    """What later steps still ask for, of P places and n ops, and what is to come at least.
+    """What later steps still ask for, of P places and n ops, and what is to come at least."""
 
-    Attributes
-    ----------
-    places : (p,) int64
-        Whose devices are remembered.
-    ops : (s,) int64
-    rest_ns : (s,) int64
-        Beyond the way of each op: from its end, or to its start.
-    between : (b, 3) int64
-        Of two of the ops, by their places in `ops`, and the time from the end of the first to the
-        start of the second; pairs that no way leads between are left out.
-    columns : ValueColumns
-        Of the labels that know this.
-    """
-
+    #: (p,) int64: Whose devices are remembered.
     places: Ints
+    #: (s,) int64
     ops: Ints
+    #: (s,) int64: Beyond the way of each op: from its end, or to its start.
     rest_ns: Ints
+    #: (b, 3) int64: Of two of the ops, by their places in `ops`, and the time from the end of the
+    #: first to the start of the second; pairs that no way leads between are left out.
     between: Ints
+    #: Of the labels that know this.
     columns: ValueColumns
 
 
 class FrontierLabels(NamedTuple):
-    """L partial placements, by what is known of them.
+    """L partial placements, by what is known of them."""
 
-    Attributes
-    ----------
-    device : (L, places) int64
-        Of each place of the frontier; -1 where it has been forgotten.
-    value : (L, 3 + s + K + S + 6 K) int64
-        Numbers of which less is better (`ValueColumns`): the longest path that is complete; the
-        ways of the last narrow op, from the beginning and to the end; the way to the end of each op
-        of the frontier, or from its start; the bytes on each device of the frontier; all that each
-        pool of devices holds, or less; and work, transfers in and transfers out of each device of
-        the frontier since the last narrow op, of ways from the beginning, then of those to the end.
-    source, on : (L,) int64
-        The label of the step before, and the device of the last place by that label's names.
-    """
-
+    #: (L, places) int64: Of each place of the frontier; -1 where it has been forgotten.
     device: Ints
+    #: (L, 3 + s + K + S + 6 K) int64: Numbers of which less is better (`ValueColumns`): the longest
+    #: path that is complete; the ways of the last narrow op, from the beginning and to the end; the
+    #: way to the end of each op of the frontier, or from its start; the bytes on each device of the
+    #: frontier; all that each pool of devices holds, or less; and work, transfers in and transfers
+    #: out of each device of the frontier since the last narrow op, of ways from the beginning, then
+    #: of those to the end.
     value: Ints
+    #: source, on: (L,) int64: The label of the step before, and the device of the last place by
+    #: that label's names.
     source: Ints
     on: Ints
 
 
 class PlacedGraph(NamedTuple):
-    """The instance as the kernels take it.
+    """The instance as the kernels take it."""
 
-    Attributes
-    ----------
-    mode, narrow, section, place : (n,)
-        Of each op: which way of it is known; whether it is narrow; how many narrow ops of its mode
-        are placed before it; and the place of its group in the order.
-    time_ns, transfer_ns, link_class
-        As in `Arrays`, with `NO_WAY` where an op cannot be.
-    pred_ptr, pred_edge, succ_ptr, succ_edge, producer, consumer, tensor
-        As in `GraphIndex`.
-    able : (P, K) bool
-    size_bytes : (P,) int64
-    room_bytes : (K,) int64
-    peers : (K,) int64
-        The first device of each one's class.
-    pool : (K,) int64
-        That each device is in.
-    pool_room_bytes : (S,) int64
-        Of all devices of a pool; S is 0 where there are no pools.
-    has_ports : bool
-        Whether each device takes in, and sends out, one transfer of an edge at a time.
-    """
-
+    #: mode, narrow, section, place: (n,): Of each op: which way of it is known; whether it is
+    #: narrow; how many narrow ops of its mode are placed before it; and the place of its group in
+    #: the order.
     mode: Ints
     narrow: Flags
     section: Ints
     place: Ints
+    #: time_ns, transfer_ns, link_class: As in `Arrays`, with `NO_WAY` where an op cannot be.
     time_ns: Ints
     transfer_ns: Ints
     link_class: Ints
+    #: pred_ptr, pred_edge, succ_ptr, succ_edge, producer, consumer, tensor: As in `GraphIndex`.
     pred_ptr: Ints
     pred_edge: Ints
     succ_ptr: Ints
@@ -143,12 +113,19 @@ class PlacedGraph(NamedTuple):
     producer: Ints
     consumer: Ints
     tensor: Ints
+    #: (P, K) bool
     able: Flags
+    #: (P,) int64
     size_bytes: Ints
+    #: (K,) int64
     room_bytes: Ints
+    #: (K,) int64: The first device of each one's class.
     peers: Ints
+    #: (K,) int64: That each device is in.
     pool: Ints
+    #: (S,) int64: Of all devices of a pool; S is 0 where there are no pools.
     pool_room_bytes: Ints
+    #: Whether each device takes in, and sends out, one transfer of an edge at a time.
     has_ports: bool
 
 

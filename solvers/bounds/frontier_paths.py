@@ -1,6 +1,6 @@
 """Memory along the order of the colocation groups: the frontier is known, and the rest forgotten.
 
-Groups are placed one after the other (`structure.group_order`). At every step the *frontier* are
+Groups are placed one after the other (`modules.group_order`). At every step the *frontier* are
 the groups that later ones exchange tensors with. Labels (`frontier_labels`) know the devices of the
 frontier, what these hold, and ways from the beginning to ops (forward ops, say) and from ops to the
 end (backward ops). What a device holds is forgotten when no group of the frontier is there any
@@ -114,20 +114,6 @@ def frontier_bound(
     Notes
     -----
     O(P L K (w + L)) for each aim, with P groups, at most `rows` labels L and w numbers in each.
-
-    Examples
-    --------
-    Each of two devices holds one of two ops, and the tensor between them takes 5 ns:
-
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
-    >>> ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=1) for x in "ab")
-    >>> devices = tuple(Device(name=x, kind="gpu", memory_bytes=1) for x in ("g0", "g1"))
-    >>> links = tuple(Link(source=x, target=y, bandwidth_bytes_per_s=10**9)
-    ...               for x, y in (("g0", "g1"), ("g1", "g0")))
-    >>> graph = Graph(name="two", ops=ops, edges=(Edge(producer="a", consumer="b", bytes=5),))
-    >>> cluster = Cluster(name="two", devices=devices, links=links)
-    >>> frontier_bound(Instance(name="two", graph=graph, cluster=cluster), Makespan(), 2)
-    7
     """
     if instance.num_ops > MOST_OPS or memory_is_slack(instance):
         return known_ns
@@ -202,12 +188,6 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     there is a path below, and once more; the plan with the shortest schedule counts. With slack
     memory nothing forces transfers, and there is no plan. A heuristic, for at most 5,000 ops. O(P L
     K (w + L)) for each aim, with P groups, at most 2,048 labels L and w numbers in each.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> run(Task(example(), Makespan())).message
-    'memory is slack: it forces no transfers'
     """
     instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
     if instance.num_ops > MOST_OPS:
@@ -275,16 +255,7 @@ class PlacingSteps(NamedTuple):
 
 
 def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
-    """The steps of an instance whose resident bytes add up.
-
-    Examples
-    --------
-    The second op is asked for until the fourth, which is the last one, is placed:
-
-    >>> from placegap.instances import example
-    >>> [frontier.places.tolist() for frontier in steps_of(example(), Makespan()).frontiers]
-    [[0], [0, 1], [1, 2], []]
-    """
+    """The steps of an instance whose resident bytes add up."""
     arrays, index = instance.arrays, instance.arrays.index
     order = group_order(arrays)
     place = place_of_ops(arrays, order)
@@ -327,13 +298,6 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
 def most_width(peers: Ints) -> int:
     """Places that are remembered, by the first device of each one's class: so few that there are
     labels for all their signatures.
-
-    Examples
-    --------
-    Alike devices have no names; unlike ones do:
-
-    >>> most_width(np.zeros(64, np.int64)), most_width(np.arange(64))
-    (5, 1)
     """
     num_devices, classes = len(peers), len(np.unique(peers))
     width, signatures = 0, 1

@@ -46,22 +46,15 @@ FIRST_AIM = 0.002
 
 
 class Stops(NamedTuple):
-    """S groups in a row on K devices.
+    """S groups in a row on K devices."""
 
-    Attributes
-    ----------
-    group : (S,) int64
-    time_ns : (S, K) int64
-        `NEVER` where it cannot be.
-    move_ns : (S, K, K) int64
-        From the stop before on a to this one on b.
-    size_bytes : (S,) int64
-        0 where a group comes again.
-    """
-
+    #: (S,) int64
     group: Ints
+    #: (S, K) int64: `NEVER` where it cannot be.
     time_ns: Ints
+    #: (S, K, K) int64: From the stop before on a to this one on b.
     move_ns: Ints
+    #: (S,) int64: 0 where a group comes again.
     size_bytes: Ints
 
 
@@ -73,14 +66,7 @@ class LeastChain(NamedTuple):
 
 
 def stops_of(instance: Instance) -> Stops | None:
-    """The row of groups; None where groups run beside each other.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> stops_of(example()) is None
-    True
-    """
+    """The row of groups; None where groups run beside each other."""
     arrays, index, group = instance.arrays, instance.arrays.index, instance.arrays.group
     chain = choose_chain(instance, intervals(instance, MOST_INNER))
     if not chain or chain[0].entry is None:
@@ -234,14 +220,7 @@ def _below(stops: Stops, room: Ints, prices: RoomPrices, aim: int) -> LeastChain
 
 
 def chain_bound(instance: Instance) -> int:
-    """What a row of stops proves of an instance whose bytes add up; 0 if there is none.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> chain_bound(example())  # two ops side by side
-    0
-    """
+    """What a row of stops proves of an instance whose bytes add up; 0 if there is none."""
     stops = stops_of(instance)
     chain = None if stops is None else least_chain(instance, stops)
     return 0 if chain is None else chain.ns

@@ -51,31 +51,23 @@ least."""
 
 
 class LayerOptions(NamedTuple):
-    """The options of one layer.
+    """The options of one layer."""
 
-    Attributes
-    ----------
-    forward_ns, back_ns : (p, K, K) int64
-        From the start of the outer gate to that of the inner one, and of the inner one to that of
-        the outer one, by the devices of both; `NO_WAY` where an option has one elsewhere.
-    work : (p, K) int64
-        Of what the groups do after the core's first gate, on each device, in steps of the grid.
-    ready : (p, K) int64
-        The part of it that follows the layer's inner gate on the way back.
-    held_bytes : (p, K) int64
-        Of the groups, on each device; (p, 0) where memory does not bind.
-    paid_ns : (p,) int64
-        The price of these bytes.
-    devices : (p, groups) int64
-        Where each option has the groups.
-    """
-
+    #: forward_ns, back_ns: (p, K, K) int64: From the start of the outer gate to that of the inner
+    #: one, and of the inner one to that of the outer one, by the devices of both; `NO_WAY` where an
+    #: option has one elsewhere.
     forward_ns: Ints
     back_ns: Ints
+    #: (p, K) int64: Of what the groups do after the core's first gate, on each device, in steps of
+    #: the grid.
     work: Ints
+    #: (p, K) int64: The part of it that follows the layer's inner gate on the way back.
     ready: Ints
+    #: (p, K) int64: Of the groups, on each device; (p, 0) where memory does not bind.
     held_bytes: Ints
+    #: (p,) int64: The price of these bytes.
     paid_ns: Ints
+    #: (p, groups) int64: Where each option has the groups.
     devices: Ints
 
     def only(self, rows: Ints) -> LayerOptions:
@@ -84,52 +76,37 @@ class LayerOptions(NamedTuple):
 
 
 class LayerTable(NamedTuple):
-    """All that is known of layers, outermost first.
+    """All that is known of layers, outermost first."""
 
-    Attributes
-    ----------
-    options : list of LayerOptions
-        Layers that are alike have the same object.
-    groups : list of tuple of int
-        Of each layer, what its options place.
-    step_ns : (K,) int64
-        Of the grid.
-    unready_ns : list of (K,) int64
-        The part of it, of groups further out, that need not be after the layer's inner gate on the
-        way back; at most. One row more: of all groups, what need not be after the core's last gate.
-    left_ns : list of (K,) int64
-        What follows the start of that gate at least, by its device.
-    head_ns : list of (K,) int64
-        When the inner gate of the way forward starts at the earliest.
-    gate_ns : list of (K,) int64
-        What that gate of the way back takes; one row more, of the core's first gate.
-    outer_ns : tuple of (K,) and (K,) int64
-        The same of the outermost gates.
-    core_ns : (K, K) int64
-        From the start of the core's first gate to that of its last one.
-    room_bytes : (K,) int64
-        Of the devices; (0,) where memory does not bind.
-    kind : (K,) int64
-        Identical devices have the same one.
-    price : (K,) int64
-        Of a byte there, in ns times 2 to the power of `shift`; (0,) where bytes cost nothing.
-    worth_ns : int
-        Of all room, less the price of groups that no option places.
-    """
-
+    #: Layers that are alike have the same object.
     options: list[LayerOptions]
+    #: Of each layer, what its options place.
     groups: list[tuple[int, ...]]
+    #: (K,) int64: Of the grid.
     step_ns: Ints
+    #: (K,) int64: The part of it, of groups further out, that need not be after the layer's inner
+    #: gate on the way back; at most. One row more: of all groups, what need not be after the core's
+    #: last gate.
     unready_ns: list[Ints]
+    #: (K,) int64: What follows the start of that gate at least, by its device.
     left_ns: list[Ints]
+    #: (K,) int64: When the inner gate of the way forward starts at the earliest.
     head_ns: list[Ints]
+    #: (K,) int64: What that gate of the way back takes; one row more, of the core's first gate.
     gate_ns: list[Ints]
+    #: The same of the outermost gates.
     outer_ns: tuple[Ints, Ints]
+    #: (K, K) int64: From the start of the core's first gate to that of its last one.
     core_ns: Ints
+    #: (K,) int64: Of the devices; (0,) where memory does not bind.
     room_bytes: Ints
+    #: (K,) int64: Identical devices have the same one.
     kind: Ints
+    #: (K,) int64: Of a byte there, in ns times 2 to the power of `shift`; (0,) where bytes cost
+    #: nothing.
     price: Ints
     shift: int = 0
+    #: Of all room, less the price of groups that no option places.
     worth_ns: int = 0
 
 
@@ -200,27 +177,18 @@ def layer_table(
 
 
 class PlacedSection(NamedTuple):
-    """A section with an entry, s inner ops and an exit, as a kernel reads it.
+    """A section with an entry, s inner ops and an exit, as a kernel reads it."""
 
-    Attributes
-    ----------
-    enter_ns, leave_ns : (K,) int64
-        What the ends take; `NO_WAY` where they cannot be.
-    own_ns : (s, K) int64
-        What the inner ops take.
-    mass : int
-        Of the inner ops together, as in `work_windows`.
-    edges : SectionEdges
-        By consumers in topological order.
-    group : (s + 2,) int64
-        Colocation groups of the entry, the inner ops and the exit.
-    """
-
+    #: enter_ns, leave_ns: (K,) int64: What the ends take; `NO_WAY` where they cannot be.
     enter_ns: Ints
     leave_ns: Ints
+    #: (s, K) int64: What the inner ops take.
     own_ns: Ints
+    #: Of the inner ops together, as in `work_windows`.
     mass: int
+    #: By consumers in topological order.
     edges: SectionEdges
+    #: (s + 2,) int64: Colocation groups of the entry, the inner ops and the exit.
     group: Ints
 
     def key(self, names: dict[int, int]) -> tuple[object, ...]:
@@ -310,13 +278,7 @@ class SectionTimes:
 
 
 def ways_to_place(allowed: Sequence[Sequence[int]]) -> Ints:
-    """All ways to choose one device for each group, a row for each.
-
-    Examples
-    --------
-    >>> ways_to_place([[0, 1], [1]]).tolist()
-    [[0, 1], [1, 1]]
-    """
+    """All ways to choose one device for each group, a row for each."""
     rows = list(product(*allowed))
     return np.array(rows, np.int64).reshape(len(rows), len(allowed))
 

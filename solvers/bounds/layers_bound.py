@@ -86,15 +86,6 @@ def layers_bound(
         A bound.
     stop : callable
         Asked between layers; then the best bound so far is returned.
-
-    Examples
-    --------
-    Nothing comes back in the diamond:
-
-    >>> from placegap.instances import Makespan, example
-    >>> from placegap.solvers.bounds.work_windows import work_windows
-    >>> layers_bound(example(), Makespan(), work_windows(example()), 34)
-    34
     """
     found = search_layers(instance, semantics, windows, known_ns, stop)
     return known_ns if found is None else found.ns

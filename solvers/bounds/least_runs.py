@@ -22,27 +22,20 @@ NOTHING = 2**62
 
 
 class RunTerms(NamedTuple):
-    """What runs cost and hold, for c stops, K devices and some modes.
+    """What runs cost and hold, for c stops, K devices and some modes."""
 
-    Attributes
-    ----------
-    stop_ns : (c, K) int64
-        Of each stop on each device.
-    cut_ns : (c - 1, K, K) int64
-        Between neighbouring stops on two devices; where these are one, see `stay_ns`.
-    stay_ns, held_bytes : (c - 1, K, modes) int64
-        Between neighbouring stops on one device, and the bytes of their link that are there too.
-    size_bytes : (c,) int64
-        Of each stop's group.
-    room_bytes, pool, pool_room_bytes
-        Of devices, the pool of each, and of pools.
-    """
-
+    #: (c, K) int64: Of each stop on each device.
     stop_ns: Ints
+    #: (c - 1, K, K) int64: Between neighbouring stops on two devices; where these are one, see
+    #: `stay_ns`.
     cut_ns: Ints
+    #: stay_ns, held_bytes: (c - 1, K, modes) int64: Between neighbouring stops on one device, and
+    #: the bytes of their link that are there too.
     stay_ns: Ints
     held_bytes: Ints
+    #: (c,) int64: Of each stop's group.
     size_bytes: Ints
+    #: room_bytes, pool, pool_room_bytes: Of devices, the pool of each, and of pools.
     room_bytes: Ints
     pool: Ints
     pool_room_bytes: Ints

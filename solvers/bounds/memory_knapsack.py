@@ -83,21 +83,15 @@ MOST_MEMBERS = 200_000
 
 
 class OpClasses(NamedTuple):
-    """Ops and colocation groups in classes, numbered by their first members.
+    """Ops and colocation groups in classes, numbered by their first members."""
 
-    Attributes
-    ----------
-    of_op, of_group : (n,) and (g,) int64
-    op, group : (C,) and (G,) int64
-        A member of each.
-    op_count, group_count : (C,) and (G,) int64
-        Members of each.
-    """
-
+    #: of_op, of_group: (n,)
     of_op: Ints
     of_group: Ints
+    #: op, group: (C,): A member of each.
     op: Ints
     group: Ints
+    #: op_count, group_count: (C,): Members of each.
     op_count: Ints
     group_count: Ints
 
@@ -117,17 +111,6 @@ def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpC
     -----
     Colours begin with what leads to an op and what it leads to, which leaves few rounds: O(n + m)
     for each of them.
-
-    Examples
-    --------
-    The two ops in the middle differ by their times, and then by nothing:
-
-    >>> from placegap.instances import example
-    >>> instance, no = example(), np.zeros(4, np.int64)
-    >>> classes_of(instance, instance.arrays.time_ns[:, 0].tolist(), no).of_op.tolist()
-    [0, 1, 2, 3]
-    >>> classes_of(instance, [0, 0, 0, 0], no).of_op.tolist()
-    [0, 1, 1, 2]
     """
     index, group = instance.arrays.index, instance.arrays.group.tolist()
     into: list[list[tuple[int, int]]] = [[] for _ in group]
@@ -183,21 +166,13 @@ def _along(order: list[int], into: list[list[tuple[int, int]]], alone: list[int]
 
 
 class Knapsack(NamedTuple):
-    """The model of an instance.
+    """The model of an instance."""
 
-    Attributes
-    ----------
-    form : StandardForm
-        Counts are its integer columns.
-    unit_ns : float
-    classes : OpClasses
-    column : (G, K) int64
-        Of the number of groups of a class on a device; -1 where they cannot be.
-    """
-
+    #: Counts are its integer columns.
     form: StandardForm
     unit_ns: float
     classes: OpClasses
+    #: (G, K) int64: Of the number of groups of a class on a device; -1 where they cannot be.
     column: Ints
 
 
@@ -246,18 +221,13 @@ class _Rows:
 
 
 class _Crossing(NamedTuple):
-    """Transfers within an interval.
+    """Transfers within an interval."""
 
-    Attributes
-    ----------
-    move, ways : (K, K) float
-        Of one edge at least, and of all that lead from one device to another.
-    into, out : set of int
-        Classes of ops that the entry feeds, and that feed the exit.
-    """
-
+    #: move, ways: (K, K) float: Of one edge at least, and of all that lead from one device to
+    #: another.
     move: Floats
     ways: Floats
+    #: into, out: Classes of ops that the entry feeds, and that feed the exit.
     into: set[int]
     out: set[int]
 
@@ -276,13 +246,6 @@ def knapsack(
 
     Every op can be on some device. Without semantics it holds for all rules of transfers and
     channels.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> model = knapsack(example())
-    >>> model.column.tolist()
-    [[0, 1], [2, 3], [4, 5], [6, 7]]
     """
     arrays = instance.arrays
     moves, move = np.unique(arrays.transfer_ns, axis=0, return_inverse=True)
@@ -654,14 +617,7 @@ class _Builder:
 
 
 def relaxed_ns(model: Knapsack, time_limit_s: float | None = None) -> int:
-    """What the duals of the LP prove of every makespan, in ns.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> relaxed_ns(knapsack(example()))
-    33
-    """
+    """What the duals of the LP prove of every makespan, in ns."""
     return _relaxed(model, time_limit_s)[0]
 
 
@@ -741,13 +697,6 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """The best plan of the solutions of LP, and MIP or search, and the better one of their bounds.
 
     O(n + m) rows beside K^2 columns for each pair of classes that exchange tensors.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> outcome = run(Task(example(), Makespan()))
-    >>> outcome.bound_ns
-    34
     """
     instance, clock = task.instance, task.limits.clock()
     if not possible_placements(instance).any(axis=1).all():

@@ -72,27 +72,19 @@ MOST_CELLS = 5_000_000
 
 
 class Passage(NamedTuple):
-    """One section between two neighbouring stops.
+    """One section between two neighbouring stops."""
 
-    Attributes
-    ----------
-    section : int
-        Its place in the chain.
-    backward : bool
-        Whether it leads to the earlier stop.
-    way_ns : (G, K, K, K) int64
-        Entry [g, a, b, c]: at least so long if the earlier stop is on a, the later one on b, and
-        group g of the link on c. Without ``is_wide``, (G, K, 1, K): for both on a alone.
-    work_ns : (G, K) int64
-        Time of group g's ops in the section on each device.
-    rest_ns : (K,) int64
-        Time of the ops of both stops in it, the entry aside.
-    """
-
+    #: Its place in the chain.
     section: int
+    #: Whether it leads to the earlier stop.
     backward: bool
+    #: (G, K, K, K) int64: Entry [g, a, b, c]: at least so long if the earlier stop is on a, the
+    #: later one on b, and group g of the link on c. Without ``is_wide``, (G, K, 1, K): for both on
+    #: a alone.
     way_ns: Ints
+    #: (G, K) int64: Time of group g's ops in the section on each device.
     work_ns: Ints
+    #: (K,) int64: Time of the ops of both stops in it, the entry aside.
     rest_ns: Ints
 
 
@@ -131,38 +123,26 @@ class MemoryRuns:
 
     Those are tables, one per section: rows for the devices of its entry (one, without an entry) and
     columns for those of its exit.
-
-    Attributes
-    ----------
-    sections : tuple of Section
-    before_ns, after_ns : int64
-        When the first section's entry ends at the earliest, and what follows the last one's exit at
-        least, by device; of one entry where the section has no such end.
-    links : tuple of BetweenStops
-        Per stop but the last, what lies between it and the next.
-    inside : tuple of (section, stop)
-        Sections between ops of the same stop.
-    other : tuple of int
-        Sections between stops that are no neighbours.
-    size_bytes : (c,) int64
-        Of each stop's group.
-    room_bytes : (K,) int64
-    pools : DevicePools
-        Each device is its own where they say nothing.
-    first, last : int
-        Stops of the chain's first and last node.
-    prices : RoomPrices
     """
 
     sections: tuple[Section, ...]
+    #: before_ns, after_ns: When the first section's entry ends at the earliest, and what follows
+    #: the last one's exit at least, by device; of one entry where the section has no such end.
     before_ns: Ints
     after_ns: Ints
+    #: Per stop but the last, what lies between it and the next.
     links: tuple[BetweenStops, ...]
+    #: Sections between ops of the same stop.
     inside: tuple[tuple[int, int], ...]
+    #: Sections between stops that are no neighbours.
     other: tuple[int, ...]
+    #: (c,) int64: Of each stop's group.
     size_bytes: Ints
+    #: (K,) int64
     room_bytes: Ints
+    #: Each device is its own where they say nothing.
     pools: DevicePools
+    #: first, last: Stops of the chain's first and last node.
     first: int
     last: int
     prices: RoomPrices = FREE
@@ -359,15 +339,7 @@ def memory_runs(
 
 
 def memory_bound(instance: Instance, windows: WorkWindows) -> int:
-    """What memory along a chain proves of every makespan, in ns; 0 if nothing.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.bounds.work_windows import work_windows
-    >>> memory_bound(example(), work_windows(example()))  # memory is slack there
-    0
-    """
+    """What memory along a chain proves of every makespan, in ns; 0 if nothing."""
     sections = choose_chain(instance, windows.intervals)
     time, best = windows.time_ns, 0
     parts, arcs, all_tables = chain_arcs(instance, sections, windows)

@@ -46,22 +46,15 @@ class NestedLayer(NamedTuple):
 
 
 class NestedLayers(NamedTuple):
-    """Layers, outermost first, and what is between the last frame's gates.
+    """Layers, outermost first, and what is between the last frame's gates."""
 
-    Attributes
-    ----------
-    gates : (m + 1,) int64
-    layers : tuple of NestedLayer
-        Groups with the most work come first.
-    core : range
-        Sections inside the last frame, none where they are a layer.
-    last_gate : (n,) int64
-        The last gate that is an op itself or precedes it; -1 if none does.
-    """
-
+    #: (m + 1,) int64
     gates: Ints
+    #: Groups with the most work come first.
     layers: tuple[NestedLayer, ...]
+    #: Sections inside the last frame, none where they are a layer.
     core: range
+    #: (n,) int64: The last gate that is an op itself or precedes it; -1 if none does.
     last_gate: Ints
 
 
@@ -79,16 +72,6 @@ def nested_layers(
     with_core : bool
         Whether what is inside the last frame is a layer: it adds options, and the bytes that they
         hold.
-
-    Examples
-    --------
-    The ops of a chain without colocation are met once:
-
-    >>> from placegap.instances import example
-    >>> from placegap.instances.problem.sections import choose_chain, intervals
-    >>> chain = choose_chain(example(), intervals(example()))
-    >>> nested_layers(example(), chain, example().arrays.time_ns) is None
-    True
     """
     ends = [(part.entry, part.exit) for part in chain]
     if len(chain) <= FEWEST_LAYERS or any(u is None or v is None for u, v in ends):
@@ -218,16 +201,6 @@ def joined_where_cheap(instance: Instance, chain: Sequence[Section]) -> tuple[Se
     """The chain, with sections made one that an edge skips and that something passes sooner.
 
     O(m log m + edges that skip * sections that they skip).
-
-    Examples
-    --------
-    Nothing skips a section of the diamond:
-
-    >>> from placegap.instances import example
-    >>> from placegap.instances.problem.sections import intervals
-    >>> chain = choose_chain(example(), intervals(example()))
-    >>> joined_where_cheap(example(), chain) == chain
-    True
     """
     if instance.num_devices < 2 or len(chain) < 2:
         return tuple(chain)

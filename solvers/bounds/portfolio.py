@@ -80,12 +80,6 @@ def improving_bounds(
     """The bounds of `bound` one by one, each higher than those before it.
 
     The caller may work in between, and may stop at any time.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> [found.ns for found in improving_bounds(example(), Makespan())]
-    [33, 34]
     """
     task = Task(instance, semantics, Limits(time_limit_s))
     best = quick_bound(instance, semantics)

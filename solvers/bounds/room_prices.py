@@ -67,19 +67,6 @@ def climb_prices(
         Of a plan.
     most_shift : int
         Of the prices: times so much shifted still fit.
-
-    Examples
-    --------
-    One op of 3 bytes takes 5 ns on the first device, which holds a byte, and 9 ns on the second:
-
-    >>> room = np.array([1, 10])
-    >>> def trial(prices):
-    ...     each = [x / 2**prices.shift for x in prices.each or (0, 0)]
-    ...     costs = [5 + 3 * each[0], 9 + 3 * each[1]]
-    ...     at = int(np.argmin(costs))
-    ...     return int(costs[at] - each[0] - 10 * each[1]), np.array([3 * (at == 0), 3 * (at == 1)])
-    >>> 6 <= trial(climb_prices(trial, room, 3, value_ns=9))[0] <= 7
-    True
     """
     best = trial(FREE)[0]
     if best >= NO_WAY:

@@ -49,23 +49,16 @@ MOST_CELLS = 20_000_000
 
 
 class SectionEdges(NamedTuple):
-    """Edges of a section with s inner ops, as s or -1: the entry, 0 ... s - 1: inner, s: the exit.
+    """Edges of a section with s inner ops: -1 is the entry, s the exit, others are inner."""
 
-    Attributes
-    ----------
-    producer, consumer : (e,) int64
-        -1 is the entry.
-    tensor : (e,) int64
-        Edges of one number may share a transfer.
-    move_ns : (e, K, K) int64
-    least_ns : (e,) int64
-        Of two devices that are not the same.
-    """
-
+    #: producer, consumer: (e,) int64: -1 is the entry.
     producer: Ints
     consumer: Ints
+    #: (e,) int64: Edges of one number may share a transfer.
     tensor: Ints
+    #: (e, K, K) int64
     move_ns: Ints
+    #: (e,) int64: Of two devices that are not the same.
     least_ns: Ints
 
 
@@ -90,20 +83,13 @@ def section_edges(instance: Instance, part: Section, semantics: Makespan) -> Sec
 
 
 class ChannelTable(NamedTuple):
-    """Which channels transfers hold.
+    """Which channels transfers hold."""
 
-    Attributes
-    ----------
-    of : (K, K, 2) int64
-        Of a transfer between two devices, -1 for none.
-    num : int
-    ways : bool
-        Whether a way over other ops, each of which reads and feeds one op, has a transfer on the
-        channels of its two ends, which is no other way's.
-    """
-
+    #: (K, K, 2) int64: Of a transfer between two devices, -1 for none.
     of: Ints
     num: int
+    #: Whether a way over other ops, each of which reads and feeds one op, has a transfer on the
+    #: channels of its two ends, which is no other way's.
     ways: bool
 
 
@@ -380,18 +366,6 @@ def interval_arcs(
         Times, `NO_WAY` where an op cannot be.
     mass, weights : (n,) and (K,) int64
         As in `work_windows`; products with all times together must fit into 2**61.
-
-    Examples
-    --------
-    In the middle of the diamond 20 ns and 10 ns are side by side. With transfers they take 22 ns
-    between ends on one device, and 21 ns between ends on two:
-
-    >>> from placegap.instances import example
-    >>> from placegap.instances.problem.sections import intervals
-    >>> times, weights = example().arrays.time_ns.copy(), np.ones(2, np.int64)
-    >>> mass = times[:, 0].copy()
-    >>> interval_arcs(example(), intervals(example()), times, mass, weights).gap_ns.tolist()
-    [[[22, 21], [21, 22]]]
     """
     arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices
     link, classes, multiple = arrays.link_class, num_devices, np.ones(num_devices, np.int64)

@@ -66,18 +66,14 @@ MOST_KEPT = 400
 
 
 class SideArcs(NamedTuple):
-    """What is proven of a chain's arcs, by sides.
+    """What is proven of a chain's arcs, by sides."""
 
-    Attributes
-    ----------
-    head, tail : (2,) int64
-        Up to the end of the first op, and after the end of the last one: elsewhere, here.
-    between : (m, 2, 2) int64
-        From the end of an op to the end of the next one, by the side of the one and the other.
-    """
-
+    #: head, tail: (2,) int64: Up to the end of the first op, and after the end of the last one:
+    #: elsewhere, here.
     head: Ints
     tail: Ints
+    #: (m, 2, 2) int64: From the end of an op to the end of the next one, by the side of the one and
+    #: the other.
     between: Ints
 
     def length(self, here: Flags) -> int:

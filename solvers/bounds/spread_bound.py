@@ -35,28 +35,12 @@ def spread_bound(time_ns: Ints, possible: Flags) -> int:
         Time of each block on each device.
     possible : (B, K) bool
         Where a block can be; blocks that can be nowhere count for nothing.
-
-    Examples
-    --------
-    40 ns of work on a fast device and on one three times as slow: the fast one does 30.
-
-    >>> time_ns = np.array([[10, 30], [30, 90]])
-    >>> spread_bound(time_ns, time_ns > 0)
-    30
     """
     return spread_weights(time_ns, possible)[0]
 
 
 def spread_weights(time_ns: Ints, possible: Flags) -> tuple[int, list[int]]:
-    """The bound of `spread_bound`, and integer weights of the devices that prove it.
-
-    Examples
-    --------
-    >>> time_ns = np.array([[10, 30], [30, 90]])
-    >>> bound, (first, second) = spread_weights(time_ns, time_ns > 0)
-    >>> bound, round(first / second, 6)
-    (30, 3.0)
-    """
+    """The bound of `spread_bound`, and integer weights of the devices that prove it."""
     somewhere = possible.any(axis=1)
     masked = np.where(possible, time_ns, -1)[somewhere]
     columns = [column.tobytes() for column in masked.T]

@@ -43,25 +43,18 @@ BITS, MOST_BITS = 61, 20
 
 
 class WorkWindows(NamedTuple):
-    """What of an instance is between heads and tails.
+    """What of an instance is between heads and tails."""
 
-    Attributes
-    ----------
-    time_ns : (n, K) int64
-        `NO_WAY` where an op cannot be.
-    mass, weights : (n,) and (K,) int64
-        Weights of the devices, and what the ops are worth by them.
-    head_ns, tail_ns : (n, K) int64
-        An op starts no earlier, and so much follows its end at least, on each device.
-    intervals : list of Interval
-        The small ones first.
-    """
-
+    #: (n, K) int64: `NO_WAY` where an op cannot be.
     time_ns: Ints
+    #: mass, weights: (n,): Weights of the devices, and what the ops are worth by them.
     mass: Ints
     weights: Ints
+    #: head_ns, tail_ns: (n, K) int64: An op starts no earlier, and so much follows its end at
+    #: least, on each device.
     head_ns: Ints
     tail_ns: Ints
+    #: The small ones first.
     intervals: list[Interval]
 
 
@@ -109,14 +102,7 @@ def work_windows(
 
 
 def window_bound(windows: WorkWindows) -> int:
-    """What work between heads and tails proves of every makespan, in ns.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> window_bound(work_windows(example()))
-    34
-    """
+    """What work between heads and tails proves of every makespan, in ns."""
     head, tail, time = windows.head_ns, windows.tail_ns, windows.time_ns
     by_path = int(np.minimum(head + tail + time, NO_WAY).min(axis=1).max())
     first = np.where(time < NO_WAY, head, NO_WAY).min(axis=1)

@@ -131,16 +131,7 @@ def count_rows(instance: Instance, semantics: HybridPipeline) -> int:
 
 
 def best_hybrid(instance: Instance, semantics: HybridPipeline) -> tuple[int, Plan] | None:
-    """Least time of a batch in ns and a plan that has it, or None if no plan is feasible.
-
-    Examples
-    --------
-    43 ns of work on two devices, of which each takes one of two microbatches:
-
-    >>> from placegap.instances import example
-    >>> best_hybrid(example(), HybridPipeline(microbatches=2))[0]
-    43
-    """
+    """Least time of a batch in ns and a plan that has it, or None if no plan is feasible."""
     groups = _Groups(instance, semantics)
     best: tuple[int, Plan] | None = None
     names: list[list[str | None]] = [[None]]

@@ -66,12 +66,6 @@ def best_schedule(instance: Instance, semantics: Makespan) -> tuple[int, Plan] |
     """Optimal makespan in ns and a plan with all its orders, or None if no placement is feasible.
 
     Exponential: meant for the sizes that `brute_force.applies` admits.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> best_schedule(example(), Makespan())[0]
-    34
     """
     arrays, index = instance.arrays, instance.arrays.index
     order, position = index.topological_order, index.topological_position
@@ -362,7 +356,7 @@ def state_of(device: Ints, sizes: PeakSizes, num_devices: int) -> Ints:
 
 @kernel
 def item_touches(device: Ints, edges: Ints, move: Ints, links: FewLinks) -> Ints:
-    """What the items of a makespan (`makespan._items`) do in memory: (item, tensor, lag, device).
+    """What the items of a makespan (`_items`) do in memory: (item, tensor, lag, device).
 
     The item keeps the tensor on the device while it runs; tensor -1 - i is the workspace of op i.
     Where ``lag`` is not negative, a transfer without a channel follows the item for so long: the
@@ -448,12 +442,6 @@ def best_assignment(instance: Instance, semantics: LoadSemantics) -> tuple[int, 
     The class of plans is decided here, not by `check`: ``convex``: no path over forward ops
     leaves a device and comes back; ``chain``: forward edges between devices form no cycle, where
     the edges at a colour class without forward op count as reversed forward edges.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> best_assignment(example(), MaxLoad())[0]
-    25
     """
     arrays, index = instance.arrays, instance.arrays.index
     position, order = index.topological_position, index.topological_order
@@ -476,12 +464,6 @@ def best_context(instance: Instance, semantics: MaxContext) -> tuple[int, Plan] 
 
     Every placement: the class of its plans and its loads by the kernels of `best_assignment`, and
     its tokens by bisection, device by device.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> best_context(example(), MaxContext())[0]  # devices without a limit
-    -1000000000
     """
     arrays, index = instance.arrays, instance.arrays.index
     position, order = index.topological_position, index.topological_order
@@ -666,14 +648,7 @@ def _is_chain(device: Ints, arcs: Ints, num_devices: int) -> bool:
 
 
 def count_assignments(instance: Instance, semantics: LatencySubgraphs) -> int:
-    """How many assignments of ops to slots `best_calls` tries.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> count_assignments(example(), LatencySubgraphs(subgraphs=2))
-    256
-    """
+    """How many assignments of ops to slots `best_calls` tries."""
     hosts = int(instance.arrays.is_host.sum())
     slots = hosts + (instance.num_devices - hosts) * semantics.subgraphs
     return int(slots**instance.num_ops)
@@ -686,12 +661,6 @@ def best_calls(instance: Instance, semantics: LatencySubgraphs) -> tuple[int, Pl
     means than the referee's: a cycle is a slot that reaches itself in the transitive closure, and
     times are those of a relaxation until nothing changes. O((H + (K - H) q)^n (n + m)^2) for n ops,
     m edges, K devices and H hosts.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> best_calls(example(), LatencySubgraphs())[0]
-    43
     """
     arrays, index = instance.arrays, instance.arrays.index
     device, call = [], []

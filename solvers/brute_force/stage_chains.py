@@ -29,16 +29,7 @@ MOST_PLANS = 2**13
 
 
 def best_stages(instance: Instance, semantics: LoadSemantics) -> tuple[int, Plan] | None:
-    """Least max_load in ns and a plan that has it, or None if no plan is feasible.
-
-    Examples
-    --------
-    43 ns of work on two equal devices, each of which takes every other sample:
-
-    >>> from placegap.instances import MaxLoad, example
-    >>> best_stages(example(), MaxLoad(replicas=True))[0]
-    22
-    """
+    """Least max_load in ns and a plan that has it, or None if no plan is feasible."""
     return _best(instance, semantics, _stagings(instance, semantics))
 
 
@@ -90,17 +81,7 @@ def count_chains(instance: Instance, semantics: PipelineIteration) -> int:
 
 
 def best_chain(instance: Instance, semantics: PipelineIteration) -> tuple[int, Plan] | None:
-    """Least time of an iteration in ns and its plan, or None if no plan is feasible.
-
-    Examples
-    --------
-    Ops 1 and 3 take 15 ns, their messages 1 + 10, and ops 2 and 4 take 28 ns for each of two
-    microbatches; one device takes 43 ns for each.
-
-    >>> from placegap.instances import example
-    >>> best_chain(example(), PipelineIteration(microbatches=2))[0]
-    82
-    """
+    """Least time of an iteration in ns and its plan, or None if no plan is feasible."""
     return _best(instance, semantics, chains(instance, semantics))
 
 

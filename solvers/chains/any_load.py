@@ -32,18 +32,11 @@ Counts = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ChainOfStages:
-    """The best chain under a load.
+    """The best chain under a load."""
 
-    Attributes
-    ----------
-    value : float
-        The heaviest stage's load, in the unit of the load; infinity where there is no chain.
-    stages : tuple of (str, frozenset of str)
-        Device and ops of each stage, in the order of the chain; devices without ops are left out.
-    plan : Plan or None
-    """
-
+    #: The heaviest stage's load, in the unit of the load; infinity where there is no chain.
     value: float
+    #: Device and ops of each stage, in the order of the chain; devices without ops are left out.
     stages: tuple[tuple[str, frozenset[str]], ...] = ()
     plan: Plan | None = None
 
@@ -77,16 +70,6 @@ def chain_under_load(
     ------
     InputError
         Too many ideals, or a load that is no number.
-
-    Examples
-    --------
-    Figure 3's diamond takes 5, 20, 10 and 8 ns; a stage costs the square of its time:
-
-    >>> from placegap.instances import example
-    >>> time_ns = {op.name: op.time_ns["gpu"] for op in example().graph.ops}
-    >>> best = chain_under_load(example(), lambda ops, kind: sum(time_ns[op] for op in ops) ** 2)
-    >>> best.value, [sorted(ops) for _, ops in best.stages]
-    (625, [['op1', 'op2'], ['op3', 'op4']])
     """
     blocks = contract(instance, merge_idle=False)
     ideals = _ideals(blocks, max_ideals)

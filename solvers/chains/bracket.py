@@ -79,35 +79,22 @@ BISECTION = 0.004
 
 
 class Bracket:
-    """What is known of a problem's optimum, and how to learn more.
-
-    Attributes
-    ----------
-    task : Task[MaxLoad]
-    problem : KindsProblem
-    clock : Clock
-    lower : int
-        Proven bound, from `origin`.
-    value : int or None
-        Load of the best plan so far.
-    plan : Plan or None
-    counts : dict
-        How many ideals there are, and how many were kept.
-    on_news : callable (value, bound)
-        Called when one of the two is better.
-    proves : bool
-        Whether its bounds are of use: the problem is exact or a relaxation.
-    """
+    """What is known of a problem's optimum, and how to learn more."""
 
     def __init__(self, task: Task[MaxLoad], problem: KindsProblem, clock: Clock) -> None:
         self.task, self.problem, self.clock = task, problem, clock
         self.gap = task.limits.gap
         self.book = PriceBook(problem)
+        #: Proven bound, from `origin`.
         self.lower, self.origin = work_bound(problem, self.book.of_all), "combinatorial"
+        #: Load of the best plan so far.
         self.value: int | None = None
         self.plan: Plan | None = None
+        #: How many ideals there are, and how many were kept.
         self.counts: dict[str, int] = {}
+        #: Called when one of the two is better.
         self.on_news: Told = unheard
+        #: Whether its bounds are of use: the problem is exact or a relaxation.
         self.proves = True
         self._rounds: Iterator[int] | None = None
         self.offer(task.incumbent)
@@ -460,13 +447,7 @@ def value_below(task: Task[MaxLoad], plan: Plan | None, most: int | None) -> int
 
 
 def in_a_row(device: Ints, tail: Ints, head: Ints, devices: list[int]) -> Ints:
-    """Devices in an order in which no arc leads back; those without blocks last.
-
-    Examples
-    --------
-    >>> in_a_row(np.array([2, 0]), np.array([0]), np.array([1]), [0, 1, 2]).tolist()
-    [2, 0, 1]
-    """
+    """Devices in an order in which no arc leads back; those without blocks last."""
     pairs = {(a, b) for a, b in zip(device[tail].tolist(), device[head].tolist(), strict=True)}
     used = sorted(set(device.tolist()))
     sorter = TopologicalSorter({k: sorted(a for a, b in pairs if b == k != a) for k in used})

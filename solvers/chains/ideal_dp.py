@@ -29,14 +29,9 @@ from placegap.solvers.core.result import PROOF, Outcome
 
 
 class IdealDPParams(ExactParams):
-    """Parameters of `ideal-dp`.
+    """Parameters of `ideal-dp`."""
 
-    Attributes
-    ----------
-    max_ideals : int
-        With more ideals than this the best plan and the bound known until then are returned.
-    """
-
+    #: With more ideals than this the best plan and the bound known until then are returned.
     max_ideals: int = Field(default=20_000_000, ge=2)
 
 

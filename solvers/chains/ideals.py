@@ -20,18 +20,14 @@ from placegap.solvers.core.clock import Clock, LimitReached
 
 
 class Ideals(NamedTuple):
-    """N ideals.
+    """N ideals."""
 
-    Attributes
-    ----------
-    members, cut_nets : (N, words) int64
-        Bit sets: blocks of the ideal; nets with pins inside and outside.
-    sums : (N, c + r) int64
-        Sums over the cut nets of c amounts, and over the blocks of r amounts (`Amounts`).
-    """
-
+    #: members, cut_nets: (N, words) int64: Bit sets: blocks of the ideal; nets with pins inside and
+    #: outside.
     members: Ints
     cut_nets: Ints
+    #: (N, c + r) int64: Sums over the cut nets of c amounts, and over the blocks of r amounts
+    #: (`Amounts`).
     sums: Ints
 
     @property
@@ -55,18 +51,12 @@ class Ideals(NamedTuple):
 
 
 class Amounts(NamedTuple):
-    """What is summed up of a set of blocks.
-
-    Attributes
-    ----------
-    nets : CutNets
-    of_block : (b, r) int64
-    of_net : (e, c) int64
-        It counts where a net is cut.
-    """
+    """What is summed up of a set of blocks."""
 
     nets: CutNets
+    #: (b, r) int64
     of_block: Ints
+    #: (e, c) int64: It counts where a net is cut.
     of_net: Ints
 
     @property
@@ -76,20 +66,14 @@ class Amounts(NamedTuple):
 
 
 class CurrentSet(NamedTuple):
-    """One set of blocks that changes step by step.
+    """One set of blocks that changes step by step."""
 
-    Attributes
-    ----------
-    members, cut_nets : (words,) int64
-    pins_in : (e,) int64
-        Pins of each net that are in the set.
-    sums : (c + r,) int64
-        As of `Ideals`.
-    """
-
+    #: members, cut_nets: (words,) int64
     members: Ints
     cut_nets: Ints
+    #: (e,) int64: Pins of each net that are in the set.
     pins_in: Ints
+    #: (c + r,) int64: As of `Ideals`.
     sums: Ints
 
 
@@ -138,19 +122,7 @@ def write(now: CurrentSet, ideals: Ideals, row: int) -> None:
 
 
 def prefixes(problem: ChainProblem, amounts: Amounts, order: Ints, stops: Ints) -> Ideals:
-    """The ideals that a topological order of the blocks runs through, at some positions.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.chains.problem import build_problem
-    >>> problem = build_problem(example())
-    >>> none = np.zeros((4, 0), np.int64)
-    >>> amounts = Amounts(problem.nets, none, problem.nets.weight.reshape(-1, 1))
-    >>> ideals = prefixes(problem, amounts, np.arange(4), np.array([0, 1, 2, 4]))
-    >>> ideals.members[:, 0].tolist(), ideals.sums[:, 0].tolist()
-    ([0, 1, 3, 15], [0, 21, 21, 0])
-    """
+    """The ideals that a topological order of the blocks runs through, at some positions."""
     ideals = room_for(problem, amounts, len(stops))
     _write_prefixes(order, stops, amounts, empty_set(problem, amounts), ideals)
     return ideals
@@ -169,19 +141,7 @@ def _write_prefixes(
 
 
 def of_flags(problem: ChainProblem, amounts: Amounts, flags: Flags) -> Ideals:
-    """Ideals from their members, (N, b) bool, in any order.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.chains.problem import build_problem
-    >>> problem = build_problem(example())
-    >>> none = np.zeros((4, 0), np.int64)
-    >>> amounts = Amounts(problem.nets, none, problem.nets.weight.reshape(-1, 1))
-    >>> flags = np.array([[True, True, False, False]])
-    >>> of_flags(problem, amounts, flags).sums[:, 0].tolist()
-    [21]
-    """
+    """Ideals from their members, (N, b) bool, in any order."""
     ideals = room_for(problem, amounts, len(flags))
     for row, own in enumerate(flags):
         pins_in = np.add.reduceat(np.append(own[problem.pin], 0), problem.net_ptr)[:-1]
@@ -214,13 +174,7 @@ def of_least_cut(
 
 
 def bit_set(flags: Flags) -> Ints:
-    """Flags as bits, (words,).
-
-    Examples
-    --------
-    >>> bit_set(np.array([True, False, True])).tolist()
-    [5]
-    """
+    """Flags as bits, (words,)."""
     wide = np.zeros(-(-len(flags) // WORD) * WORD, np.bool_)
     wide[: len(flags)] = flags
     return np.packbits(wide, bitorder="little").view(np.int64)
@@ -232,13 +186,7 @@ def all_blocks(problem: ChainProblem) -> Ints:
 
 
 def blocks_of(members: Ints) -> Ints:
-    """Blocks of a bit set.
-
-    Examples
-    --------
-    >>> blocks_of(np.array([5])).tolist()
-    [0, 2]
-    """
+    """Blocks of a bit set."""
     return np.flatnonzero(np.unpackbits(members.view(np.uint8), bitorder="little"))
 
 
@@ -254,34 +202,25 @@ class MemoryFull(LimitReached):
 
 
 class IdealPath(NamedTuple):
-    """Where the search stands.
+    """Where the search stands."""
 
-    Attributes
-    ----------
-    succ_ptr, succ : int64
-        Of the problem.
-    waiting : (b,) int64
-        Predecessors of each block that are not in.
-    ready, next_ready : (b,) int64
-        Cells of the lists: a block, and the cell that follows (-1: none).
-    depth : (1,) int64
-        Number of blocks on the path.
-    cell, block, cells : (b + 1,) int64
-        For each step of the path: the cell to try next, the block that was taken, and the number
-        of cells in use.
-    done : (2,) int64
-        Ideals met, and ideals kept.
-    """
-
+    #: succ_ptr, succ: Of the problem.
     succ_ptr: Ints
     succ: Ints
+    #: (b,) int64: Predecessors of each block that are not in.
     waiting: Ints
+    #: ready, next_ready: (b,) int64: Cells of the lists: a block, and the cell that follows (-1:
+    #: none).
     ready: Ints
     next_ready: Ints
+    #: (1,) int64: Number of blocks on the path.
     depth: Ints
+    #: cell, block, cells: (b + 1,) int64: For each step of the path: the cell to try next, the
+    #: block that was taken, and the number of cells in use.
     cell: Ints
     block: Ints
     cells: Ints
+    #: (2,) int64: Ideals met, and ideals kept.
     done: Ints
 
 
@@ -309,19 +248,6 @@ def enumerate_ideals(
         If more than `max_kept` are kept.
     LimitReached
         If there are more than `max_ideals`, or the time is over.
-
-    Examples
-    --------
-    >>> from functools import partial
-    >>> from placegap.instances import MaxLoad, example
-    >>> from placegap.solvers.chains.kinds_problem import build_kinds
-    >>> from placegap.solvers.chains.windows import (
-    ...     PriceBook, walk_in_windows, window_tests)
-    >>> book = PriceBook(build_kinds(example(), MaxLoad(plans="chain")))
-    >>> walk, guide = partial(walk_in_windows, window_tests(book, 100)), book.problem.guide
-    >>> ideals, total = enumerate_ideals(guide, book.amounts, walk, Clock(None), 10, 100)
-    >>> ideals.members[:, 0].tolist(), total
-    ([0, 1, 3, 7, 15, 5], 6)
     """
     ideals = room_for(problem, amounts, min(max_kept, 4096))
     now, path = empty_set(problem, amounts), start_path(problem)
@@ -414,13 +340,6 @@ def ideals_as_bits(before: list[int], most: int) -> list[int] | None:
     ----------
     before : list of int
         As bits, the blocks that each block needs in an ideal beside itself.
-
-    Examples
-    --------
-    The second and the third block both need the first:
-
-    >>> ideals_as_bits([0b000, 0b001, 0b001], 5)
-    [0, 1, 3, 5, 7]
     """
     found, layer = [0], [0]
     while layer:

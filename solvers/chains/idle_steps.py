@@ -39,18 +39,6 @@ def roomy_within(instance: Instance, limit_ns: int, replicas: int = 1) -> Flags:
 
     A device's compute is at most its load, of a stage of r replicas at most r times that. What it
     then holds at most is a knapsack's optimum: ops are worth their bytes and take their time.
-
-    Examples
-    --------
-    Two ops of 10 ns and 5 bytes each, of which a device of 7 bytes does but one in 19 ns:
-
-    >>> from placegap.instances import Cluster, Device, Graph, Op
-    >>> ops = tuple(Op(name=n, time_ns={"gpu": 10}, resident_bytes=5) for n in "ab")
-    >>> gpu = Device(name="gpu", kind="gpu", memory_bytes=7)
-    >>> instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=()),
-    ...                     cluster=Cluster(name="c", devices=(gpu,), links=()))
-    >>> roomy_within(instance, 13).tolist(), roomy_within(instance, 20).tolist()
-    ([True], [False])
     """
     arrays = instance.arrays
     size, most = arrays.resident_bytes, replicas * limit_ns
@@ -71,11 +59,6 @@ def most_held(time_ns: Ints, size: Ints, capacity_ns: int) -> int:
 
     For any price p of a ns, it is at most p * capacity + the sum of max(0, bytes - p * ns): linear
     programming duality. The best p is bytes / ns of the thing that no longer fits as a whole.
-
-    Examples
-    --------
-    >>> most_held(np.array([0, 4, 6]), np.array([1, 8, 6]), 7)
-    12
     """
     total = int(size.sum())
     if int(time_ns.sum()) <= capacity_ns:
@@ -99,30 +82,19 @@ class Misfit(Exception):
 
 @dataclass
 class Steps:
-    """The steps, and what is known after each: also where a limit ends one.
-
-    Attributes
-    ----------
-    task : Task[MaxLoad]
-    start : callable (IdleRule) -> bracket
-    max_ideals : int
-    value, plan, lower, origin
-        As of brackets.
-    last : bracket or None
-        The one whose ideals were looked at last.
-    impossible : bool
-        No chain of ideals fits.
-    build_s : float
-    """
+    """The steps, and what is known after each: also where a limit ends one."""
 
     task: Task[MaxLoad]
     start: Callable[[IdleRule], Bracket]
     max_ideals: int
+    #: value, plan, lower, origin: As of brackets.
     value: int | None = None
     plan: Plan | None = None
     lower: int = 0
     origin: str = "combinatorial"
+    #: The one whose ideals were looked at last.
     last: Bracket | None = None
+    #: No chain of ideals fits.
     impossible: bool = False
     build_s: float = 0.0
     _reached: LimitReached | None = None
@@ -260,20 +232,7 @@ class Steps:
 
 
 def overfilling(instance: Instance, plan: Plan, held: Flags) -> Flags:
-    """The largest ops, of those not `held`, without which all others fit their devices; (n,).
-
-    Examples
-    --------
-    Ops of 5 and 3 bytes, of which neither is held, on a device of 4 bytes:
-
-    >>> from placegap.instances import Cluster, Device, Graph, Op
-    >>> ops = tuple(Op(name=f"{size}", time_ns={"gpu": 0}, resident_bytes=size) for size in (3, 5))
-    >>> gpu = Device(name="gpu", kind="gpu", memory_bytes=4)
-    >>> instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=()),
-    ...                     cluster=Cluster(name="c", devices=(gpu,), links=()))
-    >>> overfilling(instance, Plan.on([0, 0]), np.array([False, False])).tolist()
-    [False, True]
-    """
+    """The largest ops, of those not `held`, without which all others fit their devices; (n,)."""
     size, found = instance.arrays.resident_bytes, np.zeros(len(held), np.bool_)
     for k in range(instance.num_devices):
         here = np.array([k in devices for devices in plan.placement])

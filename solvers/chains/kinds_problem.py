@@ -47,41 +47,26 @@ NO_SYNC, NO_PATH = (0, 1), (1, 0)
 
 
 class Stage(NamedTuple):
-    """A way to run a set of blocks.
+    """A way to run a set of blocks."""
 
-    Attributes
-    ----------
-    kind : int
-        Kind of all its devices.
-    uses : tuple of int
-        How many devices of each class it takes.
-    replicas : int
-        How many in all.
-    sync : (int, int)
-        A fraction: with P bytes of parameters the devices take ceil(P * fraction) ns to sum them
-        up. `NO_PATH`: there must be no parameters.
-    """
-
+    #: Kind of all its devices.
     kind: int
+    #: How many devices of each class it takes.
     uses: tuple[int, ...]
+    #: How many in all.
     replicas: int
+    #: (int, int): A fraction: with P bytes of parameters the devices take ceil(P * fraction) ns to
+    #: sum them up. `NO_PATH`: there must be no parameters.
     sync: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Pool:
-    """One or several alike sets of devices: the cluster, or servers.
+    """One or several alike sets of devices: the cluster, or servers."""
 
-    Attributes
-    ----------
-    copies : tuple of tuples of tuples of int
-        Devices of each class, for each of the alike sets.
-    kinds : tuple of int
-        Kind of each class.
-    stages : tuple of Stage
-    """
-
+    #: Devices of each class, for each of the alike sets.
     copies: tuple[tuple[tuple[int, ...], ...], ...]
+    #: Kind of each class.
     kinds: tuple[int, ...]
     stages: tuple[Stage, ...]
 
@@ -119,17 +104,7 @@ def widths(instance: Instance) -> Width:
 
 
 def build_pool(devices: Sequence[int], kind: Sequence[int], width: Width | None) -> Pool:
-    """Classes and stages of a set of devices; without `width` no stage has replicas.
-
-    Examples
-    --------
-    Three equal devices, 1 byte per ns between the first two, a quarter of that to the last: two
-    devices sum up P bytes in 2 P / 2 ns, all three in 4 P / (3 / 4) ns.
-
-    >>> pool = build_pool([0, 1, 2], [0, 0, 0], lambda a, b: 10**9 // (1 + 3 * (max(a, b) == 2)))
-    >>> pool.counts, [(stage.uses, stage.sync) for stage in pool.stages][-3::2]
-    ((1, 2), [((0, 2), (1, 1)), ((1, 2), (16, 3))])
-    """
+    """Classes and stages of a set of devices; without `width` no stage has replicas."""
     classes: list[list[int]] = []
     for a in sorted(devices, key=lambda k: (kind[k], k)):
         home = next((own for own in classes if _alike(a, own[0], devices, kind, width)), None)
@@ -204,35 +179,26 @@ LARGEST_SYNC = 2**49
 
 @dataclass(frozen=True, eq=False)
 class KindsProblem:
-    """b blocks with e nets, to be cut into a chain of ideals; D kinds of devices.
+    """b blocks with e nets, to be cut into a chain of ideals; D kinds of devices."""
 
-    Attributes
-    ----------
-    guide : ChainProblem
-        Blocks, arcs and nets. Its first kind has the largest costs of all kinds, which is good
-        enough to choose orders by; it has no device.
-    time, need, weight : (D, b), (D, b), (D, e) int64
-        Time of each block on each kind, 0 where it cannot run; what it takes of a device's room,
-        more than all where it cannot run; what each kind pays for a net that is cut.
-    room : (D,) int64
-        0 where memory holds everything.
-    parameter_bytes : (b,) int64
-    pool : Pool
-        All devices, servers aside.
-    servers : tuple of Pool
-        Servers, alike ones together; none with one level of communication.
-    border : (servers, e) int64
-        What each server pays for a net that is cut.
-    """
-
+    #: Blocks, arcs and nets. Its first kind has the largest costs of all kinds, which is good
+    #: enough to choose orders by; it has no device.
     guide: ChainProblem
+    #: time, need, weight: (D, b): Time of each block on each kind, 0 where it cannot run; what it
+    #: takes of a device's room, more than all where it cannot run; what each kind pays for a net
+    #: that is cut.
     time: Ints
     need: Ints
     weight: Ints
+    #: (D,) int64: 0 where memory holds everything.
     room: Ints
+    #: (b,) int64
     parameter_bytes: Ints
+    #: All devices, servers aside.
     pool: Pool
+    #: Servers, alike ones together; none with one level of communication.
     servers: tuple[Pool, ...]
+    #: (servers, e) int64: What each server pays for a net that is cut.
     border: Ints
 
     @property
@@ -296,13 +262,6 @@ def build_kinds(
 
     `rule` says which idle blocks join others, and which devices' memory cannot end; `labels` what
     else tells devices apart.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> problem = build_kinds(example(), MaxLoad(plans="chain"))
-    >>> problem.pool.copies, problem.time.tolist(), problem.weight.tolist()
-    ((((0, 1),),), [[5, 20, 10, 8]], [[1, 20, 1, 10]])
     """
     arrays, two = instance.arrays, semantics.levels == 2
     rule = rule or IdleRule(parameters=semantics.replicas)
@@ -365,7 +324,7 @@ def _kinds(
     """Kind of each device, by what the blocks and nets cost there; the first device of each.
 
     With replicas, devices that may not share a stage are of different kinds
-    (`replication.equal_devices`; servers aside).
+    (`loads.equal_devices`; servers aside).
     """
     arrays = instance.arrays
     number: dict[object, int] = {}

@@ -71,13 +71,6 @@ class LayerSearch:
     ideals : Ideals
         Their sums are the book's amounts.
     clock : Clock
-
-    Attributes
-    ----------
-    peak : StagePeak
-        What stages hold at their peak; empty: that does not matter.
-    peak_room : (D,) int64
-        Bytes that a device of each kind can hold then.
     """
 
     def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:
@@ -87,6 +80,8 @@ class LayerSearch:
         self.views = [see(self.windows, kind) for kind in range(self.problem.num_kinds)]
         total = int(self.problem.parameter_bytes.sum())
         self.sharings = [share(stage, total) for stage in self.pool.stages]
+        #: (D,) int64: Bytes that a device of each kind can hold then.
+        #: What stages hold at their peak; empty: that does not matter.
         self.peak, self.peak_room = no_peak(), np.zeros(len(self.views), np.int64)
         full = all_blocks(self.problem.guide)
         self.empty, self.full = ideals.find(np.zeros_like(full)), ideals.find(full)
@@ -101,21 +96,6 @@ class LayerSearch:
         ------
         LimitReached
             If the time is over or there are too many states.
-
-        Examples
-        --------
-        The ideals of one order of the diamond, of which the first two ops and the others go to one
-        device each: 5 + 10 + 1 + 10 and 20 + 8 + 1 + 10.
-
-        >>> from placegap.instances import MaxLoad, example
-        >>> from placegap.solvers.chains.kinds_problem import build_kinds
-        >>> from placegap.solvers.chains.ideals import prefixes
-        >>> problem = build_kinds(example(), MaxLoad(plans="chain"))
-        >>> order, stops = np.array([0, 2, 1, 3]), np.arange(5)
-        >>> book = PriceBook(problem)
-        >>> ideals = prefixes(problem.guide, book.amounts, order, stops)
-        >>> LayerSearch(book, ideals, Clock(None)).best(limit=100, enough=0)
-        Pipeline(value=39, placement=((0,), (1,), (0,), (1,)))
         """
         if self.empty < 0 or self.full < 0:
             return None
@@ -214,13 +194,7 @@ class LayerSearch:
 
 
 def strides_of(counts: Sequence[int]) -> list[int]:
-    """How the layers are numbered: by how much the number grows with each class.
-
-    Examples
-    --------
-    >>> strides_of([2, 1])
-    [2, 1]
-    """
+    """How the layers are numbered: by how much the number grows with each class."""
     return [prod(count + 1 for count in counts[c + 1 :]) for c in range(len(counts))]
 
 

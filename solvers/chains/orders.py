@@ -25,13 +25,6 @@ def orders(problem: ChainProblem, seed: int = 0) -> Iterator[Ints]:
     """Depth first, breadth first and greedily by least cut, from both ends; then random variants.
 
     Deterministic for a seed. O(b x width x degree) each.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.chains.problem import build_problem
-    >>> next(orders(build_problem(example()))).tolist()
-    [0, 1, 2, 3]
     """
     generator = np.random.default_rng(seed)
     forwards = problem.succ_ptr, problem.succ, problem.num_preds
@@ -104,14 +97,6 @@ def order_of_keys(succ_ptr: Ints, succ: Ints, num_preds: Ints, keys: Ints) -> In
     num_preds : (b,) int64
     keys : (b,) int64
         A permutation of the blocks: the smaller, the sooner.
-
-    Examples
-    --------
-    Blocks 0 and 1 are ready at first, and only 1 leads to 2:
-
-    >>> arcs = np.array([0, 0, 1, 1]), np.array([2]), np.array([0, 0, 1])
-    >>> order_of_keys(*arcs, np.array([2, 1, 0])).tolist()
-    [1, 2, 0]
     """
     waiting, ready, size = num_preds.copy(), np.empty(len(keys), np.int64), 0
     for v in range(len(keys)):
@@ -137,15 +122,6 @@ def places_to_cut(order: Ints, work: Ints, nets: CutNets, most: int = MOST_CUTS)
     """Positions of an order where segments may begin and end, the ends included.
 
     All of them in a short order; else, of intervals of equal work, the place of least cut in each.
-
-    Examples
-    --------
-    Four blocks in a row, of which the second and third exchange least:
-
-    >>> arrays = [0, 1, 3, 5, 6], [0, 0, 1, 1, 2, 2], [2, 2, 2], [5, 1, 5]
-    >>> nets = CutNets(*map(np.array, arrays))
-    >>> places_to_cut(np.arange(4), np.ones(4, np.int64), nets, most=2).tolist()
-    [0, 2, 4]
     """
     if len(order) <= most:
         return np.arange(len(order) + 1)

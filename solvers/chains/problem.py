@@ -18,18 +18,12 @@ from placegap.instances.problem.nets import build_nets
 
 
 class CutNets(NamedTuple):
-    """Nets with their weights, in the form of the kernels.
+    """Nets with their weights, in the form of the kernels."""
 
-    Attributes
-    ----------
-    block_ptr, net : (b + 1,), (p,) int64
-        Nets of block v are ``net[block_ptr[v]:block_ptr[v + 1]]``.
-    size, weight : (e,) int64
-        Pins of each net, and what it costs if it is cut.
-    """
-
+    #: block_ptr, net: (b + 1,): Nets of block v are ``net[block_ptr[v]:block_ptr[v + 1]]``.
     block_ptr: Ints
     net: Ints
+    #: size, weight: (e,) int64: Pins of each net, and what it costs if it is cut.
     size: Ints
     weight: Ints
 
@@ -73,44 +67,32 @@ LARGEST_LOAD = 2**60
 
 @dataclass(frozen=True, eq=False)
 class ChainProblem:
-    """b blocks to be cut into a chain of ideals, one per device.
-
-    Attributes
-    ----------
-    blocks : Blocks
-    devices : tuple of tuples of int
-        Devices of each kind.
-    time : (2, b) int64
-        Time of each block on each kind, 0 where it cannot run or does not fit.
-    need : (2, b) int64
-        What each block takes of a device's `room`; a block that cannot run needs more than all.
-    room : (2,) int64
-    succ_ptr, succ, num_preds : int64
-        Arcs out of each block, and how many lead into it.
-    pred_ptr, pred, num_succs : int64
-        The same arcs backwards.
-    nets : CutNets
-        What an accelerator pays if a net is cut.
-    net_ptr, pin : (e + 1,), (p,) int64
-        Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``.
-    overlap : bool
-        Load is the larger of compute and communication, not their sum.
-    """
+    """b blocks to be cut into a chain of ideals, one per device."""
 
     blocks: Blocks
+    #: Devices of each kind.
     devices: tuple[tuple[int, ...], tuple[int, ...]]
+    #: (2, b) int64: Time of each block on each kind, 0 where it cannot run or does not fit.
     time: Ints
+    #: (2, b) int64: What each block takes of a device's `room`; a block that cannot run needs more
+    #: than all.
     need: Ints
+    #: (2,) int64
     room: Ints
+    #: succ_ptr, succ, num_preds: Arcs out of each block, and how many lead into it.
     succ_ptr: Ints
     succ: Ints
     num_preds: Ints
+    #: pred_ptr, pred, num_succs: The same arcs backwards.
     pred_ptr: Ints
     pred: Ints
     num_succs: Ints
+    #: What an accelerator pays if a net is cut.
     nets: CutNets
+    #: net_ptr, pin: (e + 1,): Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``.
     net_ptr: Ints
     pin: Ints
+    #: Load is the larger of compute and communication, not their sum.
     overlap: bool
 
     @property
@@ -190,13 +172,6 @@ def build_problem(
     """Contract an instance whose devices are of two kinds (`why_not_two_kinds`).
 
     `rule` says which idle blocks join others, and which devices' memory cannot end.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> problem = build_problem(example())
-    >>> problem.counts, problem.time[0].tolist(), problem.nets.weight.tolist()
-    ((2, 0), [5, 20, 10, 8], [1, 20, 1, 10])
     """
     arrays = instance.arrays
     blocks = contract(instance, rule=rule)

@@ -351,21 +351,6 @@ def raise_bound(
     ------
     LimitReached
         If the time is over.
-
-    Examples
-    --------
-    Blocks of 4 and 6 ns with a tensor of 3 ns between them, on two devices: 6 + 3 is best.
-
-    >>> import numpy as np
-    >>> from placegap.solvers.chains.stage_lp import BlockArcs, chain_costs
-    >>> amounts = np.array([[4, 6]]), np.zeros((1, 2), np.int64), np.zeros(1, np.int64)
-    >>> nets = np.array([[3]]), np.array([0, 2]), np.array([0, 1])
-    >>> row = BlockArcs(np.array([0]), np.array([1]))
-    >>> costs = chain_costs(row, amounts, nets, np.array([2]), overlap=False)
-    >>> found = []
-    >>> raise_bound(costs, 6, lambda: 9, found.append, lambda reach: None, Clock(None))
-    >>> found[-1]
-    9
     """
     for splits in rounds(costs) if efforts is None else efforts:
         straight = splits >= DEEP

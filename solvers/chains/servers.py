@@ -39,37 +39,25 @@ from placegap.solvers.core.clock import Clock
 
 
 class IdealPairs(NamedTuple):
-    """The DP from several ideals J, each with the candidates I, J first, by size.
+    """The DP from several ideals J, each with the candidates I, J first, by size."""
 
-    Attributes
-    ----------
-    ptr, ideal : (sources + 1,), (pairs,) int64
-        Candidates of source j are ``ideal[ptr[j]:ptr[j + 1]]``.
-    value : (layers, pairs) int64
-        Least max_load with these devices of the server, value of J included.
-    origin, stage : (layers, pairs) int32
-        Pair before and last stage of new states, -1 of others.
-    """
-
+    #: ptr, ideal: (sources + 1,): Candidates of source j are ``ideal[ptr[j]:ptr[j + 1]]``.
     ptr: Ints
     ideal: Ints
+    #: (layers, pairs) int64: Least max_load with these devices of the server, value of J included.
     value: Ints
+    #: origin, stage: (layers, pairs) int32: Pair before and last stage of new states, -1 of others.
     origin: Indices
     stage: Indices
 
 
 class Rows(NamedTuple):
-    """What the difference of two ideals may take of a server: additive rows, and their cuts.
+    """What the difference of two ideals may take of a server: additive rows, and their cuts."""
 
-    Attributes
-    ----------
-    work, cut : (N, rows) int64
-    most : (rows,) int64
-    overlap : bool
-    """
-
+    #: work, cut: (N, rows) int64
     work: Ints
     cut: Ints
+    #: (rows,) int64
     most: Ints
     overlap: bool
 

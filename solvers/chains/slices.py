@@ -40,37 +40,21 @@ from placegap.solvers.core.method import Task
 
 
 class Touched(NamedTuple):
-    """Which nets have pins in each of B buckets.
+    """Which nets have pins in each of B buckets."""
 
-    Attributes
-    ----------
-    ptr, net, next : (B + 1,), (q,), (q,) int64
-        Nets of bucket j are ``net[ptr[j]:ptr[j + 1]]``, and ``next`` is the bucket that each of
-        them comes to after it, or -1.
-    first, last : (e,) int64
-        Buckets of each net's first and last pin.
-    """
-
+    #: ptr, net, next: (B + 1,): Nets of bucket j are ``net[ptr[j]:ptr[j + 1]]``, and ``next`` is
+    #: the bucket that each of them comes to after it, or -1.
     ptr: Ints
     net: Ints
     next: Ints
+    #: first, last: (e,) int64: Buckets of each net's first and last pin.
     first: Ints
     last: Ints
 
 
 @kernel
 def touched_nets(order: Ints, stops: Ints, nets: CutNets) -> Touched:
-    """Walk through the order once; O(pins).
-
-    Examples
-    --------
-    Blocks 0, 1 and 2 in a row with a net between neighbours, and a bucket for each:
-
-    >>> nets = CutNets(*map(np.array, ([0, 1, 3, 4], [0, 0, 1, 1], [2, 2], [7, 5])))
-    >>> touched = touched_nets(np.arange(3), np.arange(4), nets)
-    >>> touched.net.tolist(), touched.next.tolist()
-    ([0, 0, 1, 1], [1, -1, 2, -1])
-    """
+    """Walk through the order once; O(pins)."""
     ptr = np.zeros(len(stops), np.int64)
     net, follows = np.zeros(len(nets.net), np.int64), np.full(len(nets.net), -1)
     first, last = np.full(len(nets.size), -1), np.full(len(nets.size), -1)
@@ -144,19 +128,7 @@ class Slices:
 
 
 def best_slices(problem: ChainProblem, order: Ints, limit: int) -> Slices | None:
-    """Least max_load over all ways to cut the order, or None if none has at most `limit`.
-
-    Examples
-    --------
-    The diamond on one device takes 43 ns; ops 1 and 3 on one and 2 and 4 on the other have loads of
-    5 + 10 + 1 + 10 and 20 + 8 + 1 + 10:
-
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.chains.problem import build_problem
-    >>> problem = build_problem(example())
-    >>> best_slices(problem, np.array([0, 2, 1, 3]), 100).value
-    39
-    """
+    """Least max_load over all ways to cut the order, or None if none has at most `limit`."""
     stops = places_to_cut(order, problem.time.max(axis=0), problem.nets)
     tables = _TwoKinds(problem.time, problem.need, problem.room, problem.nets, problem.overlap)
     value, k, c, origin = _slice(order, stops, tables, *problem.counts, limit)
@@ -264,23 +236,17 @@ SEQUENCES = 8
 
 
 class Slicer:
-    """Best slices of orders of one task's blocks.
-
-    Attributes
-    ----------
-    problem : ChainProblem
-        The blocks and their arcs. Its times are those of the first accelerator and host.
-    largest : int
-        No load is larger.
-    """
+    """Best slices of orders of one task's blocks."""
 
     def __init__(self, task: Task[MaxLoad]) -> None:
         instance, overlap = task.instance, task.semantics.load == "overlap"
+        #: The blocks and their arcs. Its times are those of the first accelerator and host.
         self.problem = build_problem(instance, overlap=overlap)
         self.alike = why_not_two_kinds(instance) is None
         arrays, blocks = instance.arrays, self.problem.blocks
         self.time_ns, self.num_devices = blocks.time_ns, instance.num_devices
         paid = np.where(arrays.is_host, 0, arrays.host_ns).max(axis=1, initial=0)
+        #: No load is larger.
         self.largest = int(self.time_ns.max(axis=1, initial=0).sum()) + 2 * int(paid.sum())
         self.sequences = _sequences(instance, task.limits.seed)
         self.tables = _Devices(

@@ -38,54 +38,38 @@ CHUNK = 64
 
 @dataclass(frozen=True, eq=False)
 class BlockArcs:
-    """Arcs between b blocks that are numbered topologically.
+    """Arcs between b blocks that are numbered topologically."""
 
-    Attributes
-    ----------
-    tail, head : (a,) int64
-    """
-
+    #: tail, head: (a,) int64
     tail: Ints
     head: Ints
 
 
 @dataclass(frozen=True, eq=False)
 class ChainCosts:
-    """b blocks, e nets and D kinds of devices.
-
-    Attributes
-    ----------
-    arcs : BlockArcs
-    time, need : (D, b) int64
-        Time of each block on each kind; what it takes of a device's room.
-    fits : (D, b) bool
-        Whether a device of the kind can run and hold the block.
-    room : (D,) int64
-    weight : (D, e) int64
-        What a device of each kind pays for a net that is cut.
-    net_ptr, pin : (e + 1,), (p,) int64
-        Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``.
-    counts : (D,) int64
-        Devices of each kind.
-    overlap : bool
-        Load is the larger of compute and communication, not their sum.
-    work : (b,) int64
-        Least time of each block: the measure of how far a chain has come.
-    before, after : (b,) int64
-        Work of each block with all its ancestors, and with all its descendants.
-    """
+    """b blocks, e nets and D kinds of devices."""
 
     arcs: BlockArcs
+    #: time, need: (D, b) int64: Time of each block on each kind; what it takes of a device's room.
     time: Ints
     need: Ints
+    #: (D, b) bool: Whether a device of the kind can run and hold the block.
     fits: Flags
+    #: (D,) int64
     room: Ints
+    #: (D, e) int64: What a device of each kind pays for a net that is cut.
     weight: Ints
+    #: net_ptr, pin: (e + 1,): Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``.
     net_ptr: Ints
     pin: Ints
+    #: (D,) int64: Devices of each kind.
     counts: Ints
+    #: Load is the larger of compute and communication, not their sum.
     overlap: bool
+    #: (b,) int64: Least time of each block: the measure of how far a chain has come.
     work: Ints
+    #: before, after: (b,) int64: Work of each block with all its ancestors, and with all its
+    #: descendants.
     before: Ints
     after: Ints
 
@@ -117,18 +101,6 @@ def chain_costs(
 
     Kinds without a device are left out. A block that no kind fits has no work.
     O(b (a + b) / 64) for a arcs.
-
-    Examples
-    --------
-    Two blocks in a row, of 4 and 6 ns, on two devices:
-
-    >>> time, none = np.array([[4, 6]]), np.zeros((1, 2), np.int64)
-    >>> costs = time, none, np.zeros(1, np.int64)
-    >>> nets = np.array([[1]]), np.array([0, 2]), np.array([0, 1])
-    >>> found = chain_costs(BlockArcs(np.array([0]), np.array([1])), costs, nets, np.array([2]),
-    ...                     overlap=False)
-    >>> found.before.tolist(), found.after.tolist()
-    ([4, 10], [10, 6])
     """
     used = np.flatnonzero(counts)
     time, need, room = (part[used] for part in costs)
@@ -157,19 +129,7 @@ def chain_costs(
 
 
 def as_one_kind(costs: ChainCosts) -> ChainCosts:
-    """All devices taken for one kind, with the least costs and the most room: a relaxation.
-
-    Examples
-    --------
-    >>> time, need, room = np.array([[4], [6]]), np.array([[9], [2]]), np.array([8, 3])
-    >>> nets = np.zeros((2, 0), np.int64), np.zeros(1, np.int64), np.zeros(0, np.int64)
-    >>> none = np.zeros(0, np.int64)
-    >>> two = chain_costs(BlockArcs(none, none), (time, need, room), nets, np.array([1, 1]),
-    ...                   overlap=False)
-    >>> one = as_one_kind(two)  # the first kind cannot hold the block
-    >>> one.time.tolist(), one.need.tolist(), one.room.tolist(), one.counts.tolist()
-    ([[6]], [[2]], [8], [2])
-    """
+    """All devices taken for one kind, with the least costs and the most room: a relaxation."""
     room, never = costs.room.max(), np.iinfo(np.int64).max
     need = np.where(costs.fits, costs.need, never).min(axis=0)
     return replace(
@@ -223,14 +183,9 @@ WHOLE = 1e-6
 
 
 class Settled(NamedTuple):
-    """Of each block 1 if it is in the ideal, 0 if it is out, `FREE` else.
+    """Of each block 1 if it is in the ideal, 0 if it is out, `FREE` else."""
 
-    Attributes
-    ----------
-    before, behind : (b,) int64
-        For the ideals before the stage and with it.
-    """
-
+    #: before, behind: (b,) int64: For the ideals before the stage and with it.
     before: Ints
     behind: Ints
 
@@ -248,17 +203,7 @@ def joined_with(a: Ints, b: Ints) -> Ints | None:
 
 
 def close(settled: Settled, arcs: BlockArcs) -> Settled | None:
-    """With all that follows from arcs and from nesting; None if nothing is left.
-
-    Examples
-    --------
-    Of three blocks in a row the second is in the smaller ideal, so the first is in both:
-
-    >>> row = BlockArcs(np.array([0, 1]), np.array([1, 2]))
-    >>> before, behind = close(Settled(np.array([-1, 1, -1]), np.full(3, -1)), row)
-    >>> before.tolist(), behind.tolist()
-    ([1, 1, -1], [1, 1, -1])
-    """
+    """With all that follows from arcs and from nesting; None if nothing is left."""
     y, z = settled.before.copy(), settled.behind.copy()
     left = -1
     while left != (left := int((y == FREE).sum() + (z == FREE).sum())):
@@ -274,14 +219,7 @@ def close(settled: Settled, arcs: BlockArcs) -> Settled | None:
 
 
 def halves(settled: Settled, before: Floats, behind: Floats) -> tuple[Settled, Settled] | None:
-    """With and without the block of which an LP takes nearest to a half; None if it takes none.
-
-    Examples
-    --------
-    >>> parts = halves(nothing_settled(2), np.zeros(2), np.array([1.0, 0.3]))
-    >>> [part.behind.tolist() for part in parts]
-    [[-1, 1], [-1, 0]]
-    """
+    """With and without the block of which an LP takes nearest to a half; None if it takes none."""
     for level in (1, 0):
         part = (before, behind)[level]
         open_ = np.minimum(part, 1.0 - part)
@@ -310,17 +248,12 @@ class Range(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How far a stage can come.
+    """How far a stage can come."""
 
-    Attributes
-    ----------
-    most : int
-        No ideal behind the stage has more work; below the range asked for: there is none in it.
-    behind, before : (b,) float64 or None
-        Of each block, how much of it the LP has in the ideals behind the stage and before it.
-    """
-
+    #: No ideal behind the stage has more work; below the range asked for: there is none in it.
     most: int
+    #: behind, before: (b,) float64: Of each block, how much of it the LP has in the ideals behind
+    #: the stage and before it.
     behind: Floats | None
     before: Floats | None = None
 

@@ -29,26 +29,18 @@ BELOW = 100
 
 
 class Moves(NamedTuple):
-    """Blocks, arcs and nets in the form of the kernel; tables of stages, not of kinds.
+    """Blocks, arcs and nets in the form of the kernel; tables of stages, not of kinds."""
 
-    Attributes
-    ----------
-    time, need : (K, b) int64
-        Of each block in each stage.
-    able : (K, b) bool
-    room : (K,) int64
-    weight : (K, e) int64
-    block_ptr, net, size : int64
-        Nets of each block, and pins of each net.
-    pred_ptr, pred, succ_ptr, succ : int64
-    overlap : bool
-    """
-
+    #: time, need: (K, b) int64: Of each block in each stage.
     time: Ints
     need: Ints
+    #: (K, b) bool
     able: Flags
+    #: (K,) int64
     room: Ints
+    #: (K, e) int64
     weight: Ints
+    #: block_ptr, net, size: Nets of each block, and pins of each net.
     block_ptr: Ints
     net: Ints
     size: Ints
@@ -103,21 +95,6 @@ def anneal(
     -------
     value, stages
         As they came, if nothing is better.
-
-    Examples
-    --------
-    Three blocks of 3, 3 and 4 ns in a row with nets of 1 ns, two devices; {0, 1} and {2} take 7 and
-    5 ns. It begins with {0} and {1, 2}, of 8 ns:
-
-    >>> from placegap.solvers.chains.stage_lp import BlockArcs, chain_costs
-    >>> amounts = np.array([[3, 3, 4]]), np.zeros((1, 3), np.int64), np.zeros(1, np.int64)
-    >>> nets = np.array([[1, 1]]), np.array([0, 2, 4]), np.array([0, 1, 1, 2])
-    >>> row = BlockArcs(np.array([0, 1]), np.array([1, 2]))
-    >>> costs = chain_costs(row, amounts, nets, np.array([2]), overlap=False)
-    >>> table, start = moves(costs, np.array([0, 0])), np.array([0, 1, 1])
-    >>> value, stages = anneal(table, start, 8, 1000, HEATS[0], np.random.default_rng(0))
-    >>> value, stages.tolist()
-    (7, [0, 0, 1])
     """
     num_stages, b = m.time.shape
     now, found = stage.copy(), stage.copy()

@@ -44,48 +44,33 @@ BIT_NUMBER = _bit_numbers()
 
 
 class Cuts(NamedTuple):
-    """What N ideals cut, for one payer; the kernels' form.
+    """What N ideals cut, for one payer; the kernels' form."""
 
-    Attributes
-    ----------
-    members, cut_nets : (N, words) int64
-        Bit sets of blocks and of nets.
-    cut : (N,) int64
-        What each ideal's cut costs.
-    weight, net_ptr, pin
-        Of the nets.
-    """
-
+    #: members, cut_nets: (N, words) int64: Bit sets of blocks and of nets.
     members: Ints
     cut_nets: Ints
+    #: (N,) int64: What each ideal's cut costs.
     cut: Ints
+    #: weight, net_ptr, pin: Of the nets.
     weight: Ints
     net_ptr: Ints
     pin: Ints
 
 
 class View(NamedTuple):
-    """N ideals as one kind of device sees them; the kernels' form.
-
-    Attributes
-    ----------
-    cuts : Cuts
-    work, need, parameters : (N,) int64
-        Time and need of each ideal on this kind, and its parameter bytes.
-    potential : (N, p) int64
-        Functions q with base(I - J) >= q(I) - q(J), for the load of one device: as cuts are
-        subadditive and symmetric, work and cut of I - J are at least the differences.
-    room : int
-    pays, overlap : bool
-        Whether any net costs something, and how communication counts.
-    """
+    """N ideals as one kind of device sees them; the kernels' form."""
 
     cuts: Cuts
+    #: work, need, parameters: (N,) int64: Time and need of each ideal on this kind, and its
+    #: parameter bytes.
     work: Ints
     need: Ints
     parameters: Ints
+    #: (N, p) int64: Functions q with base(I - J) >= q(I) - q(J), for the load of one device: as
+    #: cuts are subadditive and symmetric, work and cut of I - J are at least the differences.
     potential: Ints
     room: int
+    #: pays, overlap: Whether any net costs something, and how communication counts.
     pays: bool
     overlap: bool
 
@@ -95,32 +80,21 @@ class Sharing(NamedTuple):
 
     With base the load of one device, r devices have ceil(base / r) + ceil(fraction *
     parameter_bytes); all in integers.
-
-    Attributes
-    ----------
-    replicas, top, bottom : int
-        ``top / bottom`` ns per byte; ``bottom == 0``: no parameters allowed.
-    slope, cut_bits, shift : int
-        ``(P >> cut_bits) * slope >> shift`` (to the left if negative) is at most P top / bottom.
     """
 
+    #: replicas, top, bottom: ``top / bottom`` ns per byte; ``bottom == 0``: no parameters allowed.
     replicas: int
     top: int
     bottom: int
+    #: slope, cut_bits, shift: ``(P >> cut_bits) * slope >> shift`` (to the left if negative) is at
+    #: most P top / bottom.
     slope: int
     cut_bits: int
     shift: int
 
 
 def share(stage: Stage, parameter_bytes: int) -> Sharing:
-    """How a stage shares its load, with at most so many parameters in all.
-
-    Examples
-    --------
-    >>> sharing = share(Stage(0, (2,), 2, (4, 3)), 1000)
-    >>> [sync_ns(sharing, size) for size in (0, 1, 3, 1000)]
-    [0, 2, 4, 1334]
-    """
+    """How a stage shares its load, with at most so many parameters in all."""
     top, bottom = stage.sync
     if top == 0 or bottom == 0:
         return Sharing(stage.replicas, top, bottom, 0, 0, 0)
@@ -178,37 +152,27 @@ class StagePeak(NamedTuple):
     Not additive: a tensor counts on a stage from the first to the last step of its ops that use it
     (`instances.referee.memory`), so a sum over blocks is a bound alone (`additive_memory`). Blocks,
     tensors and steps of an instance, as the kernel takes them; empty for no check.
-
-    Attributes
-    ----------
-    tensor_ptr : (t + 1,) int64
-    block, step : (u,) int64
-        Of each op that uses a tensor, by tensor and step.
-    size : (t,) int64
-        Bytes of each tensor.
-    state : (b,) int64
-        Of each block, shared state aside.
-    name_ptr, holder, shared : int64
-        Blocks that hold each name of shared state, and its bytes.
-    step_block, workspace : (n,) int64
-        Block and workspace of the op at each step.
-    level : (n + 1,) int64
-        Scratch.
-    known : (N, N) int64
-        Peaks of the pairs of ideals that were asked for, or (0, 0).
     """
 
+    #: (t + 1,) int64
     tensor_ptr: Ints
+    #: block, step: (u,) int64: Of each op that uses a tensor, by tensor and step.
     block: Ints
     step: Ints
+    #: (t,) int64: Bytes of each tensor.
     size: Ints
+    #: (b,) int64: Of each block, shared state aside.
     state: Ints
+    #: name_ptr, holder, shared: Blocks that hold each name of shared state, and its bytes.
     name_ptr: Ints
     holder: Ints
     shared: Ints
+    #: step_block, workspace: (n,) int64: Block and workspace of the op at each step.
     step_block: Ints
     workspace: Ints
+    #: (n + 1,) int64: Scratch.
     level: Ints
+    #: (N, N) int64: Peaks of the pairs of ideals that were asked for, or (0, 0).
     known: Ints
 
 
@@ -219,15 +183,7 @@ def no_peak() -> StagePeak:
 
 
 def stage_peak(instance: Instance, block: Ints, counted: Flags) -> StagePeak:
-    """The arrays for blocks of ops, (n,), of which those that are not `counted` hold nothing.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> peak = stage_peak(example(), np.arange(4), np.ones(4, bool))
-    >>> peak.tensor_ptr.tolist(), peak.size.tolist()
-    ([0, 2, 4, 6, 8], [1, 20, 1, 10])
-    """
+    """The arrays for blocks of ops, (n,), of which those that are not `counted` hold nothing."""
     sizes, index = instance.memory_arrays, instance.arrays.index
     tensor = np.concatenate([np.arange(len(index.tensor_producer)), index.tensor])
     op = np.concatenate([index.tensor_producer, index.consumer])
@@ -316,29 +272,20 @@ class Sources(NamedTuple):
 
     Level 0 are the states themselves; node i of level l + 1 sums up nodes 8 i .. 8 i + 7 of level
     l. Consecutive states share most of their blocks, so that a node's common blocks say much.
-
-    Attributes
-    ----------
-    ideal : (s,) int32
-        Ideal of each state, ascending.
-    start : (levels + 1,) int64
-        First node of each level.
-    value : (nodes,) int64
-        Least value below each node.
-    need, parameters : (nodes,) int64
-        Largest need and most parameters.
-    potential : (nodes, p) int64
-        Largest potentials.
-    common : (nodes - s, words) int64
-        Blocks that all ideals below have in common; not for level 0.
     """
 
+    #: (s,) int32: Ideal of each state, ascending.
     ideal: Indices
+    #: (levels + 1,) int64: First node of each level.
     start: Ints
+    #: (nodes,) int64: Least value below each node.
     value: Ints
+    #: need, parameters: (nodes,) int64: Largest need and most parameters.
     need: Ints
     parameters: Ints
+    #: (nodes, p) int64: Largest potentials.
     potential: Ints
+    #: (nodes - s, words) int64: Blocks that all ideals below have in common; not for level 0.
     common: Ints
 
 
@@ -390,25 +337,15 @@ def _fill(s: Sources, view: View, value: Ints) -> None:
 
 
 class Extension(NamedTuple):
-    """One more stage: who it is, from which states it goes on, and what it may hold at its peak.
-
-    Attributes
-    ----------
-    device : View
-    sources : Sources
-    sharing : Sharing
-    mark : int
-        Number of the stage.
-    peak : StagePeak
-    most_bytes : int
-        No stage holds more at its peak, if `peak` has any steps.
-    """
+    """One more stage: who it is, from which states it goes on, and what it may hold at its peak."""
 
     device: View
     sources: Sources
     sharing: Sharing
+    #: Number of the stage.
     mark: int
     peak: StagePeak
+    #: No stage holds more at its peak, if `peak` has any steps.
     most_bytes: int
 
 

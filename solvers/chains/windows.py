@@ -45,18 +45,12 @@ vector that leaves an ideal out costs it a comparison at least."""
 
 @dataclass(frozen=True, eq=False)
 class WindowRow:
-    """What devices of some kinds can take at most: one inequality of sums over blocks and cut nets.
+    """What devices of some kinds can take at most: one inequality over blocks and cut nets."""
 
-    Attributes
-    ----------
-    work, weight : (b,), (e,) int64
-        Of each block held, and of each net cut.
-    price, room : (D,) int64
-        A device of each kind takes ``T * price + room``.
-    """
-
+    #: work, weight: (b,): Of each block held, and of each net cut.
     work: Ints
     weight: Ints
+    #: price, room: (D,) int64: A device of each kind takes ``T * price + room``.
     price: Ints
     room: Ints
 
@@ -68,22 +62,15 @@ class WindowRow:
 
 
 class PriceBook:
-    """The rows of a problem's sets of kinds, each found once.
-
-    Attributes
-    ----------
-    in_sums : list of Flags
-        Sets of kinds whose rows are columns of all ideals' sums, one set after another; empty where
-        the vectors of devices, or these rows, are too many.
-    amounts : Amounts
-        Those sums: for each row what it cuts, and then for each row what it holds.
-    """
+    """The rows of a problem's sets of kinds, each found once."""
 
     def __init__(self, problem: KindsProblem) -> None:
         self.problem = problem
         self._known: dict[bytes, list[WindowRow]] = {}
         self._total_bytes = int(problem.blocks.resident_bytes.sum())
         self.of_all = find_prices(problem, np.ones(problem.num_kinds, np.bool_))
+        #: Sets of kinds whose rows are columns of all ideals' sums, one set after another; empty
+        #: where the vectors of devices, or these rows, are too many.
         self.in_sums: list[Flags] = []
         vectors = prod(count + 1 for count in problem.counts.tolist())
         if vectors <= MOST_VECTORS and 2**problem.num_kinds <= MOST_ROWS:
@@ -94,6 +81,7 @@ class PriceBook:
             self.in_sums, rows = [], self.of_all
         work = np.stack([row.work for row in rows], axis=1)
         weight = np.stack([row.weight for row in rows], axis=1)
+        #: Those sums: for each row what it cuts, and then for each row what it holds.
         self.amounts = Amounts(problem.guide.nets, work if self.in_sums else 0 * work, weight)
 
     def rows(self, among: Flags) -> list[WindowRow]:
@@ -188,23 +176,7 @@ def _ascend(time: Floats, counts: Floats) -> Floats:
 
 
 def work_bound(problem: KindsProblem, prices: list[WindowRow]) -> int:
-    """A lower bound on every plan's max_load: the priced work, and the heaviest block.
-
-    Examples
-    --------
-    43 ns of work on two devices, of which the second takes twice as long for everything: with the
-    prices 2 and 1 all is worth 86, and so are 3 T of the two.
-
-    >>> from placegap.instances import Cluster, Device, Graph, Instance, MaxLoad, Op
-    >>> from placegap.solvers.chains.kinds_problem import build_kinds
-    >>> ops = tuple(Op(name=f"{t}", time_ns={"x": t, "y": 2 * t}) for t in (20, 12, 11))
-    >>> devices = tuple(Device(name=kind, kind=kind) for kind in "xy")
-    >>> instance = Instance(name="i", graph=Graph(name="g", ops=ops, edges=()),
-    ...                     cluster=Cluster(name="c", devices=devices, links=()))
-    >>> problem = build_kinds(instance, MaxLoad(plans="chain"))
-    >>> work_bound(problem, find_prices(problem, np.ones(2, np.bool_)))
-    29
-    """
+    """A lower bound on every plan's max_load: the priced work, and the heaviest block."""
     low = 0
     for p in prices:
         low = max(low, -(-int(p.work.sum()) // int(p.price @ problem.counts)))
@@ -224,27 +196,19 @@ def work_bound(problem: KindsProblem, prices: list[WindowRow]) -> int:
 
 
 class WindowTests(NamedTuple):
-    """The tests of an ideal under all vectors of devices that may hold it; the kernel's form.
+    """The tests of an ideal under all vectors of devices that may hold it; the kernel's form."""
 
-    Attributes
-    ----------
-    held, rest : (V, 2) int64
-        First and last row, the last not included, for the devices of each vector and the others.
-    most_held, most_rest : (V, R) int64
-        What these devices and the others take of each row.
-    total : (R,) int64
-        Of all blocks.
-    overlap : bool
-    latest : (1,) int64
-        The vector that the last ideal passed with.
-    """
-
+    #: held, rest: (V, 2) int64: First and last row, the last not included, for the devices of each
+    #: vector and the others.
     held: Ints
     rest: Ints
+    #: most_held, most_rest: (V, R) int64: What these devices and the others take of each row.
     most_held: Ints
     most_rest: Ints
+    #: (R,) int64: Of all blocks.
     total: Ints
     overlap: bool
+    #: (1,) int64: The vector that the last ideal passed with.
     latest: Ints
 
 
@@ -385,13 +349,7 @@ def _may_hold(sums: RowSums, most: Ints, overlap: bool, rest: bool) -> Flags:
 
 
 def set_sums(sets: Ints, weight: Ints) -> Ints:
-    """Sum of the weights of each set's elements, (N,), a byte of each at a time; O(N bits / 8).
-
-    Examples
-    --------
-    >>> set_sums(np.array([[0b0], [0b101]]), np.array([5, 6, 7])).tolist()
-    [0, 12]
-    """
+    """Sum of the weights of each set's elements, (N,), a byte of each at a time; O(N bits / 8)."""
     if not weight.any():
         return np.zeros(len(sets), np.int64)
     padded = np.zeros(sets.shape[1] * WORD, np.int64)

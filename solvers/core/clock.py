@@ -47,17 +47,7 @@ class LimitReached(Exception):
 
 
 class Clock:
-    """A time limit that has begun: what is left of it, and `LimitReached` once it is over.
-
-    Examples
-    --------
-    >>> Clock(None).check()
-    >>> Clock(0.0).check()
-    Traceback (most recent call last):
-    placegap.solvers.core.clock.LimitReached: the time limit is over
-    >>> Clock(8.0).part(0.5).left_s <= 4.0
-    True
-    """
+    """A time limit that has begun: what is left of it, and `LimitReached` once it is over."""
 
     def __init__(self, limit_s: float | None, named_s: float | None = None) -> None:
         self.limit_s, self.named_s = limit_s, named_s
@@ -74,13 +64,7 @@ class Clock:
         return None if self.limit_s is None else max(0.0, self.limit_s - self.spent_s)
 
     def is_over(self) -> bool:
-        """Whether the time is over, or a stop was asked for.
-
-        Examples
-        --------
-        >>> Clock(None).is_over(), Clock(0.0).is_over()
-        (False, True)
-        """
+        """Whether the time is over, or a stop was asked for."""
         return self.left_s == 0.0 or stop_asked()
 
     def check(self) -> None:
@@ -111,17 +95,7 @@ def now_s() -> float:
 def while_compiling(
     begin: Callable[[], object], end: Callable[[], object] = lambda: None
 ) -> Iterator[None]:
-    """Call `begin` whenever this process begins to compile a kernel meanwhile, then `end`.
-
-    Examples
-    --------
-    >>> from placegap.instances.problem.kernels import kernel
-    >>> with while_compiling(lambda: print("compiling"), lambda: print("done")):
-    ...     kernel(lambda x: x + 1.5)(1)
-    compiling
-    done
-    2.5
-    """
+    """Call `begin` whenever this process begins to compile a kernel meanwhile, then `end`."""
     from placegap.instances.problem.kernels import watchers
 
     watcher = (begin, end)
@@ -171,25 +145,11 @@ class Interruptible:
     takes effect afterwards. One that comes after the region has no effect. The signals that stop a
     command wait for the end of a protected call, too; then the handler runs that they had before
     the region. Only the main thread can be interrupted.
-
-    Attributes
-    ----------
-    is_requested, has_interrupted : bool
-        Whether an end was requested, and whether that has interrupted the region.
-
-    Examples
-    --------
-    >>> region = Interruptible()
-    >>> region.interrupt()
-    >>> try:
-    ...     with region:
-    ...         print("not reached")
-    ... except KeyboardInterrupt:
-    ...     print("interrupted")
-    interrupted
     """
 
     def __init__(self) -> None:
+        #: is_requested, has_interrupted: Whether an end was requested, and whether that has
+        #: interrupted the region.
         self.is_requested = self.has_interrupted = False
 
     def interrupt(self) -> None:
@@ -314,11 +274,6 @@ def run_stoppable(work: Callable[[], T], stop: Callable[[], None]) -> tuple[T, b
         Its thread is left to itself.
     BaseException
         What `work` raises.
-
-    Examples
-    --------
-    >>> run_stoppable(lambda: 7, stop=lambda: None)
-    (7, False)
     """
     done = threading.Event()
     answers: list[T] = []

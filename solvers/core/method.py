@@ -54,14 +54,9 @@ class Params(BaseModel):
 
 
 class ExactParams(Params):
-    """Base of the parameters of exact methods, which `run_exact` runs.
+    """Base of the parameters of exact methods, which `run_exact` runs."""
 
-    Attributes
-    ----------
-    start : bool
-        Whether placers are asked for a first plan besides the task's incumbent.
-    """
-
+    #: Whether placers are asked for a first plan besides the task's incumbent.
     start: bool = True
 
     @property
@@ -84,8 +79,8 @@ class Limits:
     time_limit_s: float | None = None
     gap: float = 0.0
     seed: int = 0
+    #: The limit of the whole run, where `time_limit_s` is what is left of it.
     asked_s: float | None = None
-    """The limit of the whole run, where `time_limit_s` is what is left of it."""
 
     def clock(self) -> Clock:
         """A clock for the limit, which begins now."""
@@ -119,17 +114,17 @@ class Task(Generic[S_co]):
     instance: Instance
     semantics: S_co
     limits: Limits = Limits()
+    #: A feasible plan to start from, where the method can use one.
     incumbent: Plan | None = None
-    """A feasible plan to start from, where the method can use one."""
 
+    #: Plans of fast placers and the incumbent, the best first (`run_exact`).
     starts: tuple[Start, ...] = ()
-    """Plans of fast placers and the incumbent, the best first (`run_exact`)."""
 
+    #: A proven bound on all plans.
     floor_ns: int = 0
-    """A proven bound on all plans."""
 
+    #: Whose memory counts at its peak, where `instance` stands in for it with bytes that add up.
     at_peak: Instance | None = None
-    """Whose memory counts at its peak, where `instance` stands in for it with bytes that add up."""
 
 
 Claim = Literal["exact", "heuristic", "bound"]
@@ -138,29 +133,19 @@ Claim = Literal["exact", "heuristic", "bound"]
 
 @dataclass(frozen=True)
 class Formulation:
-    """What the runner needs of a formulation.
+    """What the runner needs of a formulation."""
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    starts : tuple of str
-        Methods whose plans may serve as a start.
-    granularity_ns : int
-        Divides every value (`shared.times.granularity_ns`).
-    build : callable
-        Start or None -> model with ``unit_ns`` and one objective to minimize.
-    warm_start : callable
-        (model, plan) -> None
-    extract : callable
-        model -> plan
-    """
-
+    #: For messages.
     name: str
+    #: Methods whose plans may serve as a start.
     starts: tuple[str, ...]
+    #: Divides every value (`shared.times.granularity_ns`).
     granularity_ns: int
+    #: Start or None -> model with ``unit_ns`` and one objective to minimize.
     build: Callable[[Start | None], pyo.ConcreteModel]
+    #: (model, plan) -> None
     warm_start: Callable[[pyo.ConcreteModel, Plan], None]
+    #: model -> plan
     extract: Callable[[pyo.ConcreteModel], Plan]
 
 
@@ -168,23 +153,16 @@ class Cost(NamedTuple):
     """What a placer is likely to cost, with the referee's verdict on its plan.
 
     Measured on one core of a 2.5 GHz server; only the order and the size matter.
-
-    Attributes
-    ----------
-    ms, us_per_part : float
-        For a graph, and for each of its parts (ops and edges).
-    most_parts : int
-        Larger graphs are not tried first.
-    grows : bool
-        Whether the time of larger ones grows faster than linearly.
-    always : bool
-        Whether it is asked however little time there is.
     """
 
+    #: ms, us_per_part: For a graph, and for each of its parts (ops and edges).
     ms: float
     us_per_part: float
+    #: Larger graphs are not tried first.
     most_parts: int = 10**9
+    #: Whether the time of larger ones grows faster than linearly.
     grows: bool = True
+    #: Whether it is asked however little time there is.
     always: bool = False
 
 
@@ -207,63 +185,42 @@ class Method(Generic[P, T]):
     """All that there is to know of a method; `P` are its own parameters, `T` the semantics it does.
 
     What lists methods reads it here: the registry, README and pages, the first plans of `auto`.
-
-    Attributes
-    ----------
-    name : str
-    claim : {"exact", "heuristic", "bound"}
-    objectives : tuple of str
-    paper : str
-        Whose method it is, in words: ``"Hwang et al. 1989"``; empty where nobody published it.
-    summary : str
-        One line for tables: what it does.
-    run : callable (Task, Params) -> Outcome
-    params : type
-        The method's parameters.
-    applies : callable (Task, Params) -> str or None
-        Why the method does not apply (semantics it does not model, size), or None if it does.
-    missing : callable () -> str or None
-        What has to be installed first, with the command that does it, or None.
-    packages : tuple of str
-        Distributions whose versions belong to a result.
-    formulation : callable (Task, Params) -> Formulation, optional
-        Of a method that solves a MIP: what `export.write_model` writes.
-    memory_rules : tuple of str
-        Memory rules that the method itself keeps; others are kept around it (`peak_memory`).
-    settle : callable (Task, Outcome, Plan or None) -> Outcome or None, optional
-        Of an exact method that keeps the rule `sum` alone: what it can say of the rule `peak` after
-        a run on the floor whose plan does not fit, and with the best one that does (`peak_memory`).
-    usual_rules : callable (parameters) -> mapping
-        Rules of the semantics that the method is for, where nobody asks for others.
-    cites : tuple of str
-        Keys of docs/references.bib, each perhaps with a place: ``"topcuoglu2002, section 4.1"``.
-    scope : str
-        Which problems, where the objectives alone say too little: ``"max_load, chain plans"``.
-    starts : mapping of objectives to Cost
-        Makes it one of the placers whose plans exact methods and `auto` start from. What is said of
-        ``max_load`` holds for all loads.
-    solver : str
-        The solver that its proofs rest on, if that is one alone: two methods on one solver are no
-        second opinion of each other.
     """
 
     name: str
     claim: Claim
     objectives: tuple[Objective, ...]
+    #: Whose method it is, in words: ``"Hwang et al. 1989"``; empty where nobody published it.
     paper: str
+    #: One line for tables: what it does.
     summary: str
     run: Callable[[Task[T], P], Outcome]
+    #: The method's parameters.
     params: type[P]
+    #: Why the method does not apply (semantics it does not model, size), or None if it does.
     applies: Callable[[Task[T], P], str | None] = lambda task, params: None
+    #: What has to be installed first, with the command that does it, or None.
     missing: Callable[[], str | None] = lambda: None
+    #: Distributions whose versions belong to a result.
     packages: tuple[str, ...] = ()
+    #: Of a method that solves a MIP: what `export.write_model` writes.
     formulation: Callable[[Task[T], P], Formulation] | None = None
+    #: Memory rules that the method itself keeps; others are kept around it (`peak_memory`).
     memory_rules: tuple[MemoryRule, ...] = ("sum",)
+    #: Of an exact method that keeps the rule `sum` alone: what it can say of the rule `peak` after
+    #: a run on the floor whose plan does not fit, and with the best one that does (`peak_memory`).
     settle: Callable[[Task[T], Outcome, Plan | None], Outcome | None] | None = None
+    #: Rules of the semantics that the method is for, where nobody asks for others.
     usual_rules: Callable[[Mapping[str, object]], Mapping[str, str]] = lambda params: {}
+    #: Keys of docs/references.bib, each perhaps with a place: ``"topcuoglu2002, section 4.1"``.
     cites: tuple[str, ...] = ()
+    #: Which problems, where the objectives alone say too little: ``"max_load, chain plans"``.
     scope: str = ""
+    #: Makes it one of the placers whose plans exact methods and `auto` start from. What is said of
+    #: ``max_load`` holds for all loads.
     starts: Mapping[Objective, Cost] = field(default_factory=dict)
+    #: The solver that its proofs rest on, if that is one alone: two methods on one solver are no
+    #: second opinion of each other.
     solver: str = ""
 
     def outcome(self, task: Task[T], params: P) -> Outcome:
@@ -301,13 +258,7 @@ class WrongOutcome(InputError):
 
 
 def _why_wrong(found: object) -> str | None:
-    """What a method has to return in place of what it did, or None.
-
-    Examples
-    --------
-    >>> _why_wrong([0, 1])
-    'an Outcome, not a list'
-    """
+    """What a method has to return in place of what it did, or None."""
     if not isinstance(found, Outcome):
         return f"an Outcome, not {_a(type(found))}"
     plan: object = found.plan
@@ -336,13 +287,7 @@ AnyMethod = Method[Any, Any]
 
 
 def why_not_installed(package: str, extra: str) -> str | None:
-    """How to get a package that is missing, or None.
-
-    Examples
-    --------
-    >>> why_not_installed("no_such_package", "torch")
-    "needs no_such_package: pip install 'placegap[torch]'"
-    """
+    """How to get a package that is missing, or None."""
     if find_spec(package) is None:
         return f"needs {package}: pip install 'placegap[{extra}]'"
     return None

@@ -57,39 +57,19 @@ def unheard(value_ns: int | None, bound_ns: int | None) -> None:
 
 @dataclass(eq=False, kw_only=True)
 class Best:
-    """The best value and the best bound so far; a search adds how it keeps its plan.
+    """The best value and the best bound so far; a search adds how it keeps its plan."""
 
-    Attributes
-    ----------
-    gap : float
-        Relative gap that suffices.
-    value_ns : int or None
-        None without a plan.
-    bound_ns : int
-    origin, rests_on : str
-        What proves the bound, and on whose word.
-    on_news : callable (value, bound)
-        Called with what is better.
-    faults : list of str
-        What a phase or a solver said that a known plan contradicts, or how it failed.
-    details : dict
-
-    Examples
-    --------
-    >>> best = Best(gap=0.1)
-    >>> best.improve(100), best.improve(120), best.value_ns
-    (True, False, 100)
-    >>> best.prove(90, "work")
-    >>> best.is_close, best.origin
-    (True, 'work')
-    """
-
+    #: Relative gap that suffices.
     gap: float
+    #: None without a plan.
     value_ns: int | None = None
     bound_ns: int = 0
+    #: origin, rests_on: What proves the bound, and on whose word.
     origin: str = ""
     rests_on: str = PROOF
+    #: Called with what is better.
     on_news: Told = unheard
+    #: What a phase or a solver said that a known plan contradicts, or how it failed.
     faults: list[str] = field(default_factory=list)
     details: dict[str, int | float | str] = field(default_factory=dict)
 
@@ -125,17 +105,7 @@ UNPROVEN = -LARGEST_SUM
 
 @dataclass(eq=False)
 class Ledger:
-    """The best that was heard, and the listener that is told of each improvement.
-
-    Examples
-    --------
-    >>> ledger = Ledger(print)
-    >>> ledger.enter(News(40, None, "heft"))
-    News(value_ns=40, bound_ns=None, by='heft')
-    >>> ledger.enter(News(41, 30, "cp-sat"))
-    News(value_ns=40, bound_ns=30, by='heft')
-    >>> ledger.enter(News(40, 30, "cp-sat"))
-    """
+    """The best that was heard, and the listener that is told of each improvement."""
 
     listener: Listener
     best: News = NOTHING
@@ -164,17 +134,7 @@ _open: list[tuple[Instance, Semantics, Ledger]] = []
 def listening(
     instance: Instance, semantics: Semantics, listener: Listener | None
 ) -> Iterator[None]:
-    """Hear, in this process, what is found for an instance under a semantics.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> diamond, makespan = example(), Makespan()
-    >>> with listening(diamond, makespan, print):
-    ...     tell(diamond, makespan, "heft", value_ns=40)
-    ...     tell(example(), makespan, "another object", value_ns=10)
-    News(value_ns=40, bound_ns=None, by='heft')
-    """
+    """Hear, in this process, what is found for an instance under a semantics."""
     if listener is None:
         yield
         return
@@ -212,14 +172,7 @@ _hearers: list[Callable[[str], object]] = []
 
 @contextmanager
 def hearing(hearer: Callable[[str], object]) -> Iterator[None]:
-    """Hear, in this process, what is done meanwhile, in words.
-
-    Examples
-    --------
-    >>> with hearing(print):
-    ...     say("proving by cp-sat")
-    proving by cp-sat
-    """
+    """Hear, in this process, what is done meanwhile, in words."""
     _hearers.append(hearer)
     try:
         yield
@@ -234,17 +187,7 @@ def say(doing: str) -> None:
 
 
 def each_plan_once(listener: Listener) -> Listener:
-    """A listener that is given no plan that it was given before: large plans travel slowly.
-
-    Examples
-    --------
-    >>> hear = each_plan_once(lambda news: print(news.bound_ns, news.plan is not None))
-    >>> plan = Plan.on([0])
-    >>> hear(News(9, 5, "heft", plan)), hear(News(9, 6, "heft", plan))
-    5 True
-    6 False
-    (None, None)
-    """
+    """A listener that is given no plan that it was given before: large plans travel slowly."""
     last: list[Plan | None] = [None]
 
     def hear(news: News) -> None:
@@ -280,35 +223,20 @@ class Control:
 
     The search ends as by Ctrl-C: solvers call from threads of their own, but what ends is what runs
     in `region` in the main thread, from which `solve` has to be called for that.
-
-    Attributes
-    ----------
-    on_plan, on_bound : callable, optional
-        One that returns False, or raises `StopSearch`, ends the search.
-    listener : callable, optional
-        Hears all news.
-    best : News
-        The newest.
-    plan : Plan or None
-        The last plan that was handed over.
-    is_stopped : bool
-        Whether a callback has ended the search.
-    region : Interruptible
-        To be entered for the search.
-
-    Examples
-    --------
-    >>> control = Control(on_bound=lambda bound_ns, by: print(bound_ns, by))
-    >>> control.hear(News(None, 33, "", bound_by="critical path"))
-    33 critical path
     """
 
+    #: on_plan, on_bound: One that returns False, or raises `StopSearch`, ends the search.
     on_plan: OnPlan | None = None
     on_bound: OnBound | None = None
+    #: Hears all news.
     listener: Listener | None = None
+    #: The newest.
     best: News = NOTHING
+    #: The last plan that was handed over.
     plan: Plan | None = None
+    #: Whether a callback has ended the search.
     is_stopped: bool = False
+    #: To be entered for the search.
     region: Interruptible = field(default_factory=Interruptible)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 

@@ -41,13 +41,7 @@ OURS = "placegap"
 
 
 class Registry(MutableMapping[str, AnyMethod]):
-    """Methods by name; names are known without loading what the package itself brings.
-
-    Examples
-    --------
-    >>> "heft" in METHODS, METHODS["heft"].claim
-    (True, 'heuristic')
-    """
+    """Methods by name; names are known without loading what the package itself brings."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, AnyMethod] = {}

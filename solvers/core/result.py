@@ -32,39 +32,17 @@ SOLVERS = {"ortools": "CP-SAT", "highspy": "HiGHS", "pyscipopt": "SCIP"}
 
 @cache
 def installed_version(distribution: str) -> str:
-    """The version of a distribution; its metadata, which take a millisecond, are read once.
-
-    Examples
-    --------
-    >>> installed_version("highspy").split(".")[0]
-    '1'
-    """
+    """The version of a distribution; its metadata, which take a millisecond, are read once."""
     return version(distribution)
 
 
 def word_of(distribution: str) -> str:
-    """The solver of a distribution and its version, as results name what they rest on.
-
-    Examples
-    --------
-    >>> word_of("ortools").split()[0]
-    'CP-SAT'
-    """
+    """The solver of a distribution and its version, as results name what they rest on."""
     return f"{SOLVERS[distribution]} {installed_version(distribution)}"
 
 
 def describe_basis(origin: str, rests_on: str) -> str:
-    """Who proved a bound and what it rests on, as results print it.
-
-    Examples
-    --------
-    >>> describe_basis("ideal-dp", PROOF)
-    'ideal-dp, proof of ours'
-    >>> describe_basis("cp-sat", "CP-SAT 9.15.6755")
-    'cp-sat, the word of CP-SAT 9.15.6755'
-    >>> describe_basis("column generation", "")
-    'column generation'
-    """
+    """Who proved a bound and what it rests on, as results print it."""
     words = {PROOF: "proof of ours", "": ""}.get(rests_on, f"the word of {rests_on}")
     return ", ".join(filter(None, [origin, words]))
 
@@ -94,17 +72,7 @@ class Fault(SolverDisagreement, RuntimeWarning):
 
 
 def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
-    """Warn of what went wrong in a method, and put it into words for a result's faults.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from placegap.instances import example
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")
-    ...     fault_of("heft", example(), ValueError("a bug"))
-    'an internal error in heft on fd-dps-figure-3: ValueError: a bug'
-    """
+    """Warn of what went wrong in a method, and put it into words for a result's faults."""
     if isinstance(said, InputError):
         fault = str(said)
     elif isinstance(said, Exception) and not isinstance(said, SolverDisagreement):
@@ -116,27 +84,13 @@ def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
 
 
 def internal_error(where: str, error: Exception) -> str:
-    """A fault that is nobody's claim: our code, or what it calls, has failed.
-
-    Examples
-    --------
-    >>> internal_error("diving", OverflowError("too large"))
-    'an internal error in diving: OverflowError: too large'
-    """
+    """A fault that is nobody's claim: our code, or what it calls, has failed."""
     said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
     return f"{INTERNAL_ERROR} {where}: {said}"
 
 
 def fault_words(fault: str, where: str = "") -> str:
-    """A fault of a result as people read it: a wrong claim, or an internal error.
-
-    Examples
-    --------
-    >>> fault_words("HiGHS 1: says infeasible, but a plan of 3 ns is known", "net")
-    'a solver was wrong: net: HiGHS 1: says infeasible, but a plan of 3 ns is known'
-    >>> fault_words(internal_error("diving", OverflowError("too large")), "net")
-    'net: an internal error in diving: OverflowError: too large'
-    """
+    """A fault of a result as people read it: a wrong claim, or an internal error."""
     words = f"{where}: {fault}" if where else fault
     is_no_solver = fault.startswith((INTERNAL_ERROR, RECORDED, RUN_OF))
     return words if is_no_solver else f"a solver was wrong: {words}"
@@ -144,48 +98,32 @@ def fault_words(fault: str, where: str = "") -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method hands to `finish`: decisions and proofs, no values to be believed.
-
-    Attributes
-    ----------
-    plan : Plan or None
-    claim_ns : int or None
-        The value an exact method says its plan has; the referee must find no more.
-    bound_ns : int or None
-        Proven lower bound for the plans of the semantics' class.
-    bound_origin : str
-        What proves the bound: "ideal-dp", "cp-sat", "highs", ...
-    bound_class : PlanClass or None
-        Class the bound holds for, where it is wider than the semantics' class.
-    rests_on : str
-        What the bound, or the proof that no plan exists, rests on: `PROOF`, an argument whose
-        numbers our code computes in integers, or a solver's word, as `word_of` names it.
-    faults : tuple of str
-        What a solver said that a known plan contradicts, each with its name and version; nothing
-        of it is in plan and bound. And internal errors that cost a part of the search.
-    proven_infeasible : bool
-        No feasible plan exists.
-    message : str
-        Why there is no plan, what limit was hit, ...
-    build_s : float
-        Part of the time that went into building a model.
-    details : mapping
-        Figures a study may tabulate: rows, columns, ideals, ...
-    split : Split or None
-        Where the method split ops: plan and bound are of `split.fine`, which is another instance.
-    """
+    """What a method hands to `finish`: decisions and proofs, no values to be believed."""
 
     plan: Plan | None = None
+    #: The value an exact method says its plan has; the referee must find no more.
     claim_ns: int | None = None
+    #: Proven lower bound for the plans of the semantics' class.
     bound_ns: int | None = None
+    #: What proves the bound: "ideal-dp", "cp-sat", "highs", ...
     bound_origin: str = ""
+    #: Class the bound holds for, where it is wider than the semantics' class.
     bound_class: PlanClass | None = None
+    #: What the bound, or the proof that no plan exists, rests on: `PROOF`, an argument whose
+    #: numbers our code computes in integers, or a solver's word, as `word_of` names it.
     rests_on: str = ""
+    #: What a solver said that a known plan contradicts, each with its name and version; nothing of
+    #: it is in plan and bound. And internal errors that cost a part of the search.
     faults: tuple[str, ...] = ()
+    #: No feasible plan exists.
     proven_infeasible: bool = False
+    #: Why there is no plan, what limit was hit, ...
     message: str = ""
+    #: Part of the time that went into building a model.
     build_s: float = 0.0
+    #: Figures a study may tabulate: rows, columns, ideals, ...
     details: Mapping[str, int | float | str] = field(default_factory=dict)
+    #: Where the method split ops: plan and bound are of `split.fine`, which is another instance.
     split: OpSplit | None = None
 
 
@@ -236,13 +174,6 @@ def relative_gap(value_ns: int | None, bound_ns: int | None) -> float | None:
     """(value - bound) / value; 0 when both are 0; None where one is missing.
 
     Of what is maximized, and so below 0, it is the share of the bound that is missing.
-
-    Examples
-    --------
-    >>> relative_gap(100, 80), relative_gap(0, 0), relative_gap(5, None)
-    (0.2, 0.0, None)
-    >>> relative_gap(-80, -100)
-    0.2
     """
     if value_ns is None or bound_ns is None:
         return None
@@ -285,13 +216,6 @@ def with_reason(result: Result, instance: Instance) -> Result:
     """The result; one without a plan says what memory is missing and what would help, if it is.
 
     Where no plan can exist for it, that is all it says: why the method found none is no news.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> none = finish(example(), Makespan(), "mine", Outcome(message="found nothing"), solve_s=0.0)
-    >>> with_reason(none, example()).message  # its devices have no limit
-    'found nothing'
     """
     if result.plan is not None or result.status not in ("infeasible", "no_plan"):
         return result
@@ -322,25 +246,18 @@ def contradiction(one: Result, other: Result) -> str:
 
 
 class RunFacts(TypedDict, total=False):
-    """How a method was run.
+    """How a method was run."""
 
-    Attributes
-    ----------
-    solve_s, setup_s : float
-        What it took without building a model, and what went into loading modules and kernels.
-    requested_gap : float
-        What suffices; the status says whether it is reached.
-    bound_only : bool
-        Whether the method makes no plans.
-    options : mapping
-        Its parameters and limits.
-    """
-
+    #: solve_s, setup_s: What it took without building a model, and what went into loading modules
+    #: and kernels.
     solve_s: Required[float]
     setup_s: float
     seed: int
+    #: What suffices; the status says whether it is reached.
     requested_gap: float
+    #: Whether the method makes no plans.
     bound_only: bool
+    #: Its parameters and limits.
     options: Mapping[str, str | int | float | bool | None]
     versions: Mapping[str, str]
 

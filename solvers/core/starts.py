@@ -46,11 +46,6 @@ def start_costs(objective: Objective) -> dict[str, Cost]:
 
     Left out is what splits ops (its plans are of another instance), what needs a file or a MIP, and
     annealing, which takes whatever time it is given.
-
-    Examples
-    --------
-    >>> start_costs("makespan")["heft"]
-    Cost(ms=0.4, us_per_part=4.3, most_parts=1000000000, grows=True, always=True)
     """
     loads = ("max_load_fwd_bwd", "latency_subgraphs")
     known: Objective = "max_load" if objective in loads else objective
@@ -68,12 +63,6 @@ def likely_s(cost: Cost, parts: int) -> float:
 def placers(task: Task) -> tuple[str, ...]:
     """The placers that are fast on a task: by its size, not by the clock, so that they are the
     same every time.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> "heft" in placers(Task(example(), Makespan()))
-    True
     """
     parts = task.instance.num_ops + len(task.instance.graph.edges)
     left_s = min(LONGEST_S, 1e-3 * (AT_LEAST_MS + MS_PER_PART * parts))
@@ -89,15 +78,7 @@ def placers(task: Task) -> tuple[str, ...]:
 
 
 def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
-    """All placers of the task's objective, with the seconds that each is likely to take.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> order = [name for name, _ in cheapest_first(Task(example(), Makespan()))]
-    >>> order.index("heft") < order.index("mp-dps") < order.index("layer-paths")
-    True
-    """
+    """All placers of the task's objective, with the seconds that each is likely to take."""
     parts = task.instance.num_ops + len(task.instance.graph.edges)
     costs = start_costs(task.semantics.objective)
     likely = [(name, likely_s(cost, parts)) for name, cost in costs.items()]
@@ -111,13 +92,6 @@ def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) 
     convex, and is a plan of any kind; a plan without replicas is one of those with them. Methods
     that do not apply at all are passed over. No method is asked when the share of the task's time
     is over. One that fails costs its plan: a warning, and a sentence among the `faults`.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, Plan, example
-    >>> task = Task(example(), Makespan())
-    >>> [start.value_ns for start in starts(task, ["single-device", "round-robin", "etf"])]
-    [43, 34, 43]
     """
     limit_s = task.limits.time_limit_s
     share_s = LONGEST_S if limit_s is None else min(LONGEST_S, limit_s * SHARE)
@@ -137,16 +111,7 @@ def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) 
 def best_start(
     task: Task, methods: Iterable[str] = (), faults: list[str] | None = None
 ) -> Start | None:
-    """The best of `starts`, of equal ones the first, or None.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, Plan, example
-    >>> incumbent = Plan.on([0, 1, 0, 0])
-    >>> task = Task(example(), Makespan(), incumbent=incumbent)
-    >>> best_start(task).value_ns
-    35
-    """
+    """The best of `starts`, of equal ones the first, or None."""
     return min(starts(task, methods, faults), key=lambda start: start.value_ns, default=None)
 
 
@@ -181,14 +146,7 @@ def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
 
 
 def task_for(task: Task, name: str) -> Task | None:
-    """What a method can do of a task: itself, a narrower class of plans, plainer rules, or nothing.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> task_for(Task(example(), MaxLoad(plans="any")), "ideal-dp").semantics.plans
-    'chain'
-    """
+    """The task, or a narrower class of plans or simpler rules that the method supports; or None."""
     asked, method = task.semantics, find_method(name)
     narrower = [asked]
     if isinstance(asked, LoadSemantics):

@@ -56,11 +56,6 @@ class WorkerProcess:
     copied : bool
         Whether it may be a copy of this process, where that is safe (`has_one_thread`).
 
-    Attributes
-    ----------
-    pipe : Connection
-        The parent's end.
-
     Raises
     ------
     OSError
@@ -75,6 +70,7 @@ class WorkerProcess:
         alone: bool = False,
         copied: bool = False,
     ) -> None:
+        #: The parent's end.
         self.pipe, other = Pipe()
         # They go to whole process groups and are the parent's business: the child keeps the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)

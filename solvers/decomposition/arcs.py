@@ -28,49 +28,36 @@ PROOFS = ("path", "section lp", "cp-sat")
 
 @dataclass(eq=False)
 class Arc:
-    """The least time from the end of a section's entry to the end of its exit, on two devices.
+    """The least time from the end of a section's entry to the end of its exit, on two devices."""
 
-    Attributes
-    ----------
-    section : Section
-        The section that is solved for all that are equal to it.
-    entry, leave : int or None
-        The devices that it is solved for.
-    lower_ns : int
-        A proven bound; `NO_WAY` if there is no schedule, or none that matters.
-    upper_ns : int or None
-        The time of `plan`; of a section with nothing but its ends, which needs none, its time.
-    plan : Plan or None
-        Of the section, ops numbered as in `section.ops`.
-    proof : int
-        What proves the bound, as a position in `PROOFS`.
-    path_ns : int
-        The bound that paths prove.
-    placed_ns : int or None
-        The time of its first plan, which placers made.
-    steps, undecided : int
-        Jobs so far, and those of CP-SAT among them that its time did not suffice for.
-    final : bool
-        More jobs would not tell more.
-    ticket, kind : int or None, str
-        Its job, while there is one, and what that job (or the last one) is: "lp" or "cp".
-    """
-
+    #: The section that is solved for all that are equal to it.
     section: Section
+    #: entry, leave: The devices that it is solved for.
     entry: int | None
     leave: int | None
+    #: A proven bound; `NO_WAY` if there is no schedule, or none that matters.
     lower_ns: int
+    #: The time of `plan`; of a section with nothing but its ends, which needs none, its time.
     upper_ns: int | None = None
+    #: Of the section, ops numbered as in `section.ops`.
     plan: Plan | None = None
+    #: What proves the bound, as a position in `PROOFS`.
     proof: int = 0
+    #: The time of its first plan, which placers made.
     placed_ns: int | None = None
+    #: steps, undecided: Jobs so far, and those of CP-SAT among them that its time did not suffice
+    #: for.
     steps: int = 0
     undecided: int = 0
+    #: More jobs would not tell more.
     final: bool = False
+    #: ticket, kind: Its job, while there is one, and what that job (or the last one) is: "lp" or
+    #: "cp".
     ticket: int | None = None
     kind: str = ""
 
     def __post_init__(self) -> None:
+        #: The bound that paths prove.
         self.path_ns = self.lower_ns
 
     @property
@@ -195,21 +182,15 @@ Lengths = Callable[[list[list[Use]]], Ints]
 
 @dataclass(frozen=True)
 class Chain:
-    """Sections of which each begins where the one before ends.
-
-    Attributes
-    ----------
-    sections : tuple of Section
-    uses : per section, the arcs by the devices of its entry and exit
-    before_ns : (rows of the first section,) int64
-        When the entry of the first section can end at the earliest.
-    after_ns : (columns of the last section,) int64
-        So much time passes at least after the end of the last section's exit.
-    """
+    """Sections of which each begins where the one before ends."""
 
     sections: tuple[Section, ...]
     uses: tuple[list[list[Use]], ...]
+    #: (rows of the first section,) int64: When the entry of the first section can end at the
+    #: earliest.
     before_ns: Ints
+    #: (columns of the last section,) int64: So much time passes at least after the end of the last
+    #: section's exit.
     after_ns: Ints
 
     def distances(self, lengths: Lengths) -> tuple[list[Ints], list[Ints]]:

@@ -56,18 +56,12 @@ MOVES_PER_OP = 100
 
 
 class ChainSidesParams(Params):
-    """Parameters of ``chain-sides``.
+    """Parameters of ``chain-sides``."""
 
-    Attributes
-    ----------
-    steps : int or None
-        Moves of the walk that improves the best sides. By default they go on for the whole time
-        limit; without one there are 100 for each op.
-    workers : int
-        Walks side by side, in threads.
-    """
-
+    #: Moves of the walk that improves the best sides. By default they go on for the whole time
+    #: limit; without one there are 100 for each op.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    #: Walks side by side, in threads.
     workers: int = Field(default=1, ge=1, le=1024)
 
 
@@ -81,12 +75,6 @@ def run(task: Task[Makespan], params: ChainSidesParams) -> Outcome:
     search in the disjunctive graph goes on from the best plan. A heuristic, for slack memory, up to
     20,000 ops, and channels on which transfers wait. Cuts take O(cuts (n + m)^2 m) at worst, and
     near to O(n + m) each in practice.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> run(Task(example(), Makespan(channels="free")), ChainSidesParams()).message
-    'channels are free: no port keeps work on a device'
     """
     instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
     if semantics.channels == "free":

@@ -6,7 +6,7 @@
    prove; only arcs on a shortest path are refined, by the section LP where it pays and by CP-SAT,
    so that most are never solved (`decomposition.search`). Section plans in a row are a plan of the
    whole.
-2. *Intervals* (`instances.problem.intervals`). A section that is too large for that, such as a
+2. *Intervals* (`problem.sections`). A section that is too large for that, such as a
    whole encoder-decoder graph, still has a chain of intervals along a long path; the same search
    raises what is proven of them. That is a bound only.
 3. *The whole* (`solve_whole`). What is still open (too large a section, memory that
@@ -97,19 +97,13 @@ MOST_STARTS, NEAR = 4, 1.03
 
 
 class DecompositionParams(ExactParams):
-    """Parameters of ``decomposition``.
+    """Parameters of ``decomposition``."""
 
-    Attributes
-    ----------
-    workers : int
-        Worker processes for sections, from the second second on, and threads for the whole model.
-        With one, and without a time limit, the same plan comes back every time.
-    anneal : bool
-        Whether what sections leave open is annealed. Without, small whole models have that time,
-        which pays where somebody else looks for plans meanwhile.
-    """
-
+    #: Worker processes for sections, from the second second on, and threads for the whole model.
+    #: With one, and without a time limit, the same plan comes back every time.
     workers: int = Field(default=2, ge=1, le=1024)
+    #: Whether what sections leave open is annealed. Without, small whole models have that time,
+    #: which pays where somebody else looks for plans meanwhile.
     anneal: bool = True
 
 
@@ -384,14 +378,7 @@ def _lp_step(arc: Arc) -> Step | None:
 
 
 def whole_parts(instance: Instance) -> int:
-    """The size of the whole model: ops x devices and edges x device pairs.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> whole_parts(example())
-    24
-    """
+    """The size of the whole model: ops x devices and edges x device pairs."""
     k = instance.num_devices
     return instance.num_ops * k + len(instance.graph.edges) * k * k
 

@@ -44,12 +44,6 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     what they weigh. They know the bytes of groups, but neither what is held at the peak, nor in
     which order transfers follow each other: the longest ways to the end go first, and the plan of
     the shortest schedule that fits counts. A heuristic, for at most 20,000 ops.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> run(Task(example(), Makespan())).message
-    'there are no layers that come back'
     """
     instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
 

@@ -73,53 +73,35 @@ HANDICAP = 0.05
 
 @dataclass(eq=False)
 class SectionSearch:
-    """The state of a search: the best plan, the bound, what jobs are under way.
-
-    Attributes
-    ----------
-    task : Task[Makespan]
-    table : ArcTable
-    workers : SectionWorkers
-    clock : Clock
-    plan, value_ns : Plan or None, int or None
-        The incumbent.
-    bound_ns : int
-    proof : int
-        What proves the bound, in `decomposition.arcs.PROOFS`.
-    claim_ns : int or None
-        What the joined section plans of the incumbent take, by the theorem.
-    jobs : int
-        Jobs done.
-    infeasible, interrupted : bool
-        Proven to have no plan; stopped by Ctrl-C.
-    faults : tuple of str
-        What solvers said against known plans.
-    note : str
-        Why the last resort did not close the gap, if no limit ended it.
-    running : mapping ticket -> Arc
-    annealing, annealed : Annealing or None, int
-        The annealing of the whole graph, once it has begun, and how often it ran.
-    intervals : list of Interval or None
-        Of the whole graph, once they were looked for.
-    """
+    """The state of a search: the best plan, the bound, what jobs are under way."""
 
     task: Task[Makespan]
     table: ArcTable
     workers: SectionWorkers
     clock: Clock
+    #: plan, value_ns: The incumbent.
     plan: Plan | None = None
     value_ns: int | None = None
     bound_ns: int = 0
+    #: What proves the bound, in `decomposition.arcs.PROOFS`.
     proof: int = 0
+    #: What the joined section plans of the incumbent take, by the theorem.
     claim_ns: int | None = None
+    #: Jobs done.
     jobs: int = 0
+    #: infeasible, interrupted: Proven to have no plan; stopped by Ctrl-C.
     infeasible: bool = False
     interrupted: bool = False
+    #: What solvers said against known plans.
     faults: tuple[str, ...] = ()
+    #: Why the last resort did not close the gap, if no limit ended it.
     note: str = ""
     running: dict[int, Arc] = field(default_factory=dict)
+    #: annealing, annealed: The annealing of the whole graph, once it has begun, and how often it
+    #: ran.
     annealing: Annealing | None = None
     annealed: int = 0
+    #: Of the whole graph, once they were looked for.
     intervals: list[Interval] | None = None
 
     def __post_init__(self) -> None:

@@ -43,59 +43,37 @@ SPAWN_AFTER_S = 1.0
 
 @dataclass(frozen=True)
 class Job:
-    """A step on a section whose ends are pinned.
+    """A step on a section whose ends are pinned."""
 
-    Attributes
-    ----------
-    instance : Instance
-        The section (`sections.SectionMaker`).
-    semantics : Makespan
-    step : {"lp", "cp"}
-    horizon_ns : int or None
-        Only schedules of at most this length matter.
-    limit_s : float
-    seed : int
-    plan : Plan or None
-        The best plan known for the section.
-    """
-
+    #: The section (`sections.SectionMaker`).
     instance: Instance
     semantics: Makespan
     step: Step
+    #: Only schedules of at most this length matter.
     horizon_ns: int | None
     limit_s: float
     seed: int
+    #: The best plan known for the section.
     plan: Plan | None
 
 
 @dataclass(frozen=True)
 class SectionAnswer:
-    """What a job found out.
+    """What a job found out."""
 
-    Attributes
-    ----------
-    lower_ns : int
-        The section takes no less; `NO_WAY` if it has no schedule, one more than the horizon if it
-        has none of interest.
-    upper_ns : int or None
-        Time of `plan`.
-    plan : Plan or None
-    final : bool
-        Another step would not find out more.
-    decided : bool
-        It proved what it could: the least time, or that there is none within the horizon.
-    interrupted : bool
-        Ctrl-C came meanwhile.
-    faults : tuple of str
-        What a solver said against a known plan; nothing else here comes from that solve.
-    """
-
+    #: The section takes no less; `NO_WAY` if it has no schedule, one more than the horizon if it
+    #: has none of interest.
     lower_ns: int
+    #: Time of `plan`.
     upper_ns: int | None = None
     plan: Plan | None = None
+    #: Another step would not find out more.
     final: bool = False
+    #: It proved what it could: the least time, or that there is none within the horizon.
     decided: bool = False
+    #: Ctrl-C came meanwhile.
     interrupted: bool = False
+    #: What a solver said against a known plan; nothing else here comes from that solve.
     faults: tuple[str, ...] = ()
 
 

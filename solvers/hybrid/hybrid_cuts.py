@@ -52,14 +52,9 @@ FIRST_STEP = 16
 
 
 class HybridCutsParams(ExactParams):
-    """Parameters of `hybrid-cuts`.
+    """Parameters of `hybrid-cuts`."""
 
-    Attributes
-    ----------
-    max_ideals : int
-        With more ideals than this there is no proof.
-    """
-
+    #: With more ideals than this there is no proof.
     max_ideals: int = Field(default=40_000, ge=2)
 
 
@@ -118,14 +113,6 @@ def choices(
     """What all stages of a plan may choose from; the plans of all choices are all plans.
 
     A `rule` stands in place of the names of modes.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> rules = HybridPipeline(microbatches=2)
-    >>> problem = build_problem(example(), rules, 100)
-    >>> [choice.degrees.tolist() for choice in choices(problem, rules)]
-    [[2], [1]]
     """
     tensors = np.arange(len(problem.tables.tensor))
     every = np.arange(len(problem.names))
@@ -271,8 +258,8 @@ class _Filling(NamedTuple):
 class _FilledSearch(_Search):
     """The same bracket where filling and draining count."""
 
+    #: The least claim that a plan did not keep, as costs are rounded down.
     doubt = NEVER
-    """The least claim that a plan did not keep, as costs are rounded down."""
 
     @property
     def below(self) -> int:
@@ -375,26 +362,12 @@ class _FilledSearch(_Search):
 
 
 def _filled_ns(longest: int, total: int, turns: int) -> int:
-    """A batch whose stages take so long at most, and so long together or more.
-
-    Examples
-    --------
-    >>> _filled_ns(20, 38, 2), _filled_ns(20, 10, 2)
-    (29, 20)
-    """
+    """A batch whose stages take so long at most, and so long together or more."""
     return longest + ceil_div(max(0, total - longest), turns)
 
 
 def _most_longest(value: int, total: int, turns: int) -> int:
-    """The longest that a stage may be for `_filled_ns` to be at most the value; -1: none may.
-
-    Examples
-    --------
-    >>> _most_longest(29, 38, 2), _filled_ns(20, 38, 2), _filled_ns(21, 38, 2)
-    (20, 29, 30)
-    >>> _most_longest(9, 10, 1)
-    -1
-    """
+    """The longest that a stage may be for `_filled_ns` to be at most the value; -1: none may."""
     if turns == 1:
         return value if total <= value else -1
     return min(value, (turns * value - total) // (turns - 1))

@@ -33,15 +33,6 @@ def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int
     ptr : (n + 1,) int64
         Rows of item i are ``ptr[i]`` to ``ptr[i + 1] - 1``, at least one.
     budget, room : int
-
-    Examples
-    --------
-    Two items that take 3 or 5, and have 4 or 1 bytes: 8 allow one to be the smaller.
-
-    >>> cost, size = np.array([3, 5, 3, 5]), np.array([4, 1, 4, 1])
-    >>> ptr = np.array([0, 2, 4])
-    >>> can_choose(cost, size, ptr, 8, 5), can_choose(cost, size, ptr, 7, 5)
-    (1, 0)
     """
     n = len(ptr) - 1
     fast, small = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -210,14 +201,6 @@ def greedy_rows(cost: Ints, size: Ints, ptr: Ints, room: int) -> Ints:
     """Piper's rule: the fastest rows, then the switches of least time per byte, until they fit.
 
     None is taken back, and no other is tried in place of the last one.
-
-    Examples
-    --------
-    The first item saves 9 bytes for 2, the second 1 for 1; a byte is missing.
-
-    >>> cost, size = np.array([3, 5, 3, 4]), np.array([9, 0, 4, 3])
-    >>> greedy_rows(cost, size, np.array([0, 2, 4]), 12).tolist()
-    [1, 2]
     """
     n = len(ptr) - 1
     now, total = np.empty(n, np.int64), np.int64(0)
@@ -244,14 +227,7 @@ def greedy_rows(cost: Ints, size: Ints, ptr: Ints, room: int) -> Ints:
 
 
 def choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> Ints | None:
-    """Rows of the least cost that fit, one of each item; None if none are known to fit.
-
-    Examples
-    --------
-    >>> cost, size = np.array([3, 5, 3, 6]), np.array([4, 1, 4, 1])
-    >>> choose(cost, size, np.array([0, 2, 4]), 99, 5).tolist()
-    [1, 2]
-    """
+    """Rows of the least cost that fit, one of each item; None if none are known to fit."""
     if can_choose(cost, size, ptr, budget, room) != YES:
         return None
     low, high = int(np.minimum.reduceat(cost, ptr[:-1]).sum()), budget

@@ -35,12 +35,6 @@ def equal_split(task: Task[HybridPipeline], params: Params | None = None) -> Out
     the first and the last stage, or into stages of its own. Where no kind has several layers, all
     of them are divided evenly. Of all numbers of stages, t and modes, each with the most replicas
     that there are devices for, the fastest plan that fits.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> equal_split(Task(example(), HybridPipeline(microbatches=4))).plan.tensor
-    (1,)
     """
     instance, semantics = task.instance, task.semantics
     check_hybrid(instance, semantics)
@@ -165,13 +159,7 @@ class _Split:
 
 
 def _even(first: int, last: int, stages: int, *, larger_first: bool) -> Sequence[int]:
-    """Where stages begin whose numbers of layers differ by one at most.
-
-    Examples
-    --------
-    >>> _even(2, 9, 3, larger_first=True), _even(2, 9, 3, larger_first=False)
-    ((2, 5, 7), (2, 4, 6))
-    """
+    """Where stages begin whose numbers of layers differ by one at most."""
     size, more = divmod(last - first, stages)
     sizes = [size + 1] * more + [size] * (stages - more)
     return tuple(accumulate((sizes if larger_first else sizes[::-1])[:-1], initial=first))
@@ -183,13 +171,6 @@ def piper(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
     A stage takes the fastest modes; where they do not fit, layers switch in the order of least
     time per byte saved until it fits. The rows of stages are those of `hybrid-cuts`' dynamic
     program, so that what differs is the rule.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> rules = HybridPipeline(microbatches=4, degrees="free")
-    >>> piper(Task(example(), rules), HybridCutsParams()).plan.stage
-    (0, 0, 0, 0)
     """
     check_hybrid(task.instance, task.semantics)
     plan = best_plan(task, params, np.array([GREEDY]))

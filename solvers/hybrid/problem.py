@@ -40,49 +40,40 @@ class Tables(NamedTuple):
     """The kernels' form of u layers, e edges, q tensor degrees, r modes and n ideals.
 
     Layers are colocation groups, which have one mode each; ideals are made of blocks of layers.
-
-    Attributes
-    ----------
-    row_ptr : (q, u + 1) int64
-        Modes of layer i for the tensor degree number j are rows ``row_ptr[j, i]`` to
-        ``row_ptr[j, i + 1] - 1``.
-    cost, sync : (r,) int64
-        Scaled time of N microbatches, and what each further replica adds.
-    held, fixed, shared, workspace, name : (r,) int64
-        Bytes for each microbatch in flight, always, and divided among the replicas; scratch bytes;
-        number of the name.
-    extra_ptr, extra_edge, extra_cost : (r + 1,), (x,), (x,) int64
-        Edges that cost a mode more if they cross.
-    tail, head, edge_cost : (e,) int64
-        Layers that an edge joins, and what it costs each of the two stages.
-    tensor : (q,) int64
-    members : (n, words) int64
-        Bit sets of the blocks of each ideal, smaller ideals first.
-    inside : (n, u) bool
-    work : (n,) int64
-        Least scaled time times devices.
-    least_cost, least_sync, least_held, least_fixed, unable : (q, n) int64
-        Sums of each layer's least; layers without a mode for the tensor degree.
     """
 
+    #: (q, u + 1) int64: Modes of layer i for the tensor degree number j are rows ``row_ptr[j, i]``
+    #: to ``row_ptr[j, i + 1] - 1``.
     row_ptr: Ints
+    #: cost, sync: (r,) int64: Scaled time of N microbatches, and what each further replica adds.
     cost: Ints
     sync: Ints
+    #: held, fixed, shared, workspace, name: (r,) int64: Bytes for each microbatch in flight,
+    #: always, and divided among the replicas; scratch bytes; number of the name.
     held: Ints
     fixed: Ints
     shared: Ints
     workspace: Ints
     name: Ints
+    #: extra_ptr, extra_edge, extra_cost: (r + 1,): Edges that cost a mode more if they cross.
     extra_ptr: Ints
     extra_edge: Ints
     extra_cost: Ints
+    #: tail, head, edge_cost: (e,) int64: Layers that an edge joins, and what it costs each of the
+    #: two stages.
     tail: Ints
     head: Ints
     edge_cost: Ints
+    #: (q,) int64
     tensor: Ints
+    #: (n, words) int64: Bit sets of the blocks of each ideal, smaller ideals first.
     members: Ints
+    #: (n, u) bool
     inside: Flags
+    #: (n,) int64: Least scaled time times devices.
     work: Ints
+    #: least_cost, least_sync, least_held, least_fixed, unable: (q, n) int64: Sums of each layer's
+    #: least; layers without a mode for the tensor degree.
     least_cost: Ints
     least_sync: Ints
     least_held: Ints
@@ -92,35 +83,22 @@ class Tables(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HybridProblem:
-    """An instance under hybrid_pipeline, ready to be cut.
-
-    Attributes
-    ----------
-    tables : Tables
-    names : tuple of str
-        Of modes, by number.
-    degrees : (d,) int64
-        Numbers of replicas: divisors of N, ascending.
-    devices : int
-    most_replicas : int
-        No row of stages has more in all.
-    memory : int
-        Bytes of a device.
-    scale : int
-    rounded : bool
-        Whether costs of bytes are rounded down.
-    largest : int
-        No stage costs more.
-    """
+    """An instance under hybrid_pipeline, ready to be cut."""
 
     tables: Tables
+    #: Of modes, by number.
     names: tuple[str, ...]
+    #: (d,) int64: Numbers of replicas: divisors of N, ascending.
     degrees: Ints
     devices: int
+    #: No row of stages has more in all.
     most_replicas: int
+    #: Bytes of a device.
     memory: int
     scale: int
+    #: Whether costs of bytes are rounded down.
     rounded: bool
+    #: No stage costs more.
     largest: int
 
     def budget(self, limit_ns: int) -> int:
@@ -159,13 +137,7 @@ def why_not_hybrid(instance: Instance, semantics: HybridPipeline) -> str | None:
 
 
 def divisors(number: int, most: int) -> Ints:
-    """Divisors up to `most`, ascending.
-
-    Examples
-    --------
-    >>> divisors(12, 5).tolist()
-    [1, 2, 3, 4]
-    """
+    """Divisors up to `most`, ascending."""
     found = [d for d in range(1, min(number, most) + 1) if number % d == 0]
     return np.array(found, np.int64)
 
@@ -173,15 +145,7 @@ def divisors(number: int, most: int) -> Ints:
 def build_problem(
     instance: Instance, semantics: HybridPipeline, most_ideals: int
 ) -> HybridProblem | str:
-    """The problem, or why it is too large.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> problem = build_problem(example(), HybridPipeline(microbatches=2), 100)
-    >>> len(problem.tables.members), problem.degrees.tolist(), problem.work_bound_ns
-    (6, [1, 2], 43)
-    """
+    """The problem, or why it is too large."""
     arrays, n = instance.arrays, semantics.microbatches
     block, group = stage_blocks(instance), arrays.group
     assert block is not None, "no op is backward"

@@ -57,18 +57,6 @@ def anneal_calls(
     Notes
     -----
     O(n + m) per move that fits: 30 to 200 thousand a second on graphs of 800 to 180 ops.
-
-    Examples
-    --------
-    Two ops of 5 and 5 ns that have nothing to do with each other are better apart:
-
-    >>> from placegap.instances import Cluster, Device, Graph, Instance, Op
-    >>> from placegap.solvers.latency.calls import build_call_problem
-    >>> graph = Graph(name="two", ops=tuple(Op(name=x, time_ns={"gpu": 5}) for x in "ab"))
-    >>> pair = Cluster(name="pair", devices=tuple(Device(name=x, kind="gpu") for x in "01"))
-    >>> problem = build_call_problem(Instance(name="two", graph=graph, cluster=pair), 1)
-    >>> problem.latency_ns(anneal_calls(problem, np.zeros(2, np.int64), seed=0, moves=100))
-    5
     """
     if len(problem.device) < 2 or moves == 0:
         return start.copy()

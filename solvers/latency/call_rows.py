@@ -45,42 +45,29 @@ Arriving = tuple[SpineNet, int, list[int]]
 
 
 class Ways(NamedTuple):
-    """A table of ways to run a section.
+    """A table of ways to run a section."""
 
-    Attributes
-    ----------
-    first, second : bool
-        Whether a call is open before the section, and another one after it.
-    linked : bool
-        Whether the two share a colocation group.
-    starts : list of int
-        First bottlenecks of the calls before it that the ways are for.
-    found : Options
-    """
-
+    #: first, second: Whether a call is open before the section, and another one after it.
     first: bool
     second: bool
+    #: Whether the two share a colocation group.
     linked: bool
+    #: First bottlenecks of the calls before it that the ways are for.
     starts: list[int]
     found: Options
 
 
 class RowLabels(NamedTuple):
-    """Rows of calls up to a bottleneck, all with the same number of calls.
+    """Rows of calls up to a bottleneck, all with the same number of calls."""
 
-    Attributes
-    ----------
-    start : (l,) int64
-        First bottleneck of the open call, `HOST` where none is open.
-    bytes, cost_ns : (l,) int64
-        Memory of the open call and of calls it is linked to; time of everything so far.
-    calls, parent, way : (l,) int64
-        Calls of the label before, its place, and the option in between.
-    """
-
+    #: (l,) int64: First bottleneck of the open call, `HOST` where none is open.
     start: Ints
+    #: bytes, cost_ns: (l,) int64: Memory of the open call and of calls it is linked to; time of
+    #: everything so far.
     bytes: Ints
     cost_ns: Ints
+    #: calls, parent, way: (l,) int64: Calls of the label before, its place, and the option in
+    #: between.
     calls: Ints
     parent: Ints
     way: Ints
@@ -88,17 +75,12 @@ class RowLabels(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """The best row of calls.
+    """The best row of calls."""
 
-    Attributes
-    ----------
-    cost_ns : int
-        `NEVER` if there is none.
-    call : (m,) int64
-        Call of each node, numbered in time, -1 for nodes outside of all calls of the row.
-    """
-
+    #: `NEVER` if there is none.
     cost_ns: int
+    #: (m,) int64: Call of each node, numbered in time, -1 for nodes outside of all calls of the
+    #: row.
     call: Ints
 
 
@@ -124,15 +106,6 @@ def best_row(
     -----
     Sections cost what `options` takes, ideals squared at most; each bottleneck (labels + options)
     log(labels) per number of calls.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
-    >>> spine = build_spine(build_nodes(example(), 1))
-    >>> row = best_row(spine, 0, 2)
-    >>> row.cost_ns, row.call.tolist()
-    (43, [0, 0, 0, 0])
     """
     search = _Search(spine, room, most_calls, limit_ns)
     for t in range(len(spine.sections)):
@@ -410,21 +383,14 @@ def arriving_nets(spine: Spine) -> list[list[Arriving]]:
 
 
 class GroupMemory(NamedTuple):
-    """What colocation groups mean for calls, by their first and last bottleneck.
+    """What colocation groups mean for calls, by their first and last bottleneck."""
 
-    Attributes
-    ----------
-    more_bytes : (T, T) int64
-        Memory that groups of the call have elsewhere.
-    unfinished_bytes : (T, T) int64
-        Memory of the groups that may have nodes in the call, its first section included, and after
-        its last bottleneck: a linked call counts it itself.
-    is_torn : (T, T) bool
-        Whether the call has a part of a group that must be in one.
-    """
-
+    #: (T, T) int64: Memory that groups of the call have elsewhere.
     more_bytes: Ints
+    #: (T, T) int64: Memory of the groups that may have nodes in the call, its first section
+    #: included, and after its last bottleneck: a linked call counts it itself.
     unfinished_bytes: Ints
+    #: (T, T) bool: Whether the call has a part of a group that must be in one.
     is_torn: Flags
 
 
@@ -435,13 +401,6 @@ def group_memory(spine: Spine) -> GroupMemory:
     a group may be in several calls; each of them has the whole group's memory, because its
     accelerator has. The nodes of a call count with their own memory wherever they are in it. What
     its groups have elsewhere leaves out the sections at its ends, of which it may hold a part.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
-    >>> group_memory(build_spine(build_nodes(example(), 1))).more_bytes.tolist()
-    [[0, 0], [0, 0]]
     """
     nodes, place = spine.nodes, places(spine)
     held: dict[int, list[int]] = {}
@@ -485,16 +444,6 @@ def row_places(problem: CallProblem, spine: Spine, row: Row) -> Ints | None:
     What is outside of all calls runs on hosts; what the spine leaves out goes with its first
     consumer, and with the first call of its colocation group where there is one. Calls that share
     a group are packed into accelerators together, the largest first, each where least is left.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.latency.calls import build_call_problem
-    >>> from placegap.solvers.latency.call_rows import best_row
-    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
-    >>> spine = build_spine(build_nodes(example(), 1))
-    >>> row_places(build_call_problem(example(), 1), spine, best_row(spine, 0, 2)).tolist()
-    [0, 0, 0, 0]
     """
     call = row.call[spine.nodes.node].copy()
     for v in reversed(spine.left_out):

@@ -18,58 +18,42 @@ from placegap.instances.problem.plan import Plan
 
 
 class CallProblem(NamedTuple):
-    """n ops, P places of which the first C are calls, t tensors; `Instance.arrays` in short.
+    """n ops, P places of which the first C are calls, t tensors; `Instance.arrays` in short."""
 
-    Attributes
-    ----------
-    device : (P,) int64
-        Calls of one device stand together, in order.
-    num_calls : int
-        C.
-    subgraphs : int
-        Calls per accelerator.
-    time_ns : (n, K) int64
-    size_bytes : (n,) int64
-    memory_bytes : (K,) int64
-    host_ns : (t, K) int64
-    producer : (t,) int64
-    tensor_ptr, consumer : (t + 1,), (m,) int64
-        Consumers of tensor u are ``consumer[tensor_ptr[u]:tensor_ptr[u + 1]]``.
-    succ_ptr, succ : (n + 1,), (m,) int64
-    pred_ptr, pred : (n + 1,), (m,) int64
-    group : (n,) int64
-    group_ptr, member : (g + 1,), (n,) int64
-        Ops of each colocation group.
-    """
-
+    #: (P,) int64: Calls of one device stand together, in order.
     device: Ints
+    #: C.
     num_calls: int
+    #: Calls per accelerator.
     subgraphs: int
+    #: (n, K) int64
     time_ns: Ints
+    #: (n,) int64
     size_bytes: Ints
+    #: (K,) int64
     memory_bytes: Ints
+    #: (t, K) int64
     host_ns: Ints
+    #: (t,) int64
     producer: Ints
+    #: tensor_ptr, consumer: (t + 1,): Consumers of tensor u are
+    #: ``consumer[tensor_ptr[u]:tensor_ptr[u + 1]]``.
     tensor_ptr: Ints
     consumer: Ints
+    #: succ_ptr, succ: (n + 1,)
     succ_ptr: Ints
     succ: Ints
+    #: pred_ptr, pred: (n + 1,)
     pred_ptr: Ints
     pred: Ints
+    #: (n,) int64
     group: Ints
+    #: group_ptr, member: (g + 1,): Ops of each colocation group.
     group_ptr: Ints
     member: Ints
 
     def latency_ns(self, place: Ints) -> int:
-        """Latency, `NEVER` if calls wait for each other in a cycle; whether it fits is not seen.
-
-        Examples
-        --------
-        >>> from placegap.instances import example
-        >>> problem = build_call_problem(example(), 1)
-        >>> problem.latency_ns(np.array([0, 0, 1, 1])), problem.latency_ns(np.array([0, 1, 0, 1]))
-        (85, 65)
-        """
+        """Latency, `NEVER` if calls wait for each other in a cycle; whether it fits is not seen."""
         return int(call_latency(self, np.asarray(place, np.int64), new_scratch(self))[0])
 
     def fits(self, place: Ints) -> bool:

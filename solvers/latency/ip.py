@@ -30,21 +30,14 @@ STARTS = ("single-device", "m-topo")
 
 
 class LatencyIpParams(MipParams, ExactParams):
-    """Parameters of ``latency-ip``.
+    """Parameters of ``latency-ip``."""
 
-    Attributes
-    ----------
-    model : {"mip", "cp-sat"}
-        CP-SAT with two workers closed the operator graph of BERT-3, one call per accelerator, to
-        1e-7 in 39 s; HiGHS was 0.6 % from its bound after a minute.
-    form : {"strengthened", "as_published"}
-        Of the MIP; CP-SAT has one form.
-    workers : int
-        Threads of CP-SAT. The MIP solvers run on one.
-    """
-
+    #: CP-SAT with two workers closed the operator graph of BERT-3, one call per accelerator, to
+    #: 1e-7 in 39 s; HiGHS was 0.6 % from its bound after a minute.
     model: Literal["mip", "cp-sat"] = "cp-sat"
+    #: Of the MIP; CP-SAT has one form.
     form: latency_ip.Form = "strengthened"
+    #: Threads of CP-SAT. The MIP solvers run on one.
     workers: int = Field(default=2, ge=1, le=1024)
 
 

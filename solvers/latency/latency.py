@@ -52,23 +52,15 @@ ANNEALING_SHARE = 0.4
 
 
 class LatencyParams(ExactParams):
-    """Parameters of ``latency``.
+    """Parameters of ``latency``."""
 
-    Attributes
-    ----------
-    moves : int
-        Most moves of an annealing run.
-    rounds : int
-        How often annealing goes through all of `HEAT`.
-    finish : bool
-        Whether CP-SAT works on what is left after it.
-    workers : int
-        Threads of CP-SAT.
-    """
-
+    #: Most moves of an annealing run.
     moves: int = Field(default=300_000, ge=0, json_schema_extra=EFFORT)
+    #: How often annealing goes through all of `HEAT`.
     rounds: int = Field(default=3, ge=0, json_schema_extra=EFFORT)
+    #: Whether CP-SAT works on what is left after it.
     finish: bool = True
+    #: Threads of CP-SAT.
     workers: int = Field(default=2, ge=1, le=1024)
 
 

@@ -11,15 +11,7 @@ WORD = 64
 
 
 def masks(members: Flags, bits: int | None = None) -> Ints:
-    """Bits of the sets that are the rows of a matrix, (r, words); room for `bits` of them.
-
-    Examples
-    --------
-    >>> masks(np.array([[True, False, True]])).tolist()
-    [[5]]
-    >>> masks(np.ones((1, 65), bool)).tolist()
-    [[-1, 1]]
-    """
+    """Bits of the sets that are the rows of a matrix, (r, words); room for `bits` of them."""
     words = max(1, -(-(members.shape[1] if bits is None else bits) // WORD))
     padded = np.zeros((len(members), words * WORD), np.bool_)
     padded[:, : members.shape[1]] = members
@@ -28,13 +20,7 @@ def masks(members: Flags, bits: int | None = None) -> Ints:
 
 
 def members(mask: Ints, count: int) -> Flags:
-    """Which of `count` nodes are in a set.
-
-    Examples
-    --------
-    >>> members(np.array([5]), 4).tolist()
-    [True, False, True, False]
-    """
+    """Which of `count` nodes are in a set."""
     octets = np.ascontiguousarray(mask, "<i8").view(np.uint8)
     found: Flags = np.unpackbits(octets, bitorder="little")[:count].astype(np.bool_)
     return found
@@ -88,13 +74,5 @@ def ideals(before: Ints, most: int) -> tuple[Ints, int]:
 
 
 def count_ideals(before: Ints, most: int) -> int:
-    """Number of ideals of nodes in topological order, or some number beyond `most`.
-
-    Examples
-    --------
-    Two nodes in a row, and one beside them:
-
-    >>> count_ideals(masks(np.array([[0, 0, 0], [1, 0, 0], [0, 0, 0]], bool)), 100)
-    6
-    """
+    """Number of ideals of nodes in topological order, or some number beyond `most`."""
     return int(ideals(before, most)[1])

@@ -29,57 +29,43 @@ class RowSection(NamedTuple):
     """A section of k nodes; its bottlenecks are before and after it.
 
     Bits stand for its nodes, and bit k for the bottleneck after it.
-
-    Attributes
-    ----------
-    own_ns, host_ns, size_bytes : (k,) int64
-    ideal : (k, words) int64
-        Bits of the nodes before each.
-    pred_ptr, pred : (k + 1,), (p,) int64
-        Of those, the nodes with none between.
-    together : (k + 2, words) int64
-        Bits of what is in the same colocation group as each node, as the bottleneck after the
-        section, as the one before it.
-    once : int
-        1 if groups are not torn apart.
-    producer : (e,) int64
-        Node of each net, -1 for the bottleneck before.
-    consumers : (e, words) int64
-        Bits of its consumers.
-    onward : (e,) int64
-        1 if the bottleneck after the section is a consumer.
-    farther : (e,) int64
-        1 if something after that bottleneck is a consumer.
-    move_ns : (e,) int64
-    made_ptr, made, taken_ptr, taken : (k + 1,), (f,), (k + 1,), (g,) int64
-        Nets that each node makes, and takes.
-    arriving, arriving_ns : (a, 3, words), (a,) int64
-        Tensors from before the bottleneck before the section: bits of their consumers in the first
-        call if it is sure to be without the producer, and has not paid; in calls between; in the
-        second call, if no later op is a consumer.
-    entering_ns : (k,) int64
-        Of those, what each node takes.
     """
 
+    #: own_ns, host_ns, size_bytes: (k,) int64
     own_ns: Ints
     host_ns: Ints
     size_bytes: Ints
+    #: (k, words) int64: Bits of the nodes before each.
     ideal: Ints
+    #: pred_ptr, pred: (k + 1,): Of those, the nodes with none between.
     pred_ptr: Ints
     pred: Ints
+    #: (k + 2, words) int64: Bits of what is in the same colocation group as each node, as the
+    #: bottleneck after the section, as the one before it.
     together: Ints
+    #: 1 if groups are not torn apart.
     once: int
+    #: (e,) int64: Node of each net, -1 for the bottleneck before.
     producer: Ints
+    #: (e, words) int64: Bits of its consumers.
     consumers: Ints
+    #: (e,) int64: 1 if the bottleneck after the section is a consumer.
     onward: Ints
+    #: (e,) int64: 1 if something after that bottleneck is a consumer.
     farther: Ints
+    #: (e,) int64
     move_ns: Ints
+    #: made_ptr, made, taken_ptr, taken: (k + 1,): Nets that each node makes, and takes.
     made_ptr: Ints
     made: Ints
     taken_ptr: Ints
     taken: Ints
+    #: arriving, arriving_ns: (a, 3, words): Tensors from before the bottleneck before the section:
+    #: bits of their consumers in the first call if it is sure to be without the producer, and has
+    #: not paid; in calls between; in the second call, if no later op is a consumer.
     arriving: Ints
     arriving_ns: Ints
+    #: (k,) int64: Of those, what each node takes.
     entering_ns: Ints
 
 
@@ -186,18 +172,6 @@ def options(
 
     Without the first, D is empty; without the second, J is all. Of both kinds of ways, linked and
     not, one is asked for.
-
-    Examples
-    --------
-    The diamond's middle, ops 2 and 3 of 20 and 10 ns with tensors of 1 and 20 in and 1 and 10 out.
-    Nothing in the calls; op 3 in the first; op 2 in the second, too: 10 + 1 + 10, 1 + 10 + 20:
-
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.latency.spine import build_nodes, build_spine
-    >>> section = build_section(build_spine(build_nodes(example(), 1)), 1)
-    >>> found = options(section, 0, True, True, NEVER)
-    >>> found.cost_ns.tolist(), found.inside[:, 0].tolist(), found.ideal[:, 0].tolist()
-    ([72, 54, 52], [0, 2, 2], [3, 3, 2])
     """
     k, words = len(section.own_ns), section.ideal.shape[1]
     everything = masks(np.ones((1, k), np.bool_), k + 1)

@@ -44,13 +44,6 @@ def best_slices(task: Task[LatencySubgraphs]) -> Plan | None:
     For accelerators that are alike and hosts that are alike, with any number of calls; calls are
     used once all accelerators have one. Deterministic for the task's seed as long as it ends within
     a tenth of the time limit and `LONGEST_S`.
-
-    Examples
-    --------
-    >>> from placegap.instances import LatencySubgraphs, example
-    >>> task = Task(example(), LatencySubgraphs())
-    >>> best_slices(task).placement
-    ((0,), (0,), (0,), (0,))
     """
     instance, limit_s = task.instance, task.limits.time_limit_s
     if why_not_two_kinds(instance) is not None:
@@ -90,12 +83,6 @@ def group_slices(instance: Instance, subgraphs: int) -> list[Plan]:
     Where groups tie the beginning of a graph to its end, as forward ops to backward ops, calls of
     one accelerator are needed at both. Accelerators are filled up to their memory, or evenly; the
     calls of each are its ops between which no path leaves and comes back. A plan may break rules.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> [plan.call for plan in group_slices(example(), 2)]
-    [(0, 0, 0, 0), (0, 0, 0, 0)]
     """
     arrays = instance.arrays
     order = arrays.index.topological_order

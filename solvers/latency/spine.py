@@ -41,61 +41,40 @@ class SpineNet:
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """m nodes in topological order, each an op with the ops that go where it goes.
+    """m nodes in topological order, each an op with the ops that go where it goes."""
 
-    Attributes
-    ----------
-    node : (n,) int64
-        Node of each op.
-    own_ns : (m,) int64
-        Least time on an accelerator, `NEVER` where none runs it.
-    host_ns : (m,) int64
-        Least time on a host, `NEVER` likewise.
-    size_bytes : (m,) int64
-    group : (m,) int64
-        Colocation group of each node.
-    speaks : (m,) bool
-        Whether no other node speaks for the group of the node.
-    once : bool
-        Whether accelerators make one call: groups are not torn apart, then.
-    after : (m, m) bool
-        Whether node j comes after node i.
-    nets : tuple of Net
-    """
-
+    #: (n,) int64: Node of each op.
     node: Ints
+    #: (m,) int64: Least time on an accelerator, `NEVER` where none runs it.
     own_ns: Ints
+    #: (m,) int64: Least time on a host, `NEVER` likewise.
     host_ns: Ints
+    #: (m,) int64
     size_bytes: Ints
+    #: (m,) int64: Colocation group of each node.
     group: Ints
+    #: (m,) bool: Whether no other node speaks for the group of the node.
     speaks: Flags
+    #: Whether accelerators make one call: groups are not torn apart, then.
     once: bool
+    #: (m, m) bool: Whether node j comes after node i.
     after: Flags
     nets: tuple[SpineNet, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Spine:
-    """The nodes that are kept, cut at T bottlenecks into T + 1 sections.
-
-    Attributes
-    ----------
-    nodes : Nodes
-    bottlenecks : list of T ints
-    sections : list of T + 1 lists of int
-        Section t lies before bottleneck t, in topological order; the last one after all of them.
-    left_out : list of int
-    size_bytes : (m,) int64
-        Memory of the nodes; that of one that is left out is with the first one kept of its group.
-    nets : tuple of Net
-        Of the nodes that are kept.
-    """
+    """The nodes that are kept, cut at T bottlenecks into T + 1 sections."""
 
     nodes: Nodes
     bottlenecks: list[int]
+    #: Section t lies before bottleneck t, in topological order; the last one after all of them.
     sections: list[list[int]]
     left_out: list[int]
+    #: (m,) int64: Memory of the nodes; that of one that is left out is with the first one kept of
+    #: its group.
     size_bytes: Ints
+    #: Of the nodes that are kept.
     nets: tuple[SpineNet, ...]
 
 
@@ -114,13 +93,6 @@ def build_nodes(instance: Instance, num_calls: int, *, apart: bool = False) -> N
 
     Times and moves are least over the accelerators, and over the hosts. With one call, too, ops of
     a group may be `apart`, each a node of its own.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> nodes = build_nodes(example(), 1)
-    >>> nodes.own_ns.tolist(), [net.move_ns for net in nodes.nets]
-    ([5, 20, 10, 8], [1, 20, 1, 10])
     """
     arrays = instance.arrays
     after, order = reach_matrix(instance), arrays.index.topological_order
@@ -211,15 +183,6 @@ def build_spine(
 
     On request, nodes that another one speaks for are left out, too. Sections of more than
     `MOST_IDEALS` ideals are narrowed to their longest paths: other nodes are left out.
-
-    Examples
-    --------
-    The diamond's first and last op are bottlenecks, the others are in the section between:
-
-    >>> from placegap.instances import example
-    >>> spine = build_spine(build_nodes(example(), 1))
-    >>> spine.bottlenecks, spine.sections
-    ([0, 3], [[], [1, 2], []])
     """
     kept = nodes.speaks.copy() if speakers_only else np.ones(len(nodes.own_ns), np.bool_)
     if most_beside is not None:
@@ -352,19 +315,6 @@ def absorbed(instance: Instance) -> Ints:
     nothing, or only for B. No call gets longer: B's saves what passes between the two, and A's,
     too. So everything ends as early as before, and memory is the same. Weights and constants are of
     the first kind; copies, and outputs that nobody takes, of the second.
-
-    Examples
-    --------
-    A constant w feeds an op b of its group, which feeds c of another one:
-
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Op
-    >>> ops = [Op(name=x, time_ns={"gpu": 0}, colocation="g") for x in "wb"]
-    >>> ops.append(Op(name="c", time_ns={"gpu": 0}))
-    >>> edges = tuple(Edge(producer=x, consumer=y, host_time_ns=1) for x, y in ("wb", "bc"))
-    >>> graph = Graph(name="constant", ops=tuple(ops), edges=edges)
-    >>> cluster = Cluster(name="one", devices=(Device(name="d", kind="gpu"),))
-    >>> absorbed(Instance(name="constant", graph=graph, cluster=cluster)).tolist()
-    [1, 1, 2]
     """
     search = _Absorption(instance)
     count = np.bincount(instance.arrays.group)

@@ -56,17 +56,11 @@ STARTS = ("heft", "peft", "etf", "single-device", "m-topo", "order-place")
 
 
 class AnnealingParams(Params):
-    """Parameters of ``annealing``.
+    """Parameters of ``annealing``."""
 
-    Attributes
-    ----------
-    restarts : int
-        How many runs there are, each with random numbers of its own.
-    moves : int or None
-        Moves of a run; by default `usual_moves`.
-    """
-
+    #: How many runs there are, each with random numbers of its own.
     restarts: int = Field(default=RUNS, ge=1, json_schema_extra=EFFORT)
+    #: Moves of a run; by default `usual_moves`.
     moves: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
 
 
@@ -76,13 +70,6 @@ def anneal(task: Task[Makespan], params: AnnealingParams) -> Outcome:
     A heuristic. Without a time limit it is deterministic for a seed; with one, runs share the time
     that is left, and where `moves` is not given, more of them go on from the best plan until it is
     over. O(restarts x moves x (n + m) log m).
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> task = Task(example(), Makespan())
-    >>> anneal(task, AnnealingParams(moves=200)).plan.placement
-    ((0,), (1,), (0,), (1,))
     """
     clock = task.limits.clock()
     start = best_start(task, STARTS)
@@ -124,16 +111,6 @@ class Annealing:
         Of objective makespan.
     candidates : sequence of Interval, optional
         The instance's intervals, where they are known.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> instance, semantics = example(), Makespan()
-    >>> search = Annealing(instance, semantics)
-    >>> found = search.run(np.zeros(4, np.int64), seed=0, moves=200)
-    >>> from placegap.instances.referee.evaluate import evaluate
-    >>> evaluate(instance, found, semantics).value_ns
-    34
     """
 
     def __init__(

@@ -72,11 +72,6 @@ class Pace:
         """Walk for `most` moves; how many were made is told after each chunk.
 
         Where it `fits`, the cooling ends with the time: fewer moves, all of them sooner cold.
-
-        Examples
-        --------
-        >>> list(Pace().cool(lambda steps: None, 20, 1.0, 0.1, fits=True))
-        [16, 4]
         """
         done, chunk, total = 0, FIRST_CHUNK, most
         while done < total and not self.is_over:

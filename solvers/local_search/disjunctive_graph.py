@@ -131,13 +131,7 @@ def num_transfers(instance: Instance, semantics: Makespan) -> int:
 
 
 def channel_table(channels: Channels, num_devices: int) -> Ints:
-    """The machines (K * K, 2) that a transfer between two devices holds: K + channel, or `NONE`.
-
-    Examples
-    --------
-    >>> channel_table("port", 2).tolist()
-    [[-1, -1], [2, 5], [3, 4], [-1, -1]]
-    """
+    """The machines (K * K, 2) that a transfer between two devices holds: K + channel, or `NONE`."""
     table = np.full((num_devices * num_devices, 2), NONE, np.int64)
     for a, b in permutations(range(num_devices), 2):
         for slot, number in enumerate(channels_of(channels, num_devices, a, b)):

@@ -85,21 +85,14 @@ graph gain little."""
 
 
 class DisjunctiveSearchParams(Params):
-    """Parameters of ``disjunctive-search``.
+    """Parameters of ``disjunctive-search``."""
 
-    Attributes
-    ----------
-    steps : int or None
-        Moves of each walk. By default they go on for the whole time limit; without one there are
-        200 for each op, and no more than 200,000.
-    workers : int
-        Walks side by side, in threads.
-    start : bool
-        Whether placers are asked for a first plan besides the task's incumbent.
-    """
-
+    #: Moves of each walk. By default they go on for the whole time limit; without one there are 200
+    #: for each op, and no more than 200,000.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    #: Walks side by side, in threads.
     workers: int = Field(default=2, ge=1, le=1024)
+    #: Whether placers are asked for a first plan besides the task's incumbent.
     start: bool = True
 
 
@@ -110,13 +103,6 @@ def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) ->
     exact recomputation of what a move changes (the disjunctive graph of Balas and Vazacopoulos
     1998; moves of an op to any place on any device as in Mastrolilli and Gambardella 2000).
     Deterministic for a seed without a time limit.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> task = Task(example(), Makespan())
-    >>> disjunctive_search(task, DisjunctiveSearchParams(workers=1)).plan.placement
-    ((0,), (1,), (0,), (1,))
     """
     clock, instance = task.limits.clock(), task.instance
     start = best_start(task, placers(task) if params.start else ())
@@ -221,14 +207,7 @@ def improve_start(
 
 
 def fits_at_peak(task: Task[Makespan], plan: Plan) -> bool:
-    """Whether a plan fits where memory counts at its peak; True if it adds up.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> fits_at_peak(Task(example(), Makespan(), at_peak=example()), Plan.on([0, 1, 0, 0]))
-    True
-    """
+    """Whether a plan fits where memory counts at its peak; True if it adds up."""
     if task.at_peak is None:
         return True
     rules = task.semantics.model_copy(update={"memory": "peak"})
@@ -280,13 +259,6 @@ def improve(
     ------
     ValueError
         Without a limit.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> plans = list(improve(example(), Makespan(), [Plan.on([0] * 4)], steps=500))
-    >>> evaluate(example(), plans[-1], Makespan()).value_ns
-    34
     """
     if deadline is None and steps is None:
         raise ValueError("improve needs a deadline or a number of steps")
@@ -429,16 +401,6 @@ class Search:
     at_peak : Instance, optional
         The best schedule must fit into its memory at its peak, as the first one does; `instance`
         then has the bytes that are held in any case.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> search = Search(example(), Makespan(), [0])
-    >>> search.load(Plan.on([0] * 4))
-    43
-    >>> search.walk(search.whole(), 0, 200, 200, 10.0)
-    >>> search.value_ns
-    34
     """
 
     def __init__(

@@ -49,18 +49,12 @@ USUAL_MOVES = 10_000
 
 
 class MultilevelParams(Params):
-    """Parameters of ``multilevel``.
+    """Parameters of ``multilevel``."""
 
-    Attributes
-    ----------
-    steps : int or None
-        Moves on each level of each round. By default they go on for the whole time limit; without
-        one there are 10,000.
-    start : bool
-        Whether placers are asked for a first plan besides the task's incumbent.
-    """
-
+    #: Moves on each level of each round. By default they go on for the whole time limit; without
+    #: one there are 10,000.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    #: Whether placers are asked for a first plan besides the task's incumbent.
     start: bool = True
 
 
@@ -73,12 +67,6 @@ def run(task: Task[Makespan], params: MultilevelParams) -> Outcome:
     in Walshaw, "Multilevel refinement for combinatorial optimisation problems", Annals of OR 131,
     2004). The second round is the longer one. A heuristic, deterministic for a seed
     without a time limit. The merging takes O((n d + m) log m) for each level, d edges at an op.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> run(Task(example(), Makespan()), MultilevelParams()).plan.placement
-    ((0,), (1,), (0,), (1,))
     """
     known = list(starts(task, placers(task) if params.start else ()))
     search = _Rounds(task, params.steps, best_at_peak(task, known) if known else None)
@@ -194,13 +182,6 @@ def coarse_plan(merge: Merge, plan: Plan, semantics: Makespan) -> Plan:
 
     No part has ops on two devices. The parts of a device follow each other by the mean start of
     their ops, but never before what they wait for.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> merge = merge_heavy_edges(example(), 1)
-    >>> coarse_plan(merge, Plan.on([0, 1, 0, 0]), Makespan()).device_order
-    ((0, 2), (1,))
     """
     schedule = evaluate(merge.fine, plan, semantics).schedule
     assert schedule is not None  # the plan is feasible

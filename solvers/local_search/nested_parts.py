@@ -35,14 +35,6 @@ def alike(instance: Instance, order: Ints, parts: list[tuple[int, ...]]) -> list
     """Parts, by number, that look the same: equal ops in groups in the same order, twice or more.
 
     The layers of a network are alike, and so are the parts of them.
-
-    Examples
-    --------
-    All ops of the diamond differ:
-
-    >>> from placegap.instances import example
-    >>> alike(example(), np.arange(4), nested_parts(example(), np.arange(4)))
-    []
     """
     arrays = instance.arrays
     _, kind = np.unique(arrays.time_ns, axis=0, return_inverse=True)
@@ -61,14 +53,6 @@ def nested_parts(instance: Instance, order: Ints) -> list[tuple[int, ...]]:
     """Parts as places in an order of the colocation groups, each part sorted; no part twice.
 
     Single groups are among them. O(m log^2 m) operations for m edges, for at most 200,000 groups.
-
-    Examples
-    --------
-    Any two ops of the diamond have more than an eighth of its work of 43 ns:
-
-    >>> from placegap.instances import example
-    >>> nested_parts(example(), np.arange(4))
-    [(0,), (1,), (2,), (3,)]
     """
     place = place_of_ops(instance.arrays, order)
     merging = _Merging(instance, place)

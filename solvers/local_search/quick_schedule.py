@@ -123,12 +123,6 @@ def inserted(instance: Instance, semantics: Makespan, plan: Plan) -> Plan:
     """The devices of a plan, with the orders of `insert_all`: the longest ways to the end go first.
 
     The plan itself where that would take too much memory.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, Plan, example
-    >>> inserted(example(), Makespan(), Plan.on([0, 1, 0, 1])).device_order
-    ((0, 2), (1, 3))
     """
     data, level = kernel_data(instance, semantics), np.zeros(instance.num_ops, np.int64)
     work, device = new_work(data), np.array([homes[0] for homes in plan.placement], np.int64)

@@ -74,12 +74,6 @@ def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
     Ops go by their longest way to the end, with mean times and half of the mean transfers. A
     colocation group stays where its first op went, if it fits there; where nothing fits, there is
     no plan. O((n + m) K) for each.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> next(contended_lists(example(), Makespan())).placement
-    ((0,), (0,), (0,), (0,))
     """
     machines = machines_of(instance, semantics)
     order, n = by_levels(instance, machines), instance.num_ops
@@ -108,13 +102,6 @@ def rolling_plans(
     In every other search of a round the ops go as the best plan known by then starts them, else
     those with the longest ways to the end first. Of each plan the referee judges two: with its own
     orders, and by the placement alone. Rounds get longer, and one that finds nothing is the last.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> start = Start(Plan.on([0] * 4), 43)
-    >>> [found.value_ns for found in rolling_plans(example(), Makespan(), start)]
-    [35]
     """
     rounds = _rounds(instance, deadline)
     weights = WEIGHTS if semantics.channels != "free" else FREE_WEIGHTS
@@ -210,13 +197,6 @@ def rolling_plan(
     -------
     Start or None
         The plan and its makespan; None where an op fits nowhere by then.
-
-    Examples
-    --------
-    >>> from placegap.instances import evaluate, example
-    >>> found = rolling_plan(example(), Makespan())
-    >>> evaluate(example(), found.plan, Makespan()).value_ns, found.value_ns
-    (35, 35)
     """
     arrays, machines = instance.arrays, machines_of(instance, semantics)
     n, length = instance.num_ops, min(length, instance.num_ops)
@@ -307,14 +287,7 @@ def _plan(
 
 
 def order_of(instance: Instance, semantics: Makespan, plan: Plan) -> Ints:
-    """The ops as a plan starts them, which is a topological order.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> order_of(example(), Makespan(), Plan.on([0] * 4)).tolist()
-    [0, 1, 2, 3]
-    """
+    """The ops as a plan starts them, which is a topological order."""
     schedule = simulate(instance, plan, semantics)
     position = instance.arrays.index.topological_position
     return np.lexsort((position, schedule.end_ns, schedule.start_ns)).astype(np.int64)

@@ -86,20 +86,13 @@ MOVING_PER_JUDGING = 10.0
 
 
 class RunMovesParams(Params):
-    """Parameters of ``run-moves``.
+    """Parameters of ``run-moves``."""
 
-    Attributes
-    ----------
-    steps : int or None
-        Moves at most. By default they go on for the whole time limit; without one there are 10,000.
-    insertion : bool
-        Whether trials are scheduled by insertion; else no device waits that has something to do.
-    anew : bool
-        Whether it begins without the plan that it is given, which its own then has to beat.
-    """
-
+    #: Moves at most. By default they go on for the whole time limit; without one there are 10,000.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    #: Whether trials are scheduled by insertion; else no device waits that has something to do.
     insertion: bool = True
+    #: Whether it begins without the plan that it is given, which its own then has to beat.
     anew: bool = False
 
 
@@ -118,12 +111,6 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     that kind, where it is shorter than those that fit. A heuristic. With a time limit it cools
     again and again, from the same start; without one it is deterministic for a seed. A move costs
     a schedule, O((n + m) (log m + s)), s the stretches of time that are looked at for an item.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> run_moves(Task(example(), Makespan()), RunMovesParams()).plan.placement
-    ((1,), (0,), (1,), (0,))
     """
     clock = task.limits.clock()
     known = best_start(task, () if task.incumbent is not None else STARTS)
@@ -250,46 +237,29 @@ class _Search:
 
 
 class Line(NamedTuple):
-    """The order of the colocation groups, P places for n ops and K devices.
+    """The order of the colocation groups, P places for n ops and K devices."""
 
-    Attributes
-    ----------
-    place : (n,) int64
-        Of each op's group.
-    able : (P, K) bool
-        Where each place can be.
-    size_bytes : (P,) int64
-        What each place holds at least, under either rule of memory.
-    room_bytes : (K,) int64
-    member_ptr, member : int64
-        The ops of each place, as a CSR list.
-    part_ptr, part : int64
-        The places of each of `nested_parts`, as a CSR list.
-    same_ptr, same : int64
-        The numbers of parts that look the same, as a CSR list.
-    """
-
+    #: (n,) int64: Of each op's group.
     place: Ints
+    #: (P, K) bool: Where each place can be.
     able: Flags
+    #: (P,) int64: What each place holds at least, under either rule of memory.
     size_bytes: Ints
+    #: (K,) int64
     room_bytes: Ints
+    #: member_ptr, member: The ops of each place, as a CSR list.
     member_ptr: Ints
     member: Ints
+    #: part_ptr, part: The places of each of `nested_parts`, as a CSR list.
     part_ptr: Ints
     part: Ints
+    #: same_ptr, same: The numbers of parts that look the same, as a CSR list.
     same_ptr: Ints
     same: Ints
 
 
 def line_of(instance: Instance, semantics: Makespan) -> Line:
-    """The order of an instance, and the bytes by which moves are told at once not to fit.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> line_of(example(), Makespan()).place.tolist()
-    [0, 1, 2, 3]
-    """
+    """The order of an instance, and the bytes by which moves are told at once not to fit."""
     arrays = instance.arrays
     order = group_order(arrays)
     place = place_of_ops(arrays, order)

@@ -105,16 +105,6 @@ def combinatorial_bound(units: Units, load: LoadRule) -> int:
 
     It does not use the order of a chain; units are what chain plans keep together. A unit that no
     device takes counts for nothing: then there is no plan.
-
-    Examples
-    --------
-    The diamond on two devices: 43 ns in halves are 22. The third op, of 10 ns, has its neighbours
-    of 5 and 8 ns beside it or pays 20 and 10 for their tensors: 23.
-
-    >>> from placegap.formulations.archer import build_units
-    >>> from placegap.instances import example
-    >>> combinatorial_bound(build_units(example()), "add")
-    23
     """
     return max(spread_work(units), heaviest_unit(units, load))
 
@@ -174,15 +164,10 @@ COMBINATORIAL = "archer combinatorial"
 
 
 class BottleneckParams(MipParams):
-    """Which of the bounds for b = 1 .. k is taken.
+    """Which of the bounds for b = 1 .. k is taken."""
 
-    Attributes
-    ----------
-    over : {"max", "min"}
-        ``max``: the largest, as each is a bound on its own. ``min``: the least, which is what a
-        guess of the bottleneck's index proves.
-    """
-
+    #: ``max``: the largest, as each is a bound on its own. ``min``: the least, which is what a
+    #: guess of the bottleneck's index proves.
     over: Literal["max", "min"] = "max"
 
 
@@ -191,25 +176,10 @@ class BottleneckParams(MipParams):
 
 @dataclass
 class BoundSearch:
-    """Solves models of one task within its time limit, and keeps count.
-
-    Attributes
-    ----------
-    task : Task[MaxLoad]
-    what : str
-        Name of the models, for the origin of their bounds.
-    solver : str
-    floor_ns : int
-        The combinatorial bound, rounded up as all bounds are.
-    granularity : int
-        In ns; divides every load.
-    num_blocks : int
-        k.
-    endings : dict
-        How the last solve of each model ended; by b, 0 if there is none.
-    """
+    """Solves models of one task within its time limit, and keeps count."""
 
     task: Task[MaxLoad]
+    #: Name of the models, for the origin of their bounds.
     what: str
     solver: SolverName = "highs"
 
@@ -217,13 +187,17 @@ class BoundSearch:
         require(self.solver)
         self._clock = self.task.limits.clock()
         units = build_units(self.task.instance)
+        #: k.
         self.num_blocks = units.num_accelerators
+        #: In ns; divides every load.
         self.granularity = granularity_ns(self.task.instance, transfers=False)
         least = combinatorial_bound(units, self.task.semantics.load)
+        #: The combinatorial bound, rounded up as all bounds are.
         self.floor_ns = self.granularity * ceil_div(least, self.granularity)
         self.build_s = self._longest_s = 0.0
         self._is_cut = False
         self.counts = {"rows": 0, "columns": 0, "nodes": 0}
+        #: How the last solve of each model ended; by b, 0 if there is none.
         self.endings: dict[int, Ending] = {}
 
     def solve(

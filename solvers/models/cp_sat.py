@@ -20,16 +20,11 @@ from placegap.solvers.core.starts import best_start
 
 
 class CpSatParams(ExactParams):
-    """Parameters of ``cp-sat``.
+    """Parameters of ``cp-sat``."""
 
-    Attributes
-    ----------
-    workers : int
-        Threads. One of them, with several, searches for a bound only; the others for plans. One
-        worker returns the same plan every time, unless a time limit stops it; several return the
-        same value if they prove it.
-    """
-
+    #: Threads. One of them, with several, searches for a bound only; the others for plans. One
+    #: worker returns the same plan every time, unless a time limit stops it; several return the
+    #: same value if they prove it.
     workers: int = Field(default=2, ge=1, le=1024)
 
 

@@ -28,23 +28,15 @@ Format = Literal["mps", "lp"]
 
 @dataclass(frozen=True)
 class WrittenModel:
-    """What the file holds.
-
-    Attributes
-    ----------
-    path : Path
-    rows, columns : int
-        Constraints and variables of the model; a constraint with two sides is one.
-    unit_ns : float
-        Nanoseconds per unit of the objective.
-    start_ns : int or None
-        Value of the plan that the model may take for granted: plans that are worse may be cut off.
-    """
+    """What the file holds."""
 
     path: Path
+    #: rows, columns: Constraints and variables of the model; a constraint with two sides is one.
     rows: int
     columns: int
+    #: Nanoseconds per unit of the objective.
     unit_ns: float
+    #: Value of the plan that the model may take for granted: plans that are worse may be cut off.
     start_ns: int | None
 
 
@@ -77,14 +69,6 @@ def write_model(
     InputError
         Another suffix, a method that has no such model or does not apply, or a file that cannot be
         written. No file is ever left half written.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> semantics = MaxLoad()
-    >>> write_model(example(), semantics, "brute-force", {}, "model.mps")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: brute-force has no MIP model to write; ...
     """
     path = Path(path)
     kind = model_format(path)
@@ -123,11 +107,6 @@ def model_format(path: Path) -> Format:
     ------
     InputError
         If it asks for none.
-
-    Examples
-    --------
-    >>> model_format(Path("a.mps")), model_format(Path("b.LP.gz"))
-    ('mps', 'lp')
     """
     named = path.with_suffix("") if path.suffix == ".gz" else path
     for kind in get_args(Format):

@@ -222,17 +222,11 @@ STARTS = ("ideal-dp",)
 
 
 class ThroughputParams(MipParams, ExactParams):
-    """Parameters of ``throughput-ip``.
+    """Parameters of ``throughput-ip``."""
 
-    Attributes
-    ----------
-    contiguous : {"convex", "chain", "no"} or None
-        Which plans compete; it must be the class of the semantics, as it is by default.
-    symmetry : bool
-        Whether the roles of equal devices are fixed.
-    """
-
+    #: Which plans compete; it must be the class of the semantics, as it is by default.
     contiguous: throughput_ip.Contiguous | None = None
+    #: Whether the roles of equal devices are fixed.
     symmetry: bool = True
 
 

@@ -257,26 +257,12 @@ LONGEST_NS = 2**53
 
 
 def why_too_long(horizon_ns: int) -> str | None:
-    """Why the times of a model are out of reach, or None; no plan takes longer than the horizon.
-
-    Examples
-    --------
-    >>> why_too_long(2**53), why_too_long(2**53 + 1)
-    (None, 'its times are too long for floating-point numbers')
-    """
+    """Why the times of a model are out of reach, or None; no plan takes longer than the horizon."""
     return "its times are too long for floating-point numbers" if horizon_ns > LONGEST_NS else None
 
 
 def why_too_many_rows(rows: int, form: str = "", *, is_lp: bool = False) -> str | None:
-    """Why a model of so many rows is out of reach, or None; `form` says which model it is.
-
-    Examples
-    --------
-    >>> why_too_many_rows(300_001, "as_published")
-    'its model (as_published) would have 300001 rows, more than 300000'
-    >>> why_too_many_rows(300_001, is_lp=True) is None
-    True
-    """
+    """Why a model of so many rows is out of reach, or None; `form` says which model it is."""
     most = MOST_LP_ROWS if is_lp else MOST_ROWS
     model = f"its model ({form})" if form else "its model"
     return f"{model} would have {rows} rows, more than {most}" if rows > most else None

@@ -106,15 +106,6 @@ def anneal(
     Notes
     -----
     O(d) per block that moves, for d nets each: about 2 million moves a second.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> problem = build_split_problem(example())
-    >>> plan = anneal(problem, np.zeros(4, np.int64), seed=0, moves=1000)
-    >>> int(problem.loads(plan).max())
-    25
     """
     if problem.num_devices < 2 or moves == 0:
         return start.copy()
@@ -333,15 +324,6 @@ def search_levels(
     Notes
     -----
     O(p log p) for p pins to make the levels, and `MOVES` moves for each block.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> problem = build_split_problem(example())
-    >>> plan = search_levels(problem, np.zeros(4, np.int64), seed=0, clock=Clock(None))
-    >>> int(problem.loads(plan).max())
-    25
     """
     rng = np.random.default_rng(seed)
     levels: list[tuple[SplitProblem, Ints]] = []  # problems, and where their blocks go

@@ -62,51 +62,38 @@ COARSE = (2e7, 1_000, 4_000)
 
 @dataclass(eq=False)
 class ColumnGeneration:
-    """The search for prices on a grid of loads.
-
-    Attributes
-    ----------
-    pricer : Pricer
-    value_ns : int
-        A load that is reached; bounds end there.
-    num_cells : int
-        How fine the grid is.
-    active : (b,) bool
-        Blocks to be covered.
-    counts : tuple of int
-        Devices of each kind that are there to cover them.
-    lower : int
-        Loads below cell `lower` are refuted.
-    upper : int
-        The covering LP reaches theta = 1 at cell `upper`, or it is beyond `value_ns`.
-    likely : int or None
-        Where a search on another grid saw that: a cell to begin with, no limit, since what coarse
-        cells lose in rounding makes the LP reach theta = 1 too early.
-    best, proof : (b,) float
-        Prices of least theta at the last target, and those that refuted most.
-    lost_ns : int
-        By how much a bound known elsewhere was better when the search began.
-    """
+    """The search for prices on a grid of loads."""
 
     pricer: Pricer
+    #: A load that is reached; bounds end there.
     value_ns: int
+    #: How fine the grid is.
     num_cells: int
+    #: (b,) bool: Blocks to be covered.
     active: Flags
+    #: Devices of each kind that are there to cover them.
     counts: tuple[int, ...]
+    #: Loads below cell `lower` are refuted.
     lower: int = 0
     sets: dict[tuple[int, bytes], tuple[int, Ints]] = field(default_factory=dict)
     rows: list[tuple[int, Ints]] = field(default_factory=list)
     cover: Cover | None = None
+    #: best, proof: (b,) float: Prices of least theta at the last target, and those that refuted
+    #: most.
     proof: Floats | None = None
     cuts: list[tuple[int, Floats]] = field(default_factory=list)
     iterations: int = 0
+    #: By how much a bound known elsewhere was better when the search began.
     lost_ns: int = 0
 
     def __post_init__(self) -> None:
         self.unit_ns = max(1, -(-self.value_ns // self.num_cells))
         self.num_cells = self.value_ns // self.unit_ns + 1
         self.grids = self.pricer.grids(self.unit_ns, self.num_cells, self.active)
+        #: The covering LP reaches theta = 1 at cell `upper`, or it is beyond `value_ns`.
         self.upper = max(0, self.value_ns - 1) // self.unit_ns + 1
+        #: Where a search on another grid saw that: a cell to begin with, no limit, since what
+        #: coarse cells lose in rounding makes the LP reach theta = 1 too early.
         self.likely: int | None = None
         first = self.pricer.first_prices()
         self.best = np.where(self.active, first, 0.0)
@@ -287,28 +274,7 @@ class ColumnGeneration:
 
 
 def cover_all(pricer: Pricer, value_ns: int, num_cells: int) -> ColumnGeneration:
-    """The search for the whole problem, with the bound that the first prices prove.
-
-    Examples
-    --------
-    Three equal ops of 4 ns without tensors, two devices: one of them holds two ops.
-
-    >>> from placegap.instances import Cluster, Device, Graph, Instance, Op
-    >>> from placegap.solvers.core.clock import Clock
-    >>> from placegap.solvers.noncontiguous.pricing import build_pricer
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> ops = tuple(Op(name=name, time_ns={"gpu": 4}) for name in "abc")
-    >>> devices = tuple(Device(name=name, kind="gpu") for name in ("g0", "g1"))
-    >>> three = Instance(
-    ...     name="three",
-    ...     graph=Graph(name="three", ops=ops, edges=()),
-    ...     cluster=Cluster(name="two", devices=devices, links=()),
-    ... )
-    >>> search = cover_all(build_pricer(build_split_problem(three)), 8, 100)
-    >>> search.close(Clock(None), enough_ns=8, most=10)
-    >>> search.bound_ns
-    8
-    """
+    """The search for the whole problem, with the bound that the first prices prove."""
     active = np.ones(pricer.problem.num_blocks, np.bool_)
     search = ColumnGeneration(pricer, value_ns, num_cells, active, pricer.counts)
     search.prove(search.best)
@@ -378,16 +344,6 @@ class CoveringLP:
         Blocks to be covered; the prices of the others are 0.
     counts : sequence of int
         Devices of each kind.
-
-    Examples
-    --------
-    Two devices, three blocks, of which any two fit: each is covered 4/3 times.
-
-    >>> lp = CoveringLP(np.ones(3, np.bool_), [2])
-    >>> for pair in ([0, 1], [0, 2], [1, 2]):
-    ...     lp.add(0, np.array(pair))
-    >>> round(lp.solve().theta, 6)
-    1.333333
     """
 
     def __init__(self, active: Flags, counts: Sequence[int]) -> None:
@@ -456,14 +412,6 @@ def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Fl
     -------
     (b,) float
         Not negative, with sum 1. O(m b) a round; about at the level if the rounds do not suffice.
-
-    Examples
-    --------
-    Of two blocks the first is held twice, the second once; less than 1.4 asks for 0.4 and 0.6.
-
-    >>> prices = step_to_level(np.array([0.5, 0.5]), np.array([[2.0, 1.0]]), 1.4, np.ones(2))
-    >>> prices.round(3).tolist()
-    [0.4, 0.6]
     """
     prices = np.maximum(_project(best, cuts, level, reach), 0.0)
     total = prices.sum()

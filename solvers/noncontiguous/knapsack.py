@@ -44,13 +44,6 @@ def elimination_orders(
     the one whose nets have been open longest. The measure is the sum over the steps of
     2^(number of blocks behind that are in open nets, or of open nets if they are fewer).
     O(p log p) per start, for p pins. Once the clock is over, no further start is tried.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> elimination_orders(build_split_problem(example()).nets, 4)[0]
-    (0, 1, 2, 3)
     """
     pins = net_pins(nets)
     found: dict[tuple[int, ...], float] = {}
@@ -139,31 +132,22 @@ CHECKED = 256
 
 
 class Frontier(NamedTuple):
-    """All moves of the DP, sorted by step and by the state that they lead to.
+    """All moves of the DP, sorted by step and by the state that they lead to."""
 
-    Attributes
-    ----------
-    order : (s,) int64
-        Block of each step.
-    step_ptr : (s + 1,) int64
-        Moves of step i are ``step_ptr[i]:step_ptr[i + 1]``.
-    source, target : (a,) int64
-        States before and after, numbered from 0 within their step; one state at either end.
-    taken : (a,) int64
-        1 if the step's block is in the set.
-    paid_ptr, paid : (a + 1,), (q,) int64
-        Nets that become mixed by the move.
-    num_states : (s + 1,) int64
-        States before each step, and 1 at the end.
-    """
-
+    #: (s,) int64: Block of each step.
     order: Ints
+    #: (s + 1,) int64: Moves of step i are ``step_ptr[i]:step_ptr[i + 1]``.
     step_ptr: Ints
+    #: source, target: (a,) int64: States before and after, numbered from 0 within their step; one
+    #: state at either end.
     source: Ints
     target: Ints
+    #: (a,) int64: 1 if the step's block is in the set.
     taken: Ints
+    #: paid_ptr, paid: (a + 1,): Nets that become mixed by the move.
     paid_ptr: Ints
     paid: Ints
+    #: (s + 1,) int64: States before each step, and 1 at the end.
     num_states: Ints
 
     @property
@@ -184,16 +168,7 @@ class NetSteps(NamedTuple):
 
 
 def find_steps(nets: Nets, order: Ints) -> NetSteps:
-    """The steps of blocks in an order.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> nets = build_split_problem(example()).nets
-    >>> find_steps(nets, np.arange(4)).last.tolist()
-    [1, 2, 3, 3]
-    """
+    """The steps of blocks in an order."""
     at = np.full(len(nets.block_ptr) - 1, -1, np.int64)
     at[order] = np.arange(len(order))
     where = at[nets.pin]
@@ -228,15 +203,6 @@ def build_frontier(
     ------
     LimitReached
         If the clock is over before it is built.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> nets = build_split_problem(example()).nets
-    >>> steps = find_steps(nets, np.arange(4))
-    >>> build_frontier(nets, steps, np.ones(4, bool), 100).num_states.tolist()
-    [1, 2, 4, 4, 1]
     """
     first, last, counts = steps.first.tolist(), steps.last.tolist(), known.tolist()
     slot: dict[int, int] = {}  # of each open net: two bits of the state
@@ -315,26 +281,18 @@ UNREACHABLE = np.int32(-3 * 2**29)
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Moves of a frontier in cells.
-
-    Attributes
-    ----------
-    frontier : Frontier
-    unit_ns, num_cells : int
-        Cell c stands for loads from ``c * unit_ns`` to below ``(c + 1) * unit_ns``.
-    spare : int
-        Cells before cell 0.
-    shift : (a,) int64
-        Cells that each move adds; ``spare + num_cells`` where it is impossible.
-    rank_type : type
-        Unsigned integers that number the moves to one state.
-    """
+    """Moves of a frontier in cells."""
 
     frontier: Frontier
+    #: unit_ns, num_cells: Cell c stands for loads from ``c * unit_ns`` to below ``(c + 1) *
+    #: unit_ns``.
     unit_ns: int
     num_cells: int
+    #: Cells before cell 0.
     spare: int
+    #: (a,) int64: Cells that each move adds; ``spare + num_cells`` where it is impossible.
     shift: Ints
+    #: Unsigned integers that number the moves to one state.
     rank_type: type[np.unsignedinteger[Any]]
 
 
@@ -448,18 +406,6 @@ def most_price(grid: Grid, price: Prices) -> Prices:
     """For each cell the most price of the sets whose load is in it or below, (cells,).
 
     Sets whose load is above may count as well, by what rounding down loses. O(moves * cells).
-
-    Examples
-    --------
-    The second op of the diamond takes 20 ns, and two tensors of 1 ns if it is alone.
-
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.pricing import build_pricer
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> (grid,) = build_pricer(build_split_problem(example())).grids(1, 100)
-    >>> held = most_price(grid, np.array([0, 1, 0, 0], np.int32))
-    >>> int(np.argmax(held > 0))
-    22
     """
     gain, cells = _gains(grid.frontier, price), grid.spare + grid.num_cells
     none = np.zeros((0, 0), grid.rank_type)

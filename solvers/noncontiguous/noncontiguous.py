@@ -91,27 +91,18 @@ T = TypeVar("T")
 
 
 class NoncontiguousParams(ExactParams):
-    """Parameters of ``noncontiguous``.
+    """Parameters of ``noncontiguous``."""
 
-    Attributes
-    ----------
-    moves : int
-        Most moves of an annealing run.
-    patience : int
-        Splits of two devices in a row that may fail to better the plan.
-    rounds : int
-        Rounds of further pricing and dives, on finer grids, before the MIP; where there is a time
-        limit, others follow it.
-    mip : bool
-        Whether a MIP works on what is left after them.
-    workers : int
-        Most kinds of devices that are priced at a time, in threads.
-    """
-
+    #: Most moves of an annealing run.
     moves: int = Field(default=500_000, ge=0, json_schema_extra=EFFORT)
+    #: Splits of two devices in a row that may fail to better the plan.
     patience: int = Field(default=150, ge=0, json_schema_extra=EFFORT)
+    #: Rounds of further pricing and dives, on finer grids, before the MIP; where there is a time
+    #: limit, others follow it.
     rounds: int = Field(default=3, ge=0, le=len(PRICINGS) - 1, json_schema_extra=EFFORT)
+    #: Whether a MIP works on what is left after them.
     mip: bool = True
+    #: Most kinds of devices that are priced at a time, in threads.
     workers: int = Field(default=2, ge=1, le=1024)
 
 

@@ -72,14 +72,10 @@ SHAKES = 40
 
 @dataclass(frozen=True, eq=False)
 class PairSplit:
-    """The trade-off between the loads of two devices.
+    """The trade-off between the loads of two devices."""
 
-    Attributes
-    ----------
-    first_ns, second_ns : (c,) int64
-        Pairs of loads, about; the first ascending, the second falling.
-    """
-
+    #: first_ns, second_ns: (c,) int64: Pairs of loads, about; the first ascending, the second
+    #: falling.
     first_ns: Ints
     second_ns: Ints
     grid: Grid
@@ -97,26 +93,17 @@ class PairSplit:
 
 
 class SplitRules(NamedTuple):
-    """How `split_pair` looks at loads.
+    """How `split_pair` looks at loads."""
 
-    Attributes
-    ----------
-    limit_ns : int
-        Loads above it do not matter.
-    num_cells : int
-        Cells of the first load up to the limit.
-    mean : tuple of int
-        Weights of time and of transfers where the two overlap.
-    rent_ns : (b,) int64, optional
-        What each block adds to both loads besides, for the memory that it takes.
-    max_moves : int
-        Most moves of the DP.
-    """
-
+    #: Loads above it do not matter.
     limit_ns: int
+    #: Cells of the first load up to the limit.
     num_cells: int
+    #: Weights of time and of transfers where the two overlap.
     mean: tuple[int, int] = (1, 1)
+    #: (b,) int64: What each block adds to both loads besides, for the memory that it takes.
     rent_ns: Ints | None = None
+    #: Most moves of the DP.
     max_moves: int = MOST_MOVES
 
 
@@ -147,19 +134,6 @@ def split_pair(
     Notes
     -----
     Memory is not looked at. O(moves * cells).
-
-    Examples
-    --------
-    The second op of the diamond alone on the first device: loads of 22 and 25.
-
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> problem, device = build_split_problem(example()), np.array([0, 0, 1, 0])
-    >>> found = split_pair(problem, device, (0, 1), np.arange(4), SplitRules(45, num_cells=46))
-    >>> best = int(np.argmin(np.maximum(found.first_ns, found.second_ns)))
-    >>> plan = found.apply(np.zeros(4, np.int64), best)
-    >>> plan.tolist(), problem.loads(plan).tolist()
-    ([1, 0, 1, 1], [22, 25])
     """
     moves = _build_moves(problem, device, pair, order, rules, clock)
     if moves is None:
@@ -261,18 +235,6 @@ def exchange_pairs(
         When it is over, the best plan so far is returned.
     enough_ns : int
         A load that is good enough.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> problem = build_split_problem(example())
-    >>> plan = exchange_pairs(
-    ...     problem, np.zeros(4, np.int64), np.arange(4),
-    ...     seed=0, patience=5, clock=Clock(None),
-    ... )
-    >>> int(problem.loads(plan).max())
-    25
     """
     rng = np.random.default_rng(seed)
     best = device = start.copy()
@@ -323,17 +285,7 @@ def exchange_pairs(
 
 
 def can_split(problem: SplitProblem, device: Ints, order: Ints, clock: Clock) -> bool:
-    """Whether some of the heaviest device's pairs are not too entangled to be split.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> can_split(
-    ...     build_split_problem(example()), np.zeros(4, np.int64), np.arange(4), Clock(None)
-    ... )
-    True
-    """
+    """Whether some of the heaviest device's pairs are not too entangled to be split."""
     load = problem.loads(device)
     heaviest = int(np.argmax(load))
     others = [k for k in np.argsort(load, kind="stable").tolist() if k != heaviest]
@@ -357,18 +309,6 @@ def shake(
     """A plan that fits, good where times and transfers are up to `noise` of them lower, (b,).
 
     Parameters are those of `exchange_pairs`; devices of a kind stay alike.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> problem = build_split_problem(example())
-    >>> plan = shake(
-    ...     problem, np.zeros(4, np.int64), np.arange(4),
-    ...     seed=0, noise=0.3, patience=5, clock=Clock(None),
-    ... )
-    >>> problem.fits(plan)
-    True
     """
     rng = np.random.default_rng(seed)
     kept = 1.0 - noise * rng.random((problem.num_blocks, 1))

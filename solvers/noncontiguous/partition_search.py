@@ -21,20 +21,13 @@ from placegap.solvers.noncontiguous.problem import SplitProblem
 
 @dataclass(eq=False, kw_only=True)
 class BestPartition(Best):
-    """The best plan of blocks and ops.
+    """The best plan of blocks and ops."""
 
-    Attributes
-    ----------
-    problem : SplitProblem
-        After merging.
-    devices : (n,) int64
-        Device of each op.
-    merged : (b,) int64
-        Device of each block, in the best plan of the problem's blocks.
-    """
-
+    #: After merging.
     problem: SplitProblem
+    #: (n,) int64: Device of each op.
     devices: Ints
+    #: (b,) int64: Device of each block, in the best plan of the problem's blocks.
     merged: Ints
 
     @property
@@ -82,29 +75,19 @@ MOVES_PER_BLOCK, MOVES_PER_S = 10_000, 200_000
 
 
 class PartitionSearch:
-    """Local search and kicks: what is found goes to `progress`.
-
-    Attributes
-    ----------
-    progress : BestPartition
-    clock : Clock
-        Of the whole search.
-    moves : int
-        Most moves of an annealing run.
-    patience : int
-        Splits of two devices in a row that may fail to better the plan.
-    seed : int
-    order : (b,) int64
-        The order in which frontiers take the blocks.
-    """
+    """Local search and kicks: what is found goes to `progress`."""
 
     def __init__(
         self, progress: BestPartition, clock: Clock, *, moves: int, patience: int, seed: int
     ) -> None:
+        #: Of the whole search.
         self.progress, self.clock = progress, clock
+        #: Splits of two devices in a row that may fail to better the plan.
+        #: Most moves of an annealing run.
         self.moves, self.patience, self.seed = moves, patience, seed
         self.searches = self.kicks = self.level_searches = 0
         self.by_pairs = not self.is_large
+        #: (b,) int64: The order in which frontiers take the blocks.
         self.order: Ints = np.arange(progress.problem.num_blocks)
 
     @property

@@ -60,44 +60,29 @@ class Weights(NamedTuple):
 
 
 class DeviceKind(NamedTuple):
-    """What counts for devices of a kind.
-
-    Attributes
-    ----------
-    frontier : Frontier
-    load_ns, weight_ns : (b,), (e,) int64
-        What counts for each block, and for each net of the frontier if it is cut.
-    scale, spare_ns : int
-        Within load T counts up to ``scale * T + spare_ns``.
-    """
+    """What counts for devices of a kind."""
 
     frontier: Frontier
+    #: load_ns, weight_ns: (b,): What counts for each block, and for each net of the frontier if it
+    #: is cut.
     load_ns: Ints
     weight_ns: Ints
+    #: scale, spare_ns: Within load T counts up to ``scale * T + spare_ns``.
     scale: int
     spare_ns: int
 
 
 @dataclass(frozen=True, eq=False)
 class Pricer:
-    """What devices of each kind can hold.
-
-    Attributes
-    ----------
-    problem : SplitProblem
-    counts : tuple of int
-        Devices of each kind.
-    kinds : tuple of Kind
-    rent_ns : (b,) int64
-        Mean rent of each block.
-    threads : int
-        Most kinds that are priced at a time.
-    """
+    """What devices of each kind can hold."""
 
     problem: SplitProblem
+    #: Devices of each kind.
     counts: tuple[int, ...]
     kinds: tuple[DeviceKind, ...]
+    #: (b,) int64: Mean rent of each block.
     rent_ns: Ints
+    #: Most kinds that are priced at a time.
     threads: int = 1
 
     @property
@@ -197,15 +182,7 @@ def _rents_ns(problem: SplitProblem, k: int, weights: Weights) -> Ints:
 
 
 def choices(problem: SplitProblem, value_ns: int) -> Iterator[Weights]:
-    """Weights worth trying: without rent where memory holds everything, as it is without overlap.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> from placegap.solvers.noncontiguous.problem import build_split_problem
-    >>> list(choices(build_split_problem(example()), 43))
-    [Weights(work=1, transfer=1, rent_ns=0)]
-    """
+    """Weights worth trying; without rent if memory holds everything, as it is without overlap."""
     longest = int(problem.time_ns.max(initial=0)) * problem.num_blocks
     heaviest = sum(problem.nets.weight_ns.max(axis=1, initial=0).tolist())
     safe = (longest + heaviest + value_ns) * problem.num_devices < LONGEST_NS

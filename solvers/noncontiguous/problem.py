@@ -23,29 +23,20 @@ from placegap.solvers.core.clock import Clock
 
 @dataclass(frozen=True, eq=False)
 class SplitProblem:
-    """b blocks to be put on K devices.
+    """b blocks to be put on K devices."""
 
-    Attributes
-    ----------
-    block : (n,) int64
-        Block of each op.
-    time_ns : (b, K) int64
-        `UNSUPPORTED` where a block cannot run.
-    size_bytes : (b,) int64
-    nets : Nets
-    memory_bytes : (K,) int64
-    kind : (K,) int64
-        Devices of one kind have the same times, weights and memory.
-    overlap : bool
-        Whether time and transfers run side by side, so that the larger counts.
-    """
-
+    #: (n,) int64: Block of each op.
     block: Ints
+    #: (b, K) int64: `UNSUPPORTED` where a block cannot run.
     time_ns: Ints
+    #: (b,) int64
     size_bytes: Ints
     nets: Nets
+    #: (K,) int64
     memory_bytes: Ints
+    #: (K,) int64: Devices of one kind have the same times, weights and memory.
     kind: Ints
+    #: Whether time and transfers run side by side, so that the larger counts.
     overlap: bool = False
 
     @property
@@ -114,13 +105,6 @@ def build_split_problem(instance: Instance, *, overlap: bool = False) -> SplitPr
     """The problem of an instance; O(n K + p log p) for p pins.
 
     Memory that holds everything counts as without limit, so that it makes no two devices different.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> problem = build_split_problem(example())
-    >>> problem.num_blocks, problem.kind.tolist(), problem.loads(np.array([0, 0, 1, 0])).tolist()
-    (4, [0, 0], [63, 40])
     """
     arrays = instance.arrays
     block = arrays.group
@@ -190,15 +174,7 @@ def index_nets(sizes: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets
 
 
 def contract(problem: SplitProblem, home: Ints) -> SplitProblem:
-    """The problem whose blocks are the groups of a numbering, (b,).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> pair = contract(build_split_problem(example()), np.array([0, 1, 0, 0]))
-    >>> pair.loads(np.array([0, 1])).tolist()
-    [25, 22]
-    """
+    """The problem whose blocks are the groups of a numbering, (b,)."""
     b, nets = int(home.max()) + 1, problem.nets
     time_ns, size_bytes = _sums(home, problem.time_ns, problem.size_bytes)
     owner = np.repeat(np.arange(nets.num_nets), np.diff(nets.net_ptr))
@@ -226,19 +202,12 @@ def _join_equal(owner: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Net
 
 
 class Merged(NamedTuple):
-    """A smaller problem with the same optimum, and plans carried over to it.
-
-    Attributes
-    ----------
-    problem : SplitProblem
-    home : (b,) int64
-        Block of the smaller problem that each old one is part of.
-    plans : list of (b',) int64
-        The plans given, no heavier than they were.
-    """
+    """A smaller problem with the same optimum, and plans carried over to it."""
 
     problem: SplitProblem
+    #: (b,) int64: Block of the smaller problem that each old one is part of.
     home: Ints
+    #: (b',) int64: The plans given, no heavier than they were.
     plans: list[Ints]
 
 
@@ -272,16 +241,6 @@ def merge_blocks(
     -----
     Each merge is exact for the problem that earlier ones left, so their order only decides how far
     it goes. O(b d^2 K^2) for d nets per block, in practice.
-
-    Examples
-    --------
-    Op 0 of the diamond takes 5 ns and pays 20 ns if it is apart from op 2, else 1 ns to op 1: it
-    joins op 2. So does op 3, which takes 8 ns, for 10 ns against 1 ns.
-
-    >>> from placegap.instances import example
-    >>> problem = build_split_problem(example())
-    >>> merge_blocks(problem, 44, []).home.tolist()
-    [1, 0, 1, 1]
     """
     merging = _Merging(problem, value_ns, plans)
     waiting = dict.fromkeys(range(0 if problem.overlap else problem.num_blocks))

@@ -49,19 +49,7 @@ MOST_ORDERS = 120
 
 
 class Judge:
-    """Values of chains, each asked once.
-
-    Attributes
-    ----------
-    best : (int, Plan) or None
-        The best plan so far, and its value.
-    walk : (S,) int64 and CutProblem, or None
-        The chain of the best plan, where it came from here.
-    slack_ns : int
-        1 where plans that are as good as the best are of use, too.
-    below_ns : int or None
-        What the first plan must be below, if anything.
-    """
+    """Values of chains, each asked once."""
 
     def __init__(
         self,
@@ -70,10 +58,14 @@ class Judge:
         clock: Clock,
         below_ns: int | None = None,
     ) -> None:
+        #: What the first plan must be below, if anything.
         self.instance, self.semantics, self.below_ns = instance, semantics, below_ns
         self.clock = clock
+        #: (int, Plan): The best plan so far, and its value.
         self.best: tuple[int, Plan] | None = None
+        #: (S,) int64: The chain of the best plan, where it came from here.
         self.walk: tuple[Ints, CutProblem] | None = None
+        #: 1 where plans that are as good as the best are of use, too.
         self.slack_ns = 0
         self._alike, self._links_alike = devices_alike(instance), links_alike(instance)
         self._known: dict[tuple[int, bytes], bool] = {}
@@ -240,23 +232,18 @@ class Game:
     problem : CutProblem
     table : EventTable
     num_stages, num_devices : int
-
-    Attributes
-    ----------
-    paths : (N, 2 E + S) int64
-        Paths on which one stage or one device does nearly all work.
-    met : dict
-        Others that were a longest path, in the order in which they were met.
     """
 
     def __init__(
         self, problem: CutProblem, table: EventTable, num_stages: int, num_devices: int
     ) -> None:
         self.problem, self.table = problem, table
+        #: (N, 2 E + S) int64: Paths on which one stage or one device does nearly all work.
         self.paths = np.unique(
             list(_stage_paths(table, num_stages, num_devices, table.num_steps // num_stages)),
             axis=0,
         )
+        #: Others that were a longest path, in the order in which they were met.
         self.met = dict[bytes, Ints]()
         most = sum(int(times.max(initial=0)) for times in (problem.work_ns, problem.update_ns))
         most += int(problem.forth_ns.max(initial=0) + problem.back_ns.max(initial=0))
@@ -414,11 +401,6 @@ class PartSearch:
     beside : list of lists of (int, int)
         How many other microbatches each stage holds (`held_beside`).
     clock : Clock
-
-    Attributes
-    ----------
-    open_ns : int
-        Least value that chains may have whose devices could not all be tried.
     """
 
     def __init__(
@@ -436,6 +418,7 @@ class PartSearch:
         every = np.arange(len(problem.tail))
         self.layers = layers_of([every[self._may(s)] for s in range(self.stages)])
         self.parts = 0
+        #: Least value that chains may have whose devices could not all be tried.
         self.open_ns = NEVER
         self._heap = [(0, 0, self._whole(self.layers))]
 

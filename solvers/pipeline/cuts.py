@@ -35,65 +35,49 @@ MOST_PAIRS = 500_000
 
 @dataclass(frozen=True, eq=False)
 class CutProblem:
-    """N cuts and P pairs of them, one within the other, of an instance with B blocks.
+    """N cuts and P pairs of them, one within the other, of an instance with B blocks."""
 
-    Attributes
-    ----------
-    block : (n,) int64
-        Block of each op; blocks are numbered in an order in which none feeds an earlier one.
-    members : (N, B) bool
-        Blocks of each cut, the empty one first, the full one last.
-    tail, head : (P,) int64
-        The smaller and the larger cut of each pair, sorted.
-    forward_ns, backward_ns, weight_ns, update_ns : (P,) int64
-        Least time of the stage between them; gradients of weights have their own where the schedule
-        runs them apart, else they are 0 here. Updates are made once per iteration.
-    stash_bytes, kept_bytes, resident_bytes : (P,) int64
-        What a microbatch leaves from its forward to its backward event, and from that to its weight
-        event; and the bytes of the stage's ops.
-    size : (P,) int64
-        Work of the stage's blocks in layers, each block rounded (`_sizes`).
-    forth_ns, back_ns : (N,) int64
-        Least time of the messages over each cut.
-    room : (P,) int64
-        Memory of the stage's device, or of the largest.
-    used : (N,) int64
-        Devices before each cut, -1 where any number may be.
-    kind : (P,) int64
-        Kind of the stage's device (`kinds`), 0 where that is open.
-    kinds : tuple of tuples of int
-        Devices of each kind; empty where the kinds are open.
-    passes : int
-        1 without backward ops, 2 with them, 3 with gradients of weights apart.
-    updates : bool
-        Whether there are updates.
-    complete : bool
-        Whether every cut is here.
-    plain : bool
-        Whether the values are exact.
-    """
-
+    #: (n,) int64: Block of each op; blocks are numbered in an order in which none feeds an earlier
+    #: one.
     block: Ints
+    #: (N, B) bool: Blocks of each cut, the empty one first, the full one last.
     members: Flags
+    #: tail, head: (P,) int64: The smaller and the larger cut of each pair, sorted.
     tail: Ints
     head: Ints
+    #: forward_ns, backward_ns, weight_ns, update_ns: (P,) int64: Least time of the stage between
+    #: them; gradients of weights have their own where the schedule runs them apart, else they are 0
+    #: here. Updates are made once per iteration.
     forward_ns: Ints
     backward_ns: Ints
     weight_ns: Ints
     update_ns: Ints
+    #: stash_bytes, kept_bytes, resident_bytes: (P,) int64: What a microbatch leaves from its
+    #: forward to its backward event, and from that to its weight event; and the bytes of the
+    #: stage's ops.
     stash_bytes: Ints
     kept_bytes: Ints
     resident_bytes: Ints
+    #: (P,) int64: Work of the stage's blocks in layers, each block rounded (`_sizes`).
     size: Ints
+    #: forth_ns, back_ns: (N,) int64: Least time of the messages over each cut.
     forth_ns: Ints
     back_ns: Ints
+    #: (P,) int64: Memory of the stage's device, or of the largest.
     room: Ints
+    #: (N,) int64: Devices before each cut, -1 where any number may be.
     used: Ints
+    #: (P,) int64: Kind of the stage's device (`kinds`), 0 where that is open.
     kind: Ints
+    #: Devices of each kind; empty where the kinds are open.
     kinds: tuple[tuple[int, ...], ...]
+    #: 1 without backward ops, 2 with them, 3 with gradients of weights apart.
     passes: int
+    #: Whether there are updates.
     updates: bool
+    #: Whether every cut is here.
     complete: bool
+    #: Whether the values are exact.
     plain: bool
 
     @property
@@ -139,13 +123,6 @@ def build_cuts(
     """All cuts, or, if there are more than `most_cuts`, those of one order of the blocks.
 
     Without `sends` all stages are on one device; with a `device` every stage is on one like it.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> problem = build_cuts(example(), PipelineIteration(), np.arange(4), 100)
-    >>> problem.num_cuts, problem.complete
-    (6, True)
     """
     arrays, count = instance.arrays, int(block.max()) + 1
     before = _before(instance, block, count)
@@ -416,14 +393,7 @@ def _messages(cuts: _CutTables, tensors: _Tensors, least: Ints, forth: Ints, bac
 
 
 def device_kinds(instance: Instance) -> list[list[int]]:
-    """Devices that are alike, links aside, by their first ones.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> device_kinds(example())
-    [[0, 1]]
-    """
+    """Devices that are alike, links aside, by their first ones."""
     arrays = instance.arrays
     kinds: dict[bytes, list[int]] = {}
     for k in range(instance.num_devices):

@@ -1,6 +1,6 @@
 """Times of iterations: events and their clock, cheapest chains of cuts, better ones by moves.
 
-Messages lead from step to step alone here; the referee's clock (`referee.pipeline.iteration`) knows
+Messages lead from step to step alone here; the referee's clock (`referee.iteration`) knows
 those that skip a step, too. So this clock's value is a bound on the referee's, and the same where
 no tensor skips a stage and each device has one. It is a longest path, and every path bounds the
 time by a sum over the steps.
@@ -32,20 +32,14 @@ REACH = 256
 
 
 class EventTable(NamedTuple):
-    """The events of an iteration, each after those that it waits for.
+    """The events of an iteration, each after those that it waits for."""
 
-    Attributes
-    ----------
-    step : (n,) int64
-        Place of an event's work in the passage of its microbatch; 2 S + s for the weight event of
-        stage s of S. The last S steps are the updates of the stages, where there are any.
-    on_device, of_microbatch, on_link : (n,) int64
-        The event before on the same device; that of the step before; the one whose message from
-        the step before comes just before this one's; -1 where there is none.
-    num_steps : int
-    """
-
+    #: (n,) int64: Place of an event's work in the passage of its microbatch; 2 S + s for the weight
+    #: event of stage s of S. The last S steps are the updates of the stages, where there are any.
     step: Ints
+    #: on_device, of_microbatch, on_link: (n,) int64: The event before on the same device; that of
+    #: the step before; the one whose message from the step before comes just before this one's; -1
+    #: where there is none.
     on_device: Ints
     of_microbatch: Ints
     on_link: Ints
@@ -55,13 +49,7 @@ class EventTable(NamedTuple):
 def event_table(
     semantics: PipelineIteration, num_devices: int, *, trains: bool, updates: bool = False
 ) -> EventTable:
-    """The events of a schedule on so many devices.
-
-    Examples
-    --------
-    >>> event_table(PipelineIteration(microbatches=2), 1, trains=True).step.tolist()
-    [0, 1, 0, 1]
-    """
+    """The events of a schedule on so many devices."""
     orders = device_orders(semantics, num_devices, trains=trains)
     stages = num_devices * semantics.stages_per_device
     splits = trains and semantics.schedule == "zero_bubble"
@@ -125,14 +113,6 @@ def iteration_time(table: EventTable, times: Ints) -> int:
     table : EventTable
     times : (2 E,) int64
         Time of each of E steps, and then of the message into each step.
-
-    Examples
-    --------
-    Two microbatches on one device, 2 ns forward and 3 ns backward each:
-
-    >>> table = event_table(PipelineIteration(microbatches=2), 1, trains=True)
-    >>> iteration_time(table, np.array([2, 3, 0, 0]))
-    10
     """
     return int(_clock(table, times)[0].max())
 
@@ -234,17 +214,7 @@ class CutWalk(NamedTuple):
 
 
 def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutWalk:
-    """The cheapest walk under weights (2 E + S,) of `times_of`.
-
-    Examples
-    --------
-    >>> from placegap.instances import PipelineIteration, example
-    >>> from placegap.solvers.pipeline.cuts import build_cuts
-    >>> problem = build_cuts(example(), PipelineIteration(sending="blocking"), np.arange(4), 100)
-    >>> every = np.arange(len(problem.tail))
-    >>> cheapest_walk(problem, layers_of([every]), np.array([2, 0, 0])).cost
-    86
-    """
+    """The cheapest walk under weights (2 E + S,) of `times_of`."""
     cost, pairs = _cheapest(_pairs(problem), layers, weight)
     return CutWalk(int(cost), pairs)
 

@@ -48,15 +48,10 @@ training step takes 4. On gpt2's over slow links it ends 0.8 % better; none ende
 
 
 class StageCutsParams(ExactParams):
-    """Parameters of `stage-cuts`.
+    """Parameters of `stage-cuts`."""
 
-    Attributes
-    ----------
-    max_cuts : int
-        With more cuts than this only those of one order of the blocks are tried, and the bound is
-        that of cheap methods.
-    """
-
+    #: With more cuts than this only those of one order of the blocks are tried, and the bound is
+    #: that of cheap methods.
     max_cuts: int = Field(default=1000, ge=2)
 
 
@@ -125,16 +120,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
 def by_layers(
     task: Task[PipelineIteration], params: StageCutsParams, problem: CutProblem
 ) -> Plan | None:
-    """A chain that keeps layers whole, which is one of ops, too; None where ops name no layers.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> task = Task(example(), PipelineIteration())
-    >>> problem = build_cuts(task.instance, task.semantics, np.arange(4), 1000)
-    >>> by_layers(task, StageCutsParams(), problem) is None
-    True
-    """
+    """A chain that keeps layers whole, which is one of ops, too; None where ops name no layers."""
     if not any(op.module for op in task.instance.graph.ops):
         return None
     try:

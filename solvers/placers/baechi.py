@@ -49,15 +49,10 @@ from placegap.solvers.placers.list_problem import (
 
 
 class TopoParams(Params):
-    """Which bytes of a colocation group m-TOPO counts.
+    """Which bytes of a colocation group m-TOPO counts."""
 
-    Attributes
-    ----------
-    group_bytes : {"whole", "first"}
-        Those of all its ops; or only those of the first, as in the m-TOPO that Celeritas measured
-        (section 6.5.2), whose plans may overfill a device: none for the referee, who says so.
-    """
-
+    #: Those of all its ops; or only those of the first, as in the m-TOPO that Celeritas measured
+    #: (section 6.5.2), whose plans may overfill a device: none for the referee, who says so.
     group_bytes: Literal["whole", "first"] = "whole"
 
 
@@ -75,16 +70,6 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
     nearest later device that can: with blocks the filling continues there, else it stays, and
     earlier devices are tried, too. With two levels and blocks, devices of one server follow each
     other. O(n K), and O(m log m) for blocks.
-
-    Examples
-    --------
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op
-    >>> ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=2) for x in "abcd")
-    >>> devices = tuple(Device(name=x, kind="gpu", memory_bytes=6) for x in ("g0", "g1"))
-    >>> instance = Instance(name="four", graph=Graph(name="four", ops=ops),
-    ...                     cluster=Cluster(name="two", devices=devices))
-    >>> m_topo(Task(instance, MaxLoad())).plan.placement
-    ((0,), (0,), (0,), (1,))
     """
     instance, arrays = task.instance, task.instance.arrays
     first_only = isinstance(params, TopoParams) and params.group_bytes == "first"
@@ -164,15 +149,10 @@ def _nowhere(instance: Instance, op: int, size: int, limit: Ints) -> Outcome:
 
 
 class MemoryParams(Params):
-    """Which memory the placer counts.
+    """Which memory the placer counts."""
 
-    Attributes
-    ----------
-    memory : {"resident", "dynamic"}
-        What the referee counts, resident bytes for good; or besides these, as Baechi does, an op's
-        outputs until all its consumers are committed, and its scratch memory when it is.
-    """
-
+    #: What the referee counts, resident bytes for good; or besides these, as Baechi does, an op's
+    #: outputs until all its consumers are committed, and its scratch memory when it is.
     memory: Literal["resident", "dynamic"] = "resident"
 
 
@@ -193,14 +173,6 @@ def m_etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     beforehand.
     O((V + E) K log V) time where channels are rarely the bottleneck; a pair whose booking moved
     is tried again, at worst every waiting pair in every step.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="half_duplex")
-    >>> plan = m_etf(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (0,), (0,), (0,)), 43)
     """
     arrays = task.instance.arrays
     problem, admission = problem_of(arrays), admission_of(arrays)
@@ -266,14 +238,7 @@ class Footprint(NamedTuple):
 
 
 def footprint_of(instance: Instance) -> Footprint:
-    """What each op occupies beside its resident bytes; a tensor counts once.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> footprint_of(example()).outputs.tolist()  # tensors of 1 and 20, 1, 10 and no bytes
-    [21, 1, 10, 0]
-    """
+    """What each op occupies beside its resident bytes; a tensor counts once."""
     index, graph = instance.arrays.index, instance.graph
     outputs = np.zeros(instance.num_ops, np.int64)
     first = index.tensor_first_edge.tolist()

@@ -49,21 +49,14 @@ Order = Literal["cpd", "dfs"]
 
 
 class FusionParams(Params):
-    """Parameters of operation fusion.
+    """Parameters of operation fusion."""
 
-    Attributes
-    ----------
-    reach : int
-        The paper's R, the most ops that are fused; 1: none.
-    memory_share : float
-        The paper's M, the most of a device's memory that fused ops hold together.
-    best_effort : bool
-        Whether fused ops that no device has room for go whole to the one with the most bytes left,
-        as in the paper; what overfills a device is no plan for the referee, who says by how much.
-    """
-
+    #: The paper's R, the most ops that are fused; 1: none.
     reach: int = Field(default=REACH, ge=1)
+    #: The paper's M, the most of a device's memory that fused ops hold together.
     memory_share: float = Field(default=MEMORY_SHARE, gt=0, le=1)
+    #: Whether fused ops that no device has room for go whole to the one with the most bytes left,
+    #: as in the paper; what overfills a device is no plan for the referee, who says by how much.
     best_effort: bool = False
 
 
@@ -86,12 +79,6 @@ def order_place(task: Task[Makespan], params: Params | None = None) -> Outcome:
     the paper does. A colocation group is committed whole with its first op. The plan gives no
     orders.
     O((V + E) reach + V K) time.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> order_place(Task(example(), Makespan())).plan.placement
-    ((0,), (0,), (0,), (0,))
     """
     chosen = params if isinstance(params, OrderPlaceParams) else OrderPlaceParams()
     clusters, flow = fused_clusters(task.instance, chosen, chosen.order)
@@ -177,13 +164,6 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
     (`receive`); without, it plans with free channels. The plan gives no orders.
     Small graphs without memory limits are fused to one op: lower `reach` for these.
     O((V + E) reach + (V + E) K) time.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> task = Task(example(), Makespan(channels="free"))
-    >>> celeritas(task).plan.placement, celeritas(task, FusionParams(reach=1)).plan.placement
-    (((0,), (0,), (0,), (0,)), ((0,), (1,), (0,), (1,)))
     """
     chosen = params if isinstance(params, FusionParams) else CeleritasParams()
     asked = chosen.transfer_tasks if isinstance(chosen, CeleritasParams) else None

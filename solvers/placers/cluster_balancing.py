@@ -42,16 +42,6 @@ def lc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     with all their edges. Deviation: costs that differ between devices enter as means, rounded down
     to whole ns; see `balance` for memory, colocation and device support.
     O((V + E) log V + V K) time and at worst O(V + E) per cluster.
-
-    Examples
-    --------
-    The longest path of the diamond is op1, op3, op4:
-
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> plan = lc_glb(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (1,), (0,), (0,)), 35)
     """
     cluster, start_ns = linear_clusters(flow_of(task.instance.arrays))
     return balance(task.instance, cluster, start_ns)
@@ -67,16 +57,6 @@ def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     ops (DSRW) is left out; costs that differ between devices enter as means, rounded down to whole
     ns; see `balance` for memory, colocation and device support.
     O((V + E) log V + V K) time.
-
-    Examples
-    --------
-    op3 joins op1, op2 then starts earlier apart, and op4 joins op2:
-
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> plan = dsc_glb(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (1,), (0,), (1,)), 34)
     """
     cluster, start_ns = dominant_sequence_clusters(flow_of(task.instance.arrays))
     return balance(task.instance, cluster, start_ns)

@@ -56,19 +56,13 @@ from placegap.solvers.placers.list_problem import (
 
 
 class DDpsParams(Params):
-    """What the paper leaves between its rules and its formulas.
+    """What the paper leaves between its rules and its formulas."""
 
-    Attributes
-    ----------
-    choose : str
-        ``path``: devices by (11) and (12); ``cost``: the device that adds the least to the cost
-        E_cost of (4) and (5), the times of all ops and transfers together.
-    memory : str
-        ``resident``: a device has room for all bytes of its ops; ``parameters``: for their
-        parameters, as (3) has it. The referee counts all bytes.
-    """
-
+    #: ``path``: devices by (11) and (12); ``cost``: the device that adds the least to the cost
+    #: E_cost of (4) and (5), the times of all ops and transfers together.
     choose: Literal["path", "cost"] = "path"
+    #: ``resident``: a device has room for all bytes of its ops; ``parameters``: for their
+    #: parameters, as (3) has it. The referee counts all bytes.
     memory: Literal["resident", "parameters"] = "resident"
 
 
@@ -90,16 +84,6 @@ def d_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
     paper: an op goes only to devices that can run it, with room for it and its colocation group.
     O((V + E) (K + log V)) time: the longest way from an unplaced op to the end never changes, so
     that after each step only the earliest starts behind the placed op need an update.
-
-    Examples
-    --------
-    The paper's figure 3, where op 4 need not be on device 0 as it is there (35):
-
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> plan = d_dps(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (1,), (0,), (1,)), 34)
     """
     params = params if isinstance(params, DDpsParams) else DDpsParams()
     instance = task.instance
@@ -370,24 +354,6 @@ def fd_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
     Filled in: thresholds, axes and the costs of parts (`choose_cuts`, `split_ops`); where the
     parts, with their copies, do not fit, the ops are left whole; the rest as in `d_dps`.
     O((V + E) (K + log V)) for the V ops and E edges of the finer instance.
-
-    Examples
-    --------
-    Op 2 of figure 3's graph in three parts; the optimum of the whole ops is 34:
-
-    >>> from placegap.instances import Makespan, Op, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> diamond = example()
-    >>> ops = tuple(op.model_copy(update={"splittable_axes": ("batch",)})
-    ...             for op in diamond.graph.ops)
-    >>> graph = diamond.graph.model_copy(update={"ops": ops})
-    >>> task = Task(diamond.model_copy(update={"graph": graph}), semantics)
-    >>> outcome = fd_dps(task, FdDpsParams(min_share=0.4, parts=3))
-    >>> finer = outcome.split.fine
-    >>> [op.name for op in finer.graph.ops][1:5]
-    ['op2/1of3', 'op2/2of3', 'op2/3of3', 'op2/gather']
-    >>> simulate(finer, outcome.plan, semantics).makespan_ns
-    30
     """
     assert params is None or isinstance(params, FdDpsParams)
     params = params or FdDpsParams()
@@ -406,17 +372,7 @@ def fd_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
 
 def outcome_of_split(split: OpSplit, outcome: Outcome) -> Outcome:
-    """An outcome on the finer instance, labelled as such.
-
-    Examples
-    --------
-    >>> from placegap.instances import Plan, example
-    >>> from placegap.instances.transforms.op_splitting import split_ops
-    >>> from placegap.instances.transforms.op_splitting import Cut
-    >>> split = split_ops(example(), {1: Cut("batch", 2)})
-    >>> outcome_of_split(split, Outcome(Plan.on([0] * 6))).message
-    'the plan of another instance, fd-dps-figure-3-split: 1 op split into 2 parts'
-    """
+    """An outcome on the finer instance, labelled as such."""
     message = f"{outcome.message}; " if outcome.message else ""
     plan = "no plan" if outcome.plan is None else "the plan"
     return replace(

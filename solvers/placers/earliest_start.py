@@ -74,14 +74,6 @@ def etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     a device does not enter the choice. Added to it: an op goes only to devices that can run it,
     with room for it and its colocation group.
     O((V + E) K log V) time.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> plan = etf(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (0,), (0,), (0,)), 43)
     """
     arrays = task.instance.arrays
     problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)

@@ -74,19 +74,6 @@ def fastt(task: Task[Makespan], params: Params | None = None) -> Outcome:
     when the time is over or on Ctrl-C. A colocation group is split as a whole; costs of parts:
     `split_ops`.
     (kept + patience) * axes times DPOS, the split and the referee.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, Op, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> diamond = example()
-    >>> ops = tuple(op.model_copy(update={"splittable_axes": ("batch",)})
-    ...             for op in diamond.graph.ops)
-    >>> graph = diamond.graph.model_copy(update={"ops": ops})
-    >>> task = Task(diamond.model_copy(update={"graph": graph}), semantics)
-    >>> outcome = fastt(task)  # 43 without splits
-    >>> outcome.split.num_split, simulate(outcome.split.fine, outcome.plan, semantics).makespan_ns
-    (1, 38)
     """
     assert params is None or isinstance(params, FastTParams)
     params = params or FastTParams()
@@ -179,13 +166,6 @@ def dpos(instance: Instance) -> Dpos:
     path goes to the next (`path_devices`). The others go where they finish first, idle gaps
     included; so does an op of the path that finds its device full by then. Free channels.
     O(V K log V + E K).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> found = dpos(example())
-    >>> found.path, found.outcome.plan.placement
-    ([0, 2, 3], ((0,), (0,), (0,), (0,)))
     """
     arrays = instance.arrays
     problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
@@ -207,12 +187,6 @@ def path_devices(arrays: Arrays, path: list[int]) -> dict[int, int]:
     Again and again the device that takes the longest stretch of what is left of the path, with the
     colocation groups of its ops; of equal ones the one that runs it in the least time. An op may go
     to a device that runs all ops of its group and still has memory for them.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> path_devices(example().arrays, [0, 2, 3])
-    {0: 0, 2: 0, 3: 0}
     """
     group_bytes, group_runs = group_needs(arrays)
     free, home = arrays.memory_bytes.tolist(), dict[int, int]()
@@ -247,14 +221,7 @@ def path_devices(arrays: Arrays, path: list[int]) -> dict[int, int]:
 
 
 def mean_time_ns(arrays: Arrays) -> list[float]:
-    """Mean time of each op over the devices that run it.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> mean_time_ns(example().arrays)
-    [5.0, 20.0, 10.0, 8.0]
-    """
+    """Mean time of each op over the devices that run it."""
     runs = arrays.time_ns != UNSUPPORTED
     mean: list[float] = (np.where(runs, arrays.time_ns, 0).sum(axis=1) / runs.sum(axis=1)).tolist()
     return mean

@@ -64,12 +64,6 @@ def getf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     not solved, and where a limit or Ctrl-C ends it, ops may go anywhere. The LP may have many
     optima, and the solver chooses.
     O((V + E) K log V) time beside the LP, up to five times.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> getf(Task(example(), Makespan())).plan.placement
-    ((0,), (0,), (0,), (0,))
     """
     chosen = params if isinstance(params, GetfParams) else GetfParams()
     clock = task.limits.clock()

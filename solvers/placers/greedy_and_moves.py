@@ -61,18 +61,6 @@ def greedy(task: Task, params: Params | None = None) -> Outcome:
     else a block goes to the host that has the least to do. Where no host takes a block either,
     accelerators that were closed are tried (plans of any kind only).
     O(b K) for b blocks, and O(n K + m log m) to find them.
-
-    Examples
-    --------
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op
-    >>> ops = tuple(Op(name=x, time_ns={"gpu": 1, "cpu": 9}, resident_bytes=2) for x in "abcd")
-    >>> devices = (Device(name="g0", kind="gpu", memory_bytes=4),
-    ...            Device(name="g1", kind="gpu", memory_bytes=3),
-    ...            Device(name="c", kind="cpu", is_host=True))
-    >>> instance = Instance(name="four", graph=Graph(name="four", ops=ops),
-    ...                     cluster=Cluster(name="three", devices=devices))
-    >>> greedy(Task(instance, MaxLoad())).plan.placement
-    ((0,), (0,), (1,), (2,))
     """
     instance, semantics = task.instance, task.semantics
     one_pass = semantics.objective == "latency_subgraphs"
@@ -129,14 +117,9 @@ def _fill(
 
 
 class LocalSearchParams(Params):
-    """Parameters of ``local-search``.
+    """Parameters of ``local-search``."""
 
-    Attributes
-    ----------
-    restarts : int
-        How many random starts there are.
-    """
-
+    #: How many random starts there are.
     restarts: int = Field(default=10, ge=1, json_schema_extra=EFFORT)
 
 
@@ -154,13 +137,6 @@ def local_search(task: Task[MaxLoad], params: LocalSearchParams) -> Outcome:
     only moves that keep the devices a chain count. With a time limit the best plan until then is
     returned. O(u + K x units of the heaviest device) per move for u units,
     `movable_units`.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> task = Task(example(), MaxLoad())
-    >>> local_search(task, LocalSearchParams()).plan.placement
-    ((1,), (0,), (1,), (1,))
     """
     clock, units = Clock(task.limits.time_limit_s), units_of(task)
     descent = _Descent(task, units)

@@ -44,14 +44,6 @@ def heft(task: Task[Makespan], params: Params | None = None) -> Outcome:
     Ties: topological position, then device index. Added to the paper: an op goes only to devices
     that can run it, with room for it and its colocation group.
     O(V K log V + E K) time (the paper: O(E K) searches of a device's whole schedule).
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> plan = heft(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (0,), (0,), (0,)), 43)
     """
     arrays = task.instance.arrays
     problem, admission = problem_of(arrays), admission_of(arrays)
@@ -70,13 +62,6 @@ def upward_ranks(instance: Instance) -> tuple[Ints, int]:
     """Upward rank of each op (equation 8), and the unit: rank / unit is in ns.
 
     rank(i) = mean time(i) + max over successors j of (mean transfer(i, j) + rank(j)).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> ranks, unit = upward_ranks(example())
-    >>> (ranks / unit).tolist()  # 8; 10 + 10 + 8; 20 + 1 + 8; 5 + 20 + 28
-    [53.0, 29.0, 28.0, 8.0]
     """
     costs = mean_costs(instance.arrays)
     return levels(problem_of(instance.arrays), costs.op, costs.tensor), costs.scale
@@ -107,14 +92,6 @@ def peft(task: Task[Makespan], params: Params | None = None) -> Outcome:
     it. Ties: topological position, then device index. Added to the paper: an op goes only to
     devices that can run it, with room for it and its colocation group.
     O(V K log V + E K) time.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> plan = peft(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (0,), (0,), (0,)), 43)
     """
     arrays = task.instance.arrays
     problem, admission = problem_of(arrays), admission_of(arrays)
@@ -199,16 +176,6 @@ def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
     it finishes first; an op goes only to devices that can run it, with room for it and its
     colocation group.
     O(V K log V + E K) time.
-
-    Examples
-    --------
-    The diamond's critical path is op1, op3, op4:
-
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> plan = cpop(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (1,), (0,), (0,)), 35)
     """
     instance, arrays = task.instance, task.instance.arrays
     problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
@@ -229,13 +196,6 @@ def downward_ranks(problem: Problem, costs: MeanCosts) -> Ints:
     """Downward rank of each op (equation 9), in 1 / scale ns.
 
     rank(i) = max over predecessors j of (rank(j) + mean time(j) + mean transfer(j, i)).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> costs = mean_costs(example().arrays)
-    >>> (downward_ranks(problem_of(example().arrays), costs) / costs.scale).tolist()
-    [0.0, 6.0, 25.0, 45.0]
     """
     return _downward_ranks(problem, costs.op, costs.tensor)
 
@@ -255,14 +215,6 @@ def critical_path(problem: Problem, costs: MeanCosts, upward: Ints) -> list[int]
     """The longest path of ops by upward rank, from a source to a sink.
 
     The edges must be on it as well: from an op of the path an edge may lead past the next one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from placegap.instances import example
-    >>> arrays = example().arrays
-    >>> critical_path(problem_of(arrays), mean_costs(arrays), 2 * np.array([53, 29, 28, 8]))
-    [0, 2, 3]
     """
     sources = [op for op in problem.topological_order.tolist() if _num_inputs(problem, op) == 0]
     path = [max(sources, key=lambda op: upward[op])]  # the first of equals
@@ -283,14 +235,7 @@ def _num_inputs(problem: Problem, op: int) -> int:
 
 
 def path_device(arrays: Arrays, path: list[int]) -> int:
-    """Of the devices that run most ops of the path, the one that runs them in the least time.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> path_device(example().arrays, [0, 2, 3])
-    0
-    """
+    """Of the devices that run most ops of the path, the one that runs them in the least time."""
     time_ns = arrays.time_ns[path]
     runs = time_ns != UNSUPPORTED
     missed, total = (~runs).sum(axis=0), np.where(runs, time_ns, 0).sum(axis=0)
@@ -331,14 +276,6 @@ def mp_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
     Memory, support and colocation as in HEFT; where the merged ops do not fit, the ops are placed
     unmerged.
     O(V K log V + E K) behind the merging.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="free")
-    >>> plan = mp_dps(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (0,), (0,), (0,)), 43)
     """
     assert params is None or isinstance(params, MpDpsParams)
     merge = merge_by_power(task.instance, (params or MpDpsParams()).memory_share)
@@ -350,14 +287,7 @@ def mp_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
 
 def by_path_costs(instance: Instance) -> Outcome:
-    """List scheduling by predicted path costs.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> by_path_costs(example()).plan.placement
-    ((0,), (0,), (0,), (0,))
-    """
+    """List scheduling by predicted path costs."""
     arrays = instance.arrays
     problem, admission, costs = problem_of(arrays), admission_of(arrays), mean_costs(arrays)
     behind = optimistic_costs(problem, costs.tensor, costs.scale)
@@ -376,12 +306,6 @@ def mean_path_costs(arrays: Arrays, behind: Ints, scale: int) -> Ints:
     """Mean over the devices of each op's time there plus what is `behind`, in 1 / scale ns.
 
     The term of each device is rounded down.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> mean_path_costs(example().arrays, np.zeros((4, 2), np.int64), 1).tolist()
-    [4, 20, 10, 8]
     """
     runs = arrays.time_ns != UNSUPPORTED
     cost = np.where(runs, arrays.time_ns * scale + behind, 0)

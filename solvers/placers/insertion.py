@@ -114,17 +114,7 @@ class Gaps(NamedTuple):
 
 
 def idle_devices(num_devices: int, num_ops: int) -> Gaps:
-    """Gaps of devices that have no op yet, with room for `num_ops` ops.
-
-    Examples
-    --------
-    >>> gaps = idle_devices(1, 2)
-    >>> occupy(gaps, 0, first_fit(gaps, 0, 4, 3), 0, 4, 3)  # op 0 from 4 to 7
-    >>> int(gaps.begin_ns[first_fit(gaps, 0, 1, 3)])  # from 1 on, 3 ns fit before op 0
-    0
-    >>> int(gaps.begin_ns[first_fit(gaps, 0, 1, 4)])  # 4 ns only behind it
-    7
-    """
+    """Gaps of devices that have no op yet, with room for `num_ops` ops."""
     nodes = num_devices + num_ops
     begin, end, longest = (np.zeros(nodes, np.int64) for _ in range(3))
     end[:num_devices] = longest[:num_devices] = FOREVER

@@ -41,12 +41,6 @@ def exo_split(instance: Instance, num_layers: int) -> list[int]:
     """Shares of memory, the largest device first; equal ones by name, the last one first.
 
     Where no device has memory, all have equal shares.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> exo_split(example(), 3)
-    [1, 1, 0, 0, 0]
     """
     devices = instance.cluster.devices
     size = [1 if d.memory_bytes is None else d.memory_bytes for d in devices]

@@ -29,26 +29,17 @@ def missing() -> str | None:
 
 
 class HrlParams(Params):
-    """Parameters of ``hrl``.
+    """Parameters of ``hrl``."""
 
-    Attributes
-    ----------
-    evaluations : int or None
-        How many placements are simulated; by default 100 per op, at most 4,000.
-    groups : int
-        Groups that the grouper may fill.
-    samples : int
-        Placements of one grouping, and of one update.
-    width : int
-        Width of the placer's LSTMs.
-    learning_rate : float
-        Adam's.
-    """
-
+    #: How many placements are simulated; by default 100 per op, at most 4,000.
     evaluations: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    #: Groups that the grouper may fill.
     groups: int = Field(default=16, ge=1, le=1_024)
+    #: Placements of one grouping, and of one update.
     samples: int = Field(default=4, ge=1, le=64)
+    #: Width of the placer's LSTMs.
     width: int = Field(default=64, ge=2, le=1_024)
+    #: Adam's.
     learning_rate: float = Field(default=0.003, gt=0, le=1)
 
 
@@ -64,14 +55,6 @@ def run_hrl(task: Task[Makespan], params: HrlParams) -> Outcome:
     and 0.1); ops that are colocated are grouped as one; an op that its group's device cannot run
     goes to the fastest that can, as TensorFlow's soft placement does; the square root is of the
     time in units of all ops one after the other.
-
-    Examples
-    --------
-    Without torch the registry says what to install. With it:
-
-    >>> from placegap.solvers import METHODS
-    >>> METHODS["hrl"].paper
-    'Mirhoseini et al. 2018'
     """
     return _learned("hrl", task, params)
 
@@ -81,37 +64,25 @@ MOST_NODES = 1_000
 
 
 class PlacetoParams(Params):
-    """Parameters of ``placeto``.
+    """Parameters of ``placeto``."""
 
-    Attributes
-    ----------
-    evaluations : int or None
-        How many placements are simulated; by default 100 per op, at most 4,000.
-    nodes : int
-        Graphs are merged to so many nodes.
-    rounds : int
-        Rounds of message passing.
-    workers : int
-        Episodes of one update.
-    start : {"one-device", "random"}
-        Where episodes begin: all on the device that alone is fastest, or a random placement.
-    learning_rate, entropy : float
-        Of Adam, and of the bonus for entropy, at the beginning. Placeto's own are 0.001 and 1; they
-        are for far more episodes.
-    policy : str or None
-        A policy to begin with: one that ships (`blocks-4`), or a file.
-    train : bool
-        Whether the policy is trained at all; without it, it places each node once.
-    """
-
+    #: How many placements are simulated; by default 100 per op, at most 4,000.
     evaluations: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
+    #: Graphs are merged to so many nodes.
     nodes: int = Field(default=64, ge=1, le=MOST_NODES)
+    #: Rounds of message passing.
     rounds: int = Field(default=8, ge=1, le=64)
+    #: Episodes of one update.
     workers: int = Field(default=4, ge=1, le=64)
+    #: Where episodes begin: all on the device that alone is fastest, or a random placement.
     start: Literal["one-device", "random"] = "one-device"
+    #: learning_rate, entropy: Of Adam, and of the bonus for entropy, at the beginning. Placeto's
+    #: own are 0.001 and 1; they are for far more episodes.
     learning_rate: float = Field(default=0.01, gt=0, le=1)
     entropy: float = Field(default=0.003, ge=0, le=10)
+    #: A policy to begin with: one that ships (`blocks-4`), or a file.
     policy: str | None = None
+    #: Whether the policy is trained at all; without it, it places each node once.
     train: bool = True
 
 
@@ -127,14 +98,6 @@ def run_placeto(task: Task[Makespan], params: PlacetoParams) -> Outcome:
     memory beyond a device costs 2 for each 1/16 of it, where Placeto's costs 2 per GB; the return
     of a step is its cost minus the least later one (a variant of theirs); learning rate and entropy
     are for some thousand placements. An episode places only where an op can run.
-
-    Examples
-    --------
-    Without torch the registry says what to install. With it:
-
-    >>> from placegap.solvers import METHODS
-    >>> METHODS["placeto"].paper
-    'Addanki et al. 2019'
     """
     return _learned("placeto", task, params)
 

@@ -102,14 +102,7 @@ def admission_of(arrays: Arrays) -> Admission:
 
 
 def group_needs(arrays: Arrays) -> tuple[Ints, Flags]:
-    """Resident bytes of each colocation group, (g,), and the devices that run all its ops, (g, K).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> [part.tolist() for part in group_needs(example().arrays)][0]
-    [0, 0, 0, 0]
-    """
+    """Resident bytes of each colocation group (g,) and the devices that run all its ops (g, K)."""
     by_group = np.argsort(arrays.group, kind="stable")
     first = np.flatnonzero(np.diff(arrays.group[by_group], prepend=-1))
     runs = arrays.time_ns[by_group] != UNSUPPORTED
@@ -158,12 +151,6 @@ def mean_costs(arrays: Arrays) -> MeanCosts:
     An op's mean is over the devices that can run it, a tensor's over all ordered pairs of different
     devices. `scale` is a common denominator of all of them; where it would overflow (paths beyond
     2**62 / scale ns), it is 1 and the terms of each mean are rounded down.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> mean_costs(example().arrays)  # times 5, 20, 10, 8 and transfers 1, 20, 1, 10, twice each
-    MeanCosts(op=array([10, 40, 20, 16]), tensor=array([ 2, 40,  2, 20]), scale=2)
     """
     num_devices = len(arrays.memory_bytes)
     times = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns)
@@ -205,14 +192,7 @@ def levels(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
 
 
 def order_by(priority: Ints, arrays: Arrays) -> Ints:
-    """Ops by decreasing priority; ties by topological position.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> order_by(np.array([3, 1, 4, 3]), example().arrays).tolist()
-    [2, 0, 3, 1]
-    """
+    """Ops by decreasing priority; ties by topological position."""
     return np.lexsort((arrays.index.topological_position, -priority))
 
 

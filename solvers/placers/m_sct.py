@@ -35,19 +35,13 @@ from placegap.solvers.placers.list_problem import (
 
 
 class SctParams(MemoryParams):
-    """Parameters of m-SCT; `memory` as of m-ETF.
+    """Parameters of m-SCT; `memory` as of m-ETF."""
 
-    Attributes
-    ----------
-    threshold : float
-        Children that the LP sets apart by no more than this are favourites; Baechi's function has
-        0.5, its command line 0.1.
-    window : int
-        Above this many ops, the LP is solved piece by piece: so many ops in topological order at a
-        time, with the edges between them.
-    """
-
+    #: Children that the LP sets apart by no more than this are favourites; Baechi's function has
+    #: 0.5, its command line 0.1.
     threshold: float = Field(default=0.5, ge=0, lt=1)
+    #: Above this many ops, the LP is solved piece by piece: so many ops in topological order at a
+    #: time, with the edges between them.
     window: int = Field(default=2500, ge=1)
 
 
@@ -69,14 +63,6 @@ def m_sct(task: Task[Makespan], params: Params | None = None) -> Outcome:
     many optima, so that favourites depend on the solver and its version. A time limit leaves the
     ops of later pieces without favourites.
     Time beside the LP as for m-ETF where devices seldom wait.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example, simulate
-    >>> semantics = Makespan(channels="half_duplex")
-    >>> plan = m_sct(Task(example(), semantics)).plan
-    >>> plan.placement, simulate(example(), plan, semantics).makespan_ns
-    (((0,), (1,), (0,), (1,)), 34)
     """
     chosen = params if isinstance(params, SctParams) else SctParams()
     found = favourites(task.instance, chosen, task.limits)

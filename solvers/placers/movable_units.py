@@ -28,12 +28,6 @@ def free_units(instance: Instance) -> Blocks:
     """Colocation groups as blocks without arcs: what plans of any kind may move by itself.
 
     The numbers are those of `Arrays.group`, and no order is meant by them. O(n K).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> free_units(example()).time_ns.tolist()
-    [[5, 5], [20, 20], [10, 10], [8, 8]]
     """
     group, none = instance.arrays.group, np.zeros(0, np.int64)
     every = np.ones(instance.num_ops, np.bool_)
@@ -98,29 +92,21 @@ class Arcs(NamedTuple):
 
 
 class State(NamedTuple):
-    """u units on K devices.
+    """u units on K devices."""
 
-    Attributes
-    ----------
-    device : (u,) int64
-    pins_on : (e, K) int64
-        Pins of each net on each device.
-    compute, paid, used_bytes : (K,) int64
-    leaving : (u,) int64
-        Change of what its device pays if the unit goes away.
-    joining : (u, K) int64
-        Change of what device k pays if the unit comes; 0 on its own device.
-    arcs_between : (K, K) int64
-        Arcs from the units of one device to those of another.
-    """
-
+    #: (u,) int64
     device: Ints
+    #: (e, K) int64: Pins of each net on each device.
     pins_on: Ints
+    #: compute, paid, used_bytes: (K,) int64
     compute: Ints
     paid: Ints
     used_bytes: Ints
+    #: (u,) int64: Change of what its device pays if the unit goes away.
     leaving: Ints
+    #: (u, K) int64: Change of what device k pays if the unit comes; 0 on its own device.
     joining: Ints
+    #: (K, K) int64: Arcs from the units of one device to those of another.
     arcs_between: Ints
 
 

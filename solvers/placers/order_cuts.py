@@ -37,23 +37,6 @@ def memory_cuts(task: Task[Makespan], params: Params | None = None) -> Outcome:
     largest first) the one with the shortest schedule counts. A heuristic for graphs that do not fit
     on one device, where most of the time goes into the few transfers that memory enforces; with
     slack memory all ops stay on one device. O(K (n + m)) but for sorting.
-
-    Examples
-    --------
-    Two of four ops fit on a device, and the middle edge is the cheapest:
-
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Link, Op
-    >>> ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=2) for x in "abcd")
-    >>> edges = tuple(Edge(producer=x, consumer=y, bytes=b) for x, y, b in
-    ...               (("a", "b", 9), ("b", "c", 1), ("c", "d", 9)))
-    >>> devices = tuple(Device(name=x, kind="gpu", memory_bytes=4) for x in ("g0", "g1"))
-    >>> links = tuple(Link(source=x, target=y, bandwidth_bytes_per_s=10**9)
-    ...               for x, y in (("g0", "g1"), ("g1", "g0")))
-    >>> cluster = Cluster(name="two", devices=devices, links=links)
-    >>> instance = Instance(name="four", graph=Graph(name="four", ops=ops, edges=edges),
-    ...                     cluster=cluster)
-    >>> memory_cuts(Task(instance, Makespan())).plan.placement
-    ((0,), (0,), (1,), (1,))
     """
     best: tuple[int, Plan] | None = None
     for device in _slicings(task.instance):
@@ -181,24 +164,6 @@ def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outc
     several numbers of turns, the fastest or largest devices alone or with others, and cuts nearer
     to or farther from equal slices; the shortest schedule counts. A heuristic that judges fewer
     plans of larger graphs: O((n + m) log n) for each.
-
-    Examples
-    --------
-    Two layers forward and back, each on a device of its own:
-
-    >>> from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
-    >>> step = {"a": 1, "b": 1, "b_back": 1, "b_weights": 4, "a_back": 1, "a_weights": 4}
-    >>> ops = tuple(Op(name=x, time_ns={"gpu": t}, colocation=x[0]) for x, t in step.items())
-    >>> pairs = ("a b", "b b_back", "b_back b_weights", "b_back a_back", "a_back a_weights")
-    >>> edges = tuple(Edge(producer=p.split()[0], consumer=p.split()[1], bytes=0) for p in pairs)
-    >>> devices = tuple(Device(name=x, kind="gpu") for x in ("g0", "g1"))
-    >>> links = tuple(Link(source=x, target=y, bandwidth_bytes_per_s=10**9)
-    ...               for x, y in (("g0", "g1"), ("g1", "g0")))
-    >>> graph = Graph(name="step", ops=ops, edges=edges)
-    >>> cluster = Cluster(name="two", devices=devices, links=links)
-    >>> instance = Instance(name="step", graph=graph, cluster=cluster)
-    >>> interleaved_cuts(Task(instance, Makespan())).plan.placement
-    ((0,), (1,), (1,), (1,), (0,), (0,))
     """
     instance, best = task.instance, None
     parts = instance.num_ops + len(instance.graph.edges)

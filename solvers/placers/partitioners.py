@@ -52,26 +52,17 @@ TOTAL = 2**28
 
 @dataclass(frozen=True, eq=False)
 class Parting:
-    """What a partitioner is asked for.
-
-    Attributes
-    ----------
-    instance : Instance
-    nets : Nets
-        Over the vertices.
-    devices : (p,) int64
-        The devices that parts are made for.
-    weight : (v,) int64
-        Scaled mean time of each vertex, at least 1.
-    share : (p,) float64
-        Share of the weight that each part should have, by the device's speed; the sum is 1.
-    seed : int
-    """
+    """What a partitioner is asked for."""
 
     instance: Instance
+    #: Over the vertices.
     nets: Nets
+    #: (p,) int64: The devices that parts are made for.
     devices: Ints
+    #: (v,) int64: Scaled mean time of each vertex, at least 1.
     weight: Ints
+    #: (p,) float64: Share of the weight that each part should have, by the device's speed; the sum
+    #: is 1.
     share: Floats
     seed: int
 
@@ -109,13 +100,7 @@ class Parting:
 
 
 def scaled(amount: Floats | Ints) -> Ints:
-    """Positive integers in proportion to some amounts, with a sum of about `TOTAL`.
-
-    Examples
-    --------
-    >>> scaled(np.array([0, 1, 3])).tolist() == [1, 1 + 2**26, 1 + 3 * 2**26]
-    True
-    """
+    """Positive integers in proportion to some amounts, with a sum of about `TOTAL`."""
     total = float(amount.sum())
     return to_whole(amount.astype(np.float64) * (TOTAL / max(total, 1.0))) + 1
 
@@ -269,20 +254,13 @@ def mend(
 
 
 class MetisParams(Params):
-    """Parameters of ``metis``.
+    """Parameters of ``metis``."""
 
-    Attributes
-    ----------
-    imbalance : int
-        A part may be so many thousandths heavier than its share (METIS' ``ufactor``).
-    edges : {"time", "count"}
-        What a cut between two groups costs: its transfers, or how many edges it cuts.
-    mend : bool
-        Whether what memory forbids moves on; else the parts stay as METIS makes them.
-    """
-
+    #: A part may be so many thousandths heavier than its share (METIS' ``ufactor``).
     imbalance: int = Field(default=30, ge=1)
+    #: What a cut between two groups costs: its transfers, or how many edges it cuts.
     edges: Literal["time", "count"] = "time"
+    #: Whether what memory forbids moves on; else the parts stay as METIS makes them.
     mend: bool = True
 
 
@@ -355,14 +333,9 @@ register(
 
 
 class MtKahyparParams(Params):
-    """Parameters of ``mt-kahypar``.
+    """Parameters of ``mt-kahypar``."""
 
-    Attributes
-    ----------
-    imbalance : float
-        A part may be heavier than its share by this fraction (``epsilon``).
-    """
-
+    #: A part may be heavier than its share by this fraction (``epsilon``).
     imbalance: float = Field(default=0.03, gt=0, lt=1)
 
 
@@ -490,13 +463,7 @@ def graph_file(parting: Parting) -> str:
 
 
 def parts_of(text: str, num_vertices: int) -> Ints:
-    r"""Part of each vertex, (v,), from a mapping: a count, then lines of vertex and part.
-
-    Examples
-    --------
-    >>> parts_of("2\n1\t5\n0\t3\n", 2).tolist()
-    [3, 5]
-    """
+    r"""Part of each vertex, (v,), from a mapping: a count, then lines of vertex and part."""
     pairs = np.array(text.split()[1:], np.int64).reshape(-1, 2)
     part = np.zeros(num_vertices, np.int64)
     part[pairs[:, 0]] = pairs[:, 1]

@@ -41,18 +41,12 @@ MOST_STAGES = 1000
 
 
 class PipeDreamParams(Params):
-    """Parameters of ``pipedream``.
+    """Parameters of ``pipedream``."""
 
-    Attributes
-    ----------
-    formula : {"2019", "2018", "placegap"}
-        What a stage costs while it is planned: as in the paper (SOSP 2019), as in its preprint
-        (arXiv 1806.03377, 2018), or as the referee will judge it.
-    layers : {"merge", "blocks"}
-        Whether branches that meet again become one layer, or each block is one.
-    """
-
+    #: What a stage costs while it is planned: as in the paper (SOSP 2019), as in its preprint
+    #: (arXiv 1806.03377, 2018), or as the referee will judge it.
     formula: Formula = "2019"
+    #: Whether branches that meet again become one layer, or each block is one.
     layers: Literal["merge", "blocks"] = "merge"
 
 
@@ -64,7 +58,7 @@ def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
     the least max(A(i, m - r), transfer at i, T(i + 1..j, r)) over i and r. With W parameter bytes,
     bandwidth B and summed time S, a stage on r machines takes max(S, 2 (r - 1) W / B) / r in the
     paper and max(S, 4 (r - 1) W / (r B)) / r in the preprint; with the formula ``placegap`` the DP
-    minimizes the referee's own load (`instances.referee.replication`) and transfers are part of it.
+    minimizes the referee's own load (`referee.loads`) and transfers are part of it.
     A heuristic: a transfer is hidden behind compute while it is planned, and the referee adds it.
     Deviations: the paper profiles models that are chains; here other graphs are made one
     (`chain_of`, as Tarnawski et al. did to compare with it). A transfer takes the host
@@ -73,15 +67,6 @@ def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
     shared only where the semantics has replicas and all accelerators are equal, and B is
     the narrowest between any two. Longer chains are cut at 1,000 places of little communication.
     O(s^2 a^2 h) for s places, a accelerators and h hosts.
-
-    Examples
-    --------
-    The diamond's branches meet again: ops 1 to 3 are one layer, and op 4 the other.
-
-    >>> from placegap.instances import MaxLoad, example
-    >>> task = Task(example(), MaxLoad(plans="chain"))
-    >>> pipedream(task, PipeDreamParams()).plan.placement
-    ((0,), (0,), (0,), (1,))
     """
     instance, semantics = task.instance, task.semantics
     problem = build_problem(instance, overlap=semantics.load == "overlap")
@@ -256,23 +241,16 @@ def _stage_cost(work: int, cut: int, weights: int, r: int, rules: _Rules) -> flo
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """l layers in their order, on the two kinds of devices of a `ChainProblem`.
+    """l layers in their order, on the two kinds of devices of a `ChainProblem`."""
 
-    Attributes
-    ----------
-    layer : (n,) int64
-        Layer of each op.
-    time, need : (2, l) int64
-        As in `ChainProblem`.
-    parameter_bytes : (l,) int64
-    nets : CutNets
-        Over layers.
-    """
-
+    #: (n,) int64: Layer of each op.
     layer: Ints
+    #: time, need: (2, l) int64: As in `ChainProblem`.
     time: Ints
     need: Ints
+    #: (l,) int64
     parameter_bytes: Ints
+    #: Over layers.
     nets: CutNets
 
     @property

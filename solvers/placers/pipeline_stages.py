@@ -23,15 +23,9 @@ NO_PASSAGE = "a backward op feeds a forward op: no microbatch can pass"
 def even_split(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
     """Cut the layers, in their order, into stages whose numbers of layers differ by one at most.
 
-    Layers are the blocks that stages keep whole, in their order (`structure.stage_blocks`); the
+    Layers are the blocks that stages keep whole, in their order (`nets.stage_blocks`); the
     first stages get one more. All devices are used, as they come, or as many as there are layers
     for. A heuristic that looks at no time. O(n + m log m).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> even_split(Task(example(), PipelineIteration())).plan.stage
-    (0, 0, 1, 1)
     """
     block = stage_blocks(task.instance)
     if block is None:
@@ -62,13 +56,7 @@ def devices_used(instance: Instance, semantics: PipelineIteration, layers: int) 
 
 
 def chain_plan(block: Ints, cuts: Ints, num_devices: int) -> Plan:
-    """Blocks before the first cut in stage 0, and so on; stages on the devices in rounds.
-
-    Examples
-    --------
-    >>> chain_plan(np.array([0, 1, 2]), np.array([1]), 2).placement
-    ((0,), (1,), (1,))
-    """
+    """Blocks before the first cut in stage 0, and so on; stages on the devices in rounds."""
     stage = np.searchsorted(cuts, block, side="right").tolist()
     return Plan(tuple((s % num_devices,) for s in stage), stage=tuple(stage))
 
@@ -96,12 +84,6 @@ def simulated_moves(task: Task[PipelineIteration], params: Params | None = None)
     layer to its neighbour for as long as the iteration gets shorter. A layer's load is its forward
     and backward time on the device that is fastest for it. Moves that break a rule (memory) are not
     taken. O(S l^2) and a simulation per move.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> simulated_moves(Task(example(), PipelineIteration())).plan.stage
-    (0, 0, 1, 1)
     """
     instance, semantics = task.instance, task.semantics
     block = stage_blocks(instance)
@@ -140,11 +122,6 @@ def lightest_cuts(load: Ints, count: int) -> Ints:
     """Where to cut a row of loads into so many runs, none empty, whose heaviest is lightest.
 
     Of the cuts that do it each is as far to the left as the DP meets it first.
-
-    Examples
-    --------
-    >>> lightest_cuts(np.array([5, 20, 10, 8]), 2).tolist()
-    [2]
     """
     n = len(load)
     total = np.zeros(n + 1, np.int64)
@@ -193,14 +170,6 @@ def alpa(task: Task[PipelineIteration], params: Params | None = None) -> Outcome
     crosses its borders. That is the iteration of a pipeline that hands microbatches on at once;
     memory is not looked at. Alpa also chooses the devices of each stage, which all have one here.
     O(S l^2) for each limit.
-
-    Examples
-    --------
-    Cuts of the diamond send dearly: one stage takes 43 + 3 * 43, two at least 46 + 19 + 3 * 46.
-
-    >>> from placegap.instances import example
-    >>> alpa(Task(example(), PipelineIteration(microbatches=4))).plan.stage
-    (0, 0, 0, 0)
     """
     instance, semantics = task.instance, task.semantics
     block = stage_blocks(instance)
@@ -245,14 +214,6 @@ def stage_times(instance: Instance, semantics: PipelineIteration, block: Ints) -
 def alpa_cuts(times: Ints, most: int, rounds: int) -> Ints:
     """Where to cut l blocks into at most so many runs, for the least sum of all runs and
     rounds - 1 times the heaviest; ``times[i, j]`` is that of blocks i to j - 1.
-
-    Examples
-    --------
-    Four rounds: 9 + 12, and 3 times 12, are less than 21 and 3 times 21.
-
-    >>> total = np.cumsum([0, 5, 4, 6, 6])
-    >>> alpa_cuts(total[None, :] - total[:, None], 2, 4).tolist()
-    [2]
     """
     n = len(times) - 1
     never = np.int64(2**62)
@@ -331,12 +292,6 @@ def heaviest_stage(task: Task[PipelineIteration], params: Params | None = None) 
     Microbatches in flight are not looked at, so that memory may not suffice. Time as of `ideal-dp`.
     A chain of max_load may send gradients to a later stage, and no pipeline does; so what edges of
     both passes tie together stays whole (`in_stage_order`).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> heaviest_stage(Task(example(), PipelineIteration())).plan.placement
-    ((0,), (1,), (0,), (1,))
     """
     method = find_method("ideal-dp")
     block = stage_blocks(task.instance)
@@ -355,12 +310,6 @@ def in_stage_order(instance: Instance, block: Ints) -> Instance:
     Blocks of stages become colocation groups; where a gradient leads from block to block, an edge
     between forward ops that moves nothing leads the other way. Modes are dropped: those of a group
     have to be alike, and max_load does not look at them. O(n + m).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> in_stage_order(example(), stage_blocks(example())).graph.edges == example().graph.edges
-    True
     """
     graph, backward = instance.graph, instance.arrays.backward
     forward_op: dict[int, str] = {}

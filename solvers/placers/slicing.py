@@ -20,15 +20,10 @@ from placegap.solvers.placers.movable_units import why_not_one_level
 
 
 class SlicingParams(Params):
-    """Parameters of ``slicing``.
+    """Parameters of ``slicing``."""
 
-    Attributes
-    ----------
-    orders : int
-        How many topological orders are cut: depth first from either end, by least cut from either
-        end, breadth first from either end, then the first two with random ties.
-    """
-
+    #: How many topological orders are cut: depth first from either end, by least cut from either
+    #: end, breadth first from either end, then the first two with random ties.
     orders: int = Field(default=NUM_ORDERS, ge=1, le=NUM_ORDERS, json_schema_extra=EFFORT)
 
 
@@ -40,15 +35,8 @@ def slicing(task: Task[MaxLoad], params: SlicingParams) -> Outcome:
     DP over ideals may be exponential. A heuristic: optimal for its orders, and never better
     than the best chain. Deviations: several orders (`chains.orders`) where the authors cut one
     that their program happens to find; in orders of more than 2,000 blocks only places of little
-    communication are cut (`cut_places.MOST_CUTS`); devices that are not alike come in
+    communication are cut (`orders.MOST_CUTS`); devices that are not alike come in
     some fixed sequences (`slicer`). With a time limit the best plan until then is returned.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> task = Task(example(), MaxLoad(plans="chain"))
-    >>> slicing(task, SlicingParams()).plan.placement
-    ((0,), (1,), (0,), (1,))
     """
     clock, slicer = Clock(task.limits.time_limit_s), Slicer(task)
     best: tuple[int, Ints] | None = None
@@ -92,24 +80,16 @@ NOT_SLICED = 2**62
 
 
 class SliceGraphParams(Params):
-    """Parameters of ``slicegraph``.
+    """Parameters of ``slicegraph``."""
 
-    Attributes
-    ----------
-    population : int
-        Orders in each generation.
-    elite, mutants : float
-        Shares of a generation that survive, and that are drawn anew.
-    inherit : float
-        Probability that a child has the key of its elite parent.
-    generations : int
-        Generations after the first; a time limit may end them sooner.
-    """
-
+    #: Orders in each generation.
     population: int = Field(default=32, ge=4, json_schema_extra=EFFORT)
+    #: elite, mutants: Shares of a generation that survive, and that are drawn anew.
     elite: float = Field(default=0.25, gt=0, lt=0.5)
     mutants: float = Field(default=0.25, ge=0, lt=0.5)
+    #: Probability that a child has the key of its elite parent.
     inherit: float = Field(default=0.7, gt=0.5, le=1)
+    #: Generations after the first; a time limit may end them sooner.
     generations: int = Field(default=20, ge=0, json_schema_extra=EFFORT)
 
 
@@ -125,13 +105,6 @@ def slicegraph(task: Task[MaxLoad], params: SliceGraphParams) -> Outcome:
     best chain. Filled in: the parameters' defaults, and half of the first generation at most, which
     are the orders of `slicing` and not random ones. Devices that are not alike: see `slicer`.
     O(b^2 K + pins) per individual of b blocks, less where a limit ends segments early.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> task = Task(example(), MaxLoad(plans="chain"))
-    >>> slicegraph(task, SliceGraphParams()).plan.placement
-    ((0,), (1,), (0,), (1,))
     """
     clock, slicer = Clock(task.limits.time_limit_s), Slicer(task)
     generator = np.random.default_rng(task.limits.seed)

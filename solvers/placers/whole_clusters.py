@@ -30,14 +30,7 @@ class Clusters(NamedTuple):
 
 
 def clusters_of(cluster: Ints, order: Ints, num_groups: int) -> Clusters:
-    """Clusters from the number of each op's; within a cluster, ops come as in `order`.
-
-    Examples
-    --------
-    >>> clusters = clusters_of(np.array([1, 0, 1]), np.array([2, 1, 0]), 3)
-    >>> clusters.ptr.tolist(), clusters.op.tolist()
-    ([0, 1, 3], [1, 2, 0])
-    """
+    """Clusters from the number of each op's; within a cluster, ops come as in `order`."""
     ptr, members = group_by(cluster[order], int(cluster.max()) + 1)
     return Clusters(ptr, order[members], cluster, np.zeros(num_groups + 1, np.int64))
 

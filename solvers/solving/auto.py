@@ -106,27 +106,14 @@ MEMORY = "memory"
 
 
 class AutoParams(Params):
-    """Parameters of ``auto``.
+    """Parameters of ``auto``."""
 
-    Attributes
-    ----------
-    workers : int or None
-        Threads and processes at a time; by default as many as there are cores.
-    """
-
+    #: Threads and processes at a time; by default as many as there are cores.
     workers: int | None = Field(default=None, ge=1, le=1024)
 
 
 def run(task: Task, params: AutoParams) -> Outcome:
-    """Run the parts by the rules above.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> outcome = run(Task(example(), Makespan()), AutoParams())
-    >>> outcome.claim_ns, outcome.bound_ns
-    (34, 34)
-    """
+    """Run the parts by the rules above."""
     if isinstance(task.semantics, MaxContext):  # its questions are about loads; nothing searches
         return find_method("most-tokens").run(task, Params())
     limit_s = task.limits.time_limit_s

@@ -123,12 +123,6 @@ class Beside:
         Placers that have not been asked yet.
     workers : int
         Threads of a search that has all cores.
-
-    Attributes
-    ----------
-    proof : Interruptible
-        To be entered for each proof: the one that runs is interrupted when nothing is left to
-        prove, or no time.
     """
 
     def __init__(
@@ -141,6 +135,8 @@ class Beside:
     ) -> None:
         self.board, self.clock, self.head_start_s = board, clock, head_start_s
         self.waiting, self.workers = waiting, workers
+        #: To be entered for each proof: the one that runs is interrupted when nothing is left to
+        #: prove, or no time.
         self.proof = Interruptible()
         self._process: WorkerProcess | None = None
         self._compiled = Compiled(is_compiling=False, seconds=0.0)

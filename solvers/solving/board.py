@@ -32,42 +32,24 @@ class Board(Best):
     """What is known of a task; a plan counts once the referee has judged it under its rules.
 
     Two threads may write on it: the one that runs a proof, and the one that hears the search.
-
-    Attributes
-    ----------
-    task : Task
-    plan : Plan or None
-    plan_by : str
-        Who found the plan.
-    bound_class : PlanClass or None
-        The class of plans that the bound holds for, where it is wider than the task's.
-    is_first_word : bool
-        Whether the part that has proven the bound has not ended yet.
-    no_plan_by, no_plan_rests_on : str
-        Who has proven that no plan exists, if anybody has, and on whose word.
-    notes, words : dict of str
-        How parts have failed, and the last words of those that have not, by method.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> board = Board(gap=0.0, task=Task(example(), Makespan()))
-    >>> board.offer(Plan.on([0, 1, 0, 0]), "somebody"), board.value_ns
-    (True, 35)
-    >>> board.prove(33, "critical path")
-    >>> board.is_over
-    False
     """
 
     task: Task
     plan: Plan | None = None
+    #: Who found the plan.
     plan_by: str = ""
+    #: The class of plans that the bound holds for, where it is wider than the task's.
     bound_class: PlanClass | None = None
+    #: Whether the part that has proven the bound has not ended yet.
     is_first_word: bool = False
+    #: no_plan_by, no_plan_rests_on: Who has proven that no plan exists, if anybody has, and on
+    #: whose word.
     no_plan_by: str = ""
     no_plan_rests_on: str = ""
 
     def __post_init__(self) -> None:
+        #: notes, words: How parts have failed, and the last words of those that have not, by
+        #: method.
         self.notes: dict[str, str] = {}
         self.words: dict[str, str] = {}
         self._lock = threading.RLock()

@@ -22,28 +22,18 @@ from placegap.solvers.solving.known_bounds import KnownBound, proven_by, recorde
 
 
 class Claim(NamedTuple):
-    """What a file states of an instance under some rules.
+    """What a file states of an instance under some rules."""
 
-    Attributes
-    ----------
-    file : str
-        Its name, without folders.
-    ns : int
-        A value that no plan is said to be below, or that some plan is said to have.
-    is_bound : bool
-    origin : str
-        The method that is said to be behind it.
-    about : Instance or None
-        The instance, or the one with whole modules or layers. None: another one, or other rules.
-    plans : str
-        Of which plans it is said, where that is not all of them.
-    """
-
+    #: Its name, without folders.
     file: str
+    #: A value that no plan is said to be below, or that some plan is said to have.
     ns: int
     is_bound: bool
+    #: The method that is said to be behind it.
     origin: str
+    #: The instance, or the one with whole modules or layers. None: another one, or other rules.
     about: Instance | None
+    #: Of which plans it is said, where that is not all of them.
     plans: str = ""
 
 
@@ -63,14 +53,6 @@ def claims_of(
         The file that states `Instance.best_known`; by default the instance's name stands for it.
     plan_files : mapping of str to StoredBound or None, optional
         What each plan file states.
-
-    Examples
-    --------
-    >>> from placegap.instances import BestKnown, Makespan, example
-    >>> best = BestKnown(semantics=Makespan(), bound_ns=35, bound_origin="cp-sat")
-    >>> instance = example().model_copy(update={"best_known": (best,)})
-    >>> claims_of(instance, Makespan(), "models/net.json")[0][:4]
-    ('net.json', 35, True, 'cp-sat')
     """
     found, name = list[Claim](), Path(model).name or instance.name
     for known in instance.best_known:
@@ -114,13 +96,6 @@ def refuted_claims(
         Plans at hand, with the file or the method that has each.
     bound : KnownBound, optional
         What no plan of the instance is below.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> claim = Claim("a.json", 36, True, "cp-sat", example())
-    >>> refuted_claims([claim], Makespan(), [("b.json", Plan.on([0, 1, 0, 0]))])
-    ('a.json claims that no plan is better than 36 ns (cp-sat), but b.json has one of 35 ns',)
     """
     claims, plans, sentences = list(claims), list(plans), list[str]()
     for claim in claims:

@@ -39,7 +39,7 @@ def solve_coarse(
     instance, semantics, method, params, time_limit_s, gap, seed
         As for `solve`.
     transform : str
-        A name of `transforms.TRANSFORMS`.
+        A name of `table.TRANSFORMS`.
     transform_params : mapping, optional
         The transform's own parameters.
     incumbent : Plan, optional
@@ -49,19 +49,6 @@ def solve_coarse(
     ------
     InputError
         As `solve` and `transforms.table.coarsen` do.
-
-    Examples
-    --------
-    The best plan of the merged diamond takes 43 ns, that of the diamond 34:
-
-    >>> from placegap.instances import Makespan, example
-    >>> semantics = Makespan()
-    >>> three = {"ops": 3}
-    >>> result = solve_coarse(
-    ...     example(), semantics, "brute-force", transform="pesto-merge", transform_params=three
-    ... )
-    >>> result.value_ns, result.bound_ns, len(result.plan.placement)
-    (43, None, 4)
     """
     limits = limits_of(options)
     began = now_s()

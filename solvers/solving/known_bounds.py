@@ -61,15 +61,6 @@ def known_bound(
         records, is no bound.
     proven : iterable of KnownBound
         What was proven or checked just now.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> known_bound(example(), Makespan())
-    (KnownBound(ns=33, origin='critical path', rests_on='proof', plans='any'), ())
-    >>> wrong = KnownBound(34, "cp-sat", "CP-SAT 9")
-    >>> known_bound(example(), Makespan(), 33, [wrong])[1][0].partition(":")[0]
-    'cp-sat, the word of CP-SAT 9'
     """
     from placegap.solvers.bounds.cheap_bounds import quick_bound  # brings numba
 
@@ -120,14 +111,6 @@ def with_known_bound(
     records of the single ops, where whole modules or layers are placed: these have fewer plans.
     There is no gap where the method proved nothing, nothing is recorded, and the bound that costs
     nothing does not prove the plan optimal.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> from placegap.solvers import solve
-    >>> found = with_known_bound(example(), solve(example(), Makespan(), "heft"))
-    >>> found.bound_ns, found.bound_origin, found.gap
-    (33, 'critical path', None)
     """
     if result.value_ns is None or result.split is not None:
         return result
@@ -164,16 +147,7 @@ def _as_result(instance: Instance, semantics: Semantics, by: str, bound: KnownBo
 
 
 def bound_to_store(result: Result) -> StoredBound | None:
-    """What a plan file keeps of a result's bound.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> from placegap.solvers import solve
-    >>> stored = bound_to_store(solve(example(), MaxLoad(plans="chain"), "ideal-dp"))
-    >>> stored.bound_ns, stored.bound_origin, stored.rests_on, stored.semantics.plans
-    (39, 'ideal-dp', 'proof', 'chain')
-    """
+    """What a plan file keeps of a result's bound."""
     if result.bound_ns is None:
         return None
     return StoredBound(

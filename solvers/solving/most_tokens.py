@@ -39,24 +39,6 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
 
     At first whether any fit, and as many as the memory of all devices holds; then, for B numbers in
     between, at most log2 B questions.
-
-    Examples
-    --------
-    Two cards of 100 bytes, and four layers of 10 bytes and 1 byte a token: two layers on each card
-    have room for (100 - 20) / 2 tokens.
-
-    >>> from placegap.instances import Cache, Cluster, Device, Edge, Graph, Instance, Op
-    >>> cache = (Cache(token_bytes=1),)
-    >>> ops = tuple(Op(name=name, time_ns={"gpu": 1}, resident_bytes=10, caches=cache)
-    ...     for name in "abcd")
-    >>> edges = tuple(Edge(producer=a, consumer=b, host_time_ns=0)
-    ...     for a, b in ("ab", "bc", "cd"))
-    >>> cards = tuple(Device(name=f"gpu{k}", kind="gpu", memory_bytes=100) for k in range(2))
-    >>> row = Instance(name="row", graph=Graph(name="row", ops=ops, edges=edges),
-    ...     cluster=Cluster(name="pair", devices=cards))
-    >>> outcome = run(Task(row, MaxContext(plans="chain")), Params())
-    >>> outcome.claim_ns, outcome.bound_ns
-    (-40, -40)
     """
     limit_s = task.limits.time_limit_s
     clock = Clock(USUAL_S if limit_s is None else limit_s)

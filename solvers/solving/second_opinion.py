@@ -56,15 +56,7 @@ class Opinion:
 def second_methods(
     instance: Instance, semantics: Semantics, method: str
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Methods, with parameters, that can check the result of another one; the best first.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> makespan = Makespan()
-    >>> [name for name, _ in second_methods(example(), makespan, "decomposition")]
-    ['brute-force', 'moirai', 'cp-sat']
-    """
+    """Methods, with parameters, that can check the result of another one; the best first."""
     task = Task(instance, semantics)
 
     def applies(name: str, params: Mapping[str, str]) -> bool:
@@ -98,17 +90,7 @@ def _has_scip() -> bool:
 def second_opinion(
     instance: Instance, semantics: Semantics, result: Result, time_limit_s: float, *, seed: int = 0
 ) -> Opinion:
-    """Ask another method about a result, within a time limit, from the result's plan on.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> from placegap.solvers import solve
-    >>> makespan = Makespan()
-    >>> first = solve(example(), makespan, "cp-sat", {"workers": 1}, time_limit_s=10)
-    >>> second_opinion(example(), makespan, first, 10).verdict
-    'agrees'
-    """
+    """Ask another method about a result, within a time limit, from the result's plan on."""
     asked = next(second_methods(instance, semantics, result.method), None)
     if asked is None or result.split is not None:
         return nobody_to_ask(result)

@@ -103,7 +103,7 @@ def solve(
         tell, perhaps from other threads.
     on_plan, on_bound : callable, optional
         Called with ``(value_ns, plan or None)`` and with ``(bound_ns, by)`` whenever one is better.
-        If one returns False or raises `control.StopSearch`, the search ends with the plan so far,
+        If one returns False or raises `progress.StopSearch`, the search ends with the plan so far,
         as after Ctrl-C; for this `solve` has to be called from the main thread.
 
     Raises
@@ -195,14 +195,7 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
 
 
 def what_is_missing(method: AnyMethod, params: Params) -> str | None:
-    """What has to be installed before a method can run with these parameters, or None.
-
-    Examples
-    --------
-    >>> from placegap.solvers import METHODS
-    >>> what_is_missing(METHODS["heft"], Params()) is None
-    True
-    """
+    """What has to be installed before a method can run with these parameters, or None."""
     solver: SolverName = getattr(params, "solver", "highs")
     if solver != "highs":
         try:
@@ -213,12 +206,5 @@ def what_is_missing(method: AnyMethod, params: Params) -> str | None:
 
 
 def versions_of(method: AnyMethod) -> dict[str, str]:
-    """Versions of the distributions that decide a method's results, placegap's own first.
-
-    Examples
-    --------
-    >>> from placegap.solvers import METHODS
-    >>> list(versions_of(METHODS["cp-sat"]))
-    ['placegap', 'ortools']
-    """
+    """Versions of the distributions that decide a method's results, placegap's own first."""
     return {name: installed_version(name) for name in ("placegap", *method.packages)}

@@ -60,26 +60,16 @@ BOUNDS = "bounds"
 
 @dataclass(frozen=True)
 class AutoStep:
-    """One run of a method of the registry.
-
-    Attributes
-    ----------
-    method : str
-    semantics : Semantics
-        The task's own, or rules whose plans or bounds hold for it.
-    share : float
-        Of the time that is left when it begins.
-    params : mapping
-    seed : int
-    is_placer : bool
-        Whether it makes a plan of its own once, and does not search.
-    """
+    """One run of a method of the registry."""
 
     method: str
+    #: The task's own, or rules whose plans or bounds hold for it.
     semantics: Semantics
+    #: Of the time that is left when it begins.
     share: float = 1.0
     params: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
+    #: Whether it makes a plan of its own once, and does not search.
     is_placer: bool = False
 
 
@@ -95,15 +85,6 @@ def proving_method(semantics: Semantics) -> str:
     generation where they may be any; for latency_subgraphs rows of calls; for pipeline_iteration
     cuts of a chain of stages; for hybrid_pipeline rows of stages; for
     max_context one load after another. Else the throughput IP.
-
-    Examples
-    --------
-    >>> proving_method(Makespan())
-    'decomposition'
-    >>> proving_method(MaxLoad(plans="chain"))
-    'ideal-dp'
-    >>> proving_method(MaxLoad(plans="convex"))
-    'throughput-ip'
     """
     match semantics:
         case Makespan():
@@ -125,23 +106,7 @@ def proving_method(semantics: Semantics) -> str:
 
 
 def proofs(task: Task) -> Iterator[AutoStep]:
-    """The exact methods that can do a task, the one that proves most first.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> [step.method for step in proofs(Task(example(), Makespan()))]
-    ['decomposition']
-    >>> [step.method for step in proofs(Task(example(), MaxLoad(plans="chain")))]
-    ['ideal-dp', 'archer-exact', 'throughput-ip']
-
-    What a device does forward and backward is no less than its load: the best load is a bound on
-    the sum of the heaviest of both, and its plan mostly has the least sum, too.
-
-    >>> steps = proofs(Task(example(), MaxLoadFwdBwd(plans="chain")))
-    >>> [(step.method, step.semantics.objective) for step in steps]
-    [('ideal-dp', 'max_load'), ('throughput-ip', 'max_load_fwd_bwd')]
-    """
+    """The exact methods that can do a task, the one that proves most first."""
     own = task.semantics
     if isinstance(own, MaxLoadFwdBwd):
         together = MaxLoad(plans=own.plans, load=own.load, memory=own.memory)
@@ -194,26 +159,12 @@ def _is_knapsack(task: Task) -> bool:
 
 
 def memory_binds(task: Task) -> bool:
-    """Whether some device cannot hold all that it can run.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> memory_binds(Task(example(), Makespan()))
-    False
-    """
+    """Whether some device cannot hold all that it can run."""
     return not memory_is_slack(relax_memory(task.instance, task.semantics)[0])
 
 
 def is_likely_proven(task: Task) -> bool:
-    """Whether the method that proves most of such problems is likely to settle this one.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> is_likely_proven(Task(example(), Makespan()))
-    True
-    """
+    """Whether the method that proves most of such problems is likely to settle this one."""
     is_small = not isinstance(task.semantics, Makespan) or _choices(task) <= SMALL_CHOICES
     return is_small and next(_proofs_by(task, _provers(task.semantics)), None) is not None
 
@@ -233,13 +184,6 @@ def plans(
     First the placers that are still `waiting`. Loads then begin with chains, for other plans, and
     with any plans, for their bound. Then the searches take turns, each time with another seed: a
     turn has its part of the time that is left. The one search of a large graph has `workers`.
-
-    Examples
-    --------
-    >>> from itertools import islice
-    >>> from placegap.instances import example
-    >>> [(s.method, s.seed) for s in islice(plans(Task(example(), Makespan()), 7), 3)]
-    [('chain-sides', 7), ('run-moves', 7), ('multilevel', 7)]
     """
     own = task.semantics
     for name in waiting:

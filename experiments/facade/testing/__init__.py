@@ -33,20 +33,12 @@ __all__ = ["KnownOptimum", "assert_gap", "known_optima", "prove_optimum"]
 
 @dataclass(frozen=True)
 class KnownOptimum:
-    """An instance, the rules, and the least value that any plan can have under them.
-
-    Attributes
-    ----------
-    instance : Instance
-    semantics : Semantics
-    optimum_ns : int
-    rests_on : str
-        Whose word the proof is, if it is not one of placegap's own.
-    """
+    """An instance, the rules, and the least value that any plan can have under them."""
 
     instance: Instance
     semantics: Semantics
     optimum_ns: int
+    #: Whose word the proof is, if it is not one of placegap's own.
     rests_on: str = ""
 
 
@@ -91,12 +83,6 @@ def prove_optimum(
     ------
     InputError
         If the method does not prove an optimum in this time: one line says how far it came.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan, example
-    >>> prove_optimum(example(), Makespan(), "brute-force").optimum_ns
-    34
     """
     found = solve(instance, semantics, method, time_limit_s=time_limit_s)
     if found.status != "optimal" or found.value_ns is None:

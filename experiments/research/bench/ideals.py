@@ -32,21 +32,14 @@ LIKE_LIMIT_S = 60.0
 
 @dataclass(frozen=True)
 class IdealCase:
-    """A graph and its devices.
+    """A graph and its devices."""
 
-    Attributes
-    ----------
-    family, params
-        Of `generate`.
-    accelerators, hosts : int
-    ratio : float
-        Mean transfer time divided by the mean time of an op.
-    """
-
+    #: family, params: Of `generate`.
     family: str
     params: tuple[tuple[str, int], ...]
     accelerators: int
     hosts: int
+    #: Mean transfer time divided by the mean time of an op.
     ratio: float
     seed: int = 0
 
@@ -86,21 +79,14 @@ def cases(*, large: bool = False) -> Iterator[IdealCase]:
 
 @dataclass(frozen=True)
 class Like:
-    """A graph like dnn-partitioning's and its devices.
+    """A graph like dnn-partitioning's and its devices."""
 
-    Attributes
-    ----------
-    family : str
-        Of `partitioning_like.KINDS`.
-    training, apart : bool
-        With a backward pass; with weights as ops of their own.
-    tight : bool
-        Memory binds, with eight hosts; else all fits, with one.
-    """
-
+    #: Of `partitioning_like.KINDS`.
     family: str
+    #: training, apart: With a backward pass; with weights as ops of their own.
     training: bool
     apart: bool
+    #: Memory binds, with eight hosts; else all fits, with one.
     tight: bool
 
     @property
@@ -135,13 +121,7 @@ def run(case: IdealCase | Like) -> ExactRow:
 
 
 def like_instance(case: Like) -> Instance:
-    """The graph of a case on its devices.
-
-    Examples
-    --------
-    >>> like_instance(Like("residual", False, True, True)).num_devices
-    13
-    """
+    """The graph of a case on its devices."""
     graph = partitioning_graph(case.family, training=case.training, apart=case.apart)
     if case.tight:
         return on_devices(graph, 5, 8, memory_share=1.5)
@@ -149,14 +129,7 @@ def like_instance(case: Like) -> Instance:
 
 
 def instance(case: IdealCase) -> Instance:
-    """The graph of a case on its devices, which are all linked to each other.
-
-    Examples
-    --------
-    >>> made = instance(IdealCase("parallel-chains", (("chains", 2), ("length", 3)), 2, 1, 0.1))
-    >>> made.num_ops, [device.name for device in made.cluster.devices]
-    (6, ['gpu0', 'gpu1', 'cpu0'])
-    """
+    """The graph of a case on its devices, which are all linked to each other."""
     params = {**dict(case.params), "communication_ratio": case.ratio}
     graph = _lognormal(generate(case.family, params, case.seed), case.seed)
     devices = [Device(name=f"gpu{k}", kind="gpu") for k in range(case.accelerators)]

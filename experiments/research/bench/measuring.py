@@ -91,12 +91,6 @@ def measure_apart(
     -------
     Measured or str
         Or why there is no measurement, in words.
-
-    Examples
-    --------
-    >>> found = measure_apart(lambda: "done", lambda: None, 60)
-    >>> found.remark, found.cpu_s < 1
-    ('done', True)
     """
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)

@@ -102,13 +102,7 @@ TOKENS = 64
 
 
 def shortened(config: Any) -> Any:
-    """The fields of a configuration with two layers wherever layers are counted.
-
-    Examples
-    --------
-    >>> shortened({"n_layer": 12, "layer_types": ["a"] * 12, "text": {"n_layers": 3}})
-    {'n_layer': 2, 'layer_types': ['a', 'a'], 'text': {'n_layers': 2}}
-    """
+    """The fields of a configuration with two layers wherever layers are counted."""
     if not isinstance(config, dict):
         return config
     short: dict[str, Any] = {}

@@ -75,32 +75,24 @@ def cluster_of(name: str, cards: tuple[Card, ...], wire: Wire) -> Cluster:
 
 @dataclass(frozen=True)
 class Decoder:
-    """A transformer's sizes, and the context that its cache holds.
-
-    Attributes
-    ----------
-    layers, hidden, kv_width, ffn, vocabulary : int
-        `kv_width` is that of keys, and of values; `ffn` that of one expert.
-    experts, routed : int
-        1 and 1 is a dense model.
-    bits : float
-        Of a weight, scales included.
-    tied : bool
-        Whether embeddings and head are one tensor, which both hold on one device.
-    context : int
-        Tokens whose keys and values are read, 16 bits each.
-    """
+    """A transformer's sizes, and the context that its cache holds."""
 
     name: str
+    #: layers, hidden, kv_width, ffn, vocabulary: `kv_width` is that of keys, and of values; `ffn`
+    #: that of one expert.
     layers: int
     hidden: int
     kv_width: int
     ffn: int
     vocabulary: int
+    #: experts, routed: 1 and 1 is a dense model.
     experts: int = 1
     routed: int = 1
+    #: Of a weight, scales included.
     bits: float = 16.0
+    #: Whether embeddings and head are one tensor, which both hold on one device.
     tied: bool = False
+    #: Tokens whose keys and values are read, 16 bits each.
     context: int = 4096
 
     def weight_bytes(self, rows: int, columns: int) -> int:

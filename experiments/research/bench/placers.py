@@ -2,9 +2,9 @@
 
 Layered graphs of width 50 on eight equal GPUs that have half as much memory again as is needed,
 from 1,000 ops to those of Celeritas' largest graph (83,206 ops; here 148,392 edges, there 148,548)
-and, on request, to a million. Every row is a process of its own (`bench.process`); the growth
-exponent of a placer is the slope of the line through (log ops, log CPU seconds). The seconds are
-those of a whole `solve`: the referee's part is in them.
+and, on request, to a million. Every row is a process of its own (`measuring.measure_apart`). The
+growth exponent of a placer is the slope of the line through (log ops, log CPU seconds). The seconds
+are those of a whole `solve`: the referee's part is in them.
 """
 
 from __future__ import annotations
@@ -232,15 +232,7 @@ def building_benches(*, large: bool) -> Iterator[tuple[str, Callable[[], object]
 
 
 def growth(rows: Iterable[PlacerRow]) -> list[Growth]:
-    """The exponent of each placer that was measured at two sizes or more, in the rows' order.
-
-    Examples
-    --------
-    >>> def row(num_ops, cpu_s):
-    ...     return PlacerRow("m-topo", num_ops, DEVICES, Measured(cpu_s, 0, ""))
-    >>> growth([row(1_000, 0.25), row(10_000, 2.5)])[0].exponent
-    1.0
-    """
+    """The exponent of each placer that was measured at two sizes or more, in the rows' order."""
     found: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
         if row.num_devices == DEVICES and isinstance(row.found, Measured):

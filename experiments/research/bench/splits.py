@@ -145,14 +145,7 @@ CASES = (
 
 
 def instance(case: NetworkCase) -> Instance:
-    """The network of a case on its devices.
-
-    Examples
-    --------
-    >>> made = instance(CASES[0])
-    >>> made.num_ops, sum(op.time_ns["acc"] == 0 for op in made.graph.ops)
-    (89, 34)
-    """
+    """The network of a case on its devices."""
     net = Network(random.Random(case.name))
     case.family(net, case.size)
     graph = Graph(name=case.name, ops=tuple(net.ops), edges=tuple(net.edges))

@@ -36,13 +36,7 @@ HEADS = (
 
 
 def table_rows(only: str = "") -> Iterator[tuple[str, ...]]:
-    """One row of texts per workload whose name contains `only`.
-
-    Examples
-    --------
-    >>> [row[:3] for row in table_rows("bert-24-layers-training")]
-    [('tarnawski:bert-24-layers-training', '64', '64 (+0.0 %)')]
-    """
+    """One row of texts per workload whose name contains `only`."""
     for name, workload in workloads().items():
         if only not in name:
             continue

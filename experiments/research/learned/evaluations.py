@@ -69,15 +69,6 @@ class Evaluations:
         How many placements may be tried.
     by : str
         Who tries them, for those who listen.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> tried = Evaluations(example(), Makespan(), budget=9)
-    >>> tried.run(np.array([0, 1, 0, 0])), tried.left
-    (Trial(time_ns=35, excess=0.0), 8)
-    >>> tried.plan().placement
-    ((0,), (1,), (0,), (0,))
     """
 
     def __init__(
@@ -142,25 +133,12 @@ class Evaluations:
 
 
 def usual_evaluations(instance: Instance) -> int:
-    """How many placements are tried by default: 4,000, fewer for less than 40 ops.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> usual_evaluations(example())
-    400
-    """
+    """How many placements are tried by default: 4,000, fewer for less than 40 ops."""
     return min(MOST_EVALUATIONS, EVALUATIONS_PER_OP * instance.num_ops)
 
 
 def cost(trial: Trial, scale_ns: float) -> float:
-    """Time in units of `scale_ns`, and a penalty for what does not fit: what Placeto lowers.
-
-    Examples
-    --------
-    >>> cost(Trial(50, 0.0), 100.0), cost(Trial(50, 0.0625), 100.0), cost(Trial(50, 9.0), 100.0)
-    (0.5, 2.5, 10.5)
-    """
+    """Time in units of `scale_ns`, and a penalty for what does not fit: what Placeto lowers."""
     return trial.time_ns / scale_ns + min(MOST_PENALTY, PENALTY * trial.excess)
 
 

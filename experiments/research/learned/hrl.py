@@ -36,45 +36,27 @@ NEIGHBOURS = 4
 
 @dataclass(frozen=True, eq=False)
 class OpFeatures:
-    """An instance of n ops in U units: ops that are colocated are one unit.
+    """An instance of n ops in U units: ops that are colocated are one unit."""
 
-    Attributes
-    ----------
-    unit : (n,) int64
-        The unit of each op.
-    kind : (U,) int64
-        Kind of the first op of each unit.
-    num_kinds : int
-    op_kind : (n,) int64
-    numbers : (U, F) float32
-        Sizes and number of outputs, and where in the order the op and its neighbours are, all
-        between -1 (no such neighbour) and 1.
-    output_share : (n,) float32
-        Bytes that each op sends, of the sum.
-    producer, consumer : (m,) int64
-        Edges between ops.
-    """
-
+    #: (n,) int64: The unit of each op.
     unit: Ints
+    #: (U,) int64: Kind of the first op of each unit.
     kind: Ints
     num_kinds: int
+    #: (n,) int64
     op_kind: Ints
+    #: (U, F) float32: Sizes and number of outputs, and where in the order the op and its neighbours
+    #: are, all between -1 (no such neighbour) and 1.
     numbers: Numbers
+    #: (n,) float32: Bytes that each op sends, of the sum.
     output_share: Numbers
+    #: producer, consumer: (m,) int64: Edges between ops.
     producer: Ints
     consumer: Ints
 
 
 def op_features(instance: Instance) -> OpFeatures:
-    """Features of the ops of an instance; O(n + m).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> found = op_features(example())
-    >>> found.numbers.shape, found.num_kinds, found.output_share.tolist()
-    ((4, 11), 1, [0.65625, 0.03125, 0.3125, 0.0])
-    """
+    """Features of the ops of an instance; O(n + m)."""
     arrays, ops = instance.arrays, instance.graph.ops
     index, n = arrays.index, instance.num_ops
     count = Counter(op.kind for op in ops)
@@ -119,14 +101,6 @@ def group_features(ops: OpFeatures, group: Ints, num_groups: int) -> Numbers:
     group : (U,) int64
         Group of each unit.
     num_groups : int
-
-    Examples
-    --------
-    All but the first op of the diamond are in group 1:
-
-    >>> from placegap.instances import example
-    >>> group_features(op_features(example()), np.array([0, 1, 1, 1]), 2).tolist()
-    [[0.5, 0.65625, 0.0, 1.0], [1.5, 0.34375, 0.0, 0.0]]
     """
     of_op = group[ops.unit]
     kinds = np.zeros((num_groups, ops.num_kinds), np.float32)
@@ -159,15 +133,7 @@ class Sample(NamedTuple):
 
 
 class Grouper(nn.Module):  # type: ignore[misc]  # torch has no types here
-    """A softmax over groups for each op, from its features, through one hidden layer.
-
-    Examples
-    --------
-    >>> grouper = Grouper(num_kinds=3, num_numbers=2, num_groups=4)
-    >>> sample = grouper(torch.tensor([0, 2]), torch.zeros(2, 2))
-    >>> sample.choice.shape, sample.log_probability.shape
-    (torch.Size([2]), torch.Size([]))
-    """
+    """A softmax over groups for each op, from its features, through one hidden layer."""
 
     def __init__(self, num_kinds: int, num_numbers: int, num_groups: int) -> None:
         super().__init__()
@@ -186,15 +152,7 @@ class Grouper(nn.Module):  # type: ignore[misc]  # torch has no types here
 
 
 class GroupPlacer(nn.Module):  # type: ignore[misc]
-    """A sequence to sequence network: a bidirectional LSTM reads groups, one with attention writes.
-
-    Examples
-    --------
-    >>> placer = GroupPlacer(num_features=5, num_devices=2, width=8)
-    >>> sample = placer(torch.zeros(3, 5), 4)
-    >>> sample.choice.shape, sample.log_probability.shape
-    (torch.Size([4, 3]), torch.Size([4]))
-    """
+    """Sequence to sequence: a bidirectional LSTM reads groups, one with attention writes."""
 
     def __init__(self, num_features: int, num_devices: int, width: int) -> None:
         super().__init__()

@@ -90,17 +90,6 @@ class PlacetoPolicy(nn.Module):  # type: ignore[misc]
     num_features, num_devices : int
     rounds : int
         Of message passing, all with the same weights.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from placegap.instances import example
-    >>> from placegap.experiments.research.learned.placeto_nodes import nodes_of
-    >>> nodes = nodes_of(example(), 4)
-    >>> policy = PlacetoPolicy(nodes.num_features, 2, rounds=2)
-    >>> states = torch.zeros(3, 4, nodes.num_features)
-    >>> policy(graph_tensors(nodes), states, torch.tensor([0, 1, 1])).shape
-    torch.Size([3, 2])
     """
 
     def __init__(self, num_features: int, num_devices: int, rounds: int) -> None:
@@ -164,23 +153,16 @@ DIGITS = 4
 
 
 class PolicyFile(BaseModel):
-    """What a file of a policy holds.
-
-    Attributes
-    ----------
-    num_devices, rounds : int
-        What the policy was built for.
-    trained_on : str
-        Graphs, cluster and numbers of its training, for people.
-    weights : dict of str to list of float
-        Each tensor, flat.
-    """
+    """What a file of a policy holds."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
+    #: num_devices, rounds: What the policy was built for.
     num_devices: int = Field(ge=1, le=1_000)
     rounds: int = Field(ge=1, le=64)
+    #: Graphs, cluster and numbers of its training, for people.
     trained_on: str = ""
+    #: Each tensor, flat.
     weights: dict[str, list[float]]
 
 
@@ -190,29 +172,12 @@ def new_policy(num_devices: int, rounds: int) -> PlacetoPolicy:
 
 
 def shipped() -> tuple[str, ...]:
-    """Names of the policies that are at hand.
-
-    Examples
-    --------
-    >>> "blocks-4" in shipped()
-    True
-    """
+    """Names of the policies that are at hand."""
     return tuple(sorted(path.name.removesuffix(SUFFIX) for path in FOLDER.glob("*" + SUFFIX)))
 
 
 def save_policy(policy: PlacetoPolicy, path: str | Path, num_devices: int, trained_on: str) -> None:
-    """Write a policy; equal policies give equal bytes.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> policy = new_policy(2, rounds=1)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_policy(policy, Path(folder, "policy.json.gz"), 2, "nothing")
-    ...     again = load_policy(str(Path(folder, "policy.json.gz")), 2)
-    >>> again.rounds
-    1
-    """
+    """Write a policy; equal policies give equal bytes."""
     weights = {
         name: [float(f"{value:.{DIGITS}g}") for value in tensor.flatten().tolist()]
         for name, tensor in policy.state_dict().items()
@@ -231,12 +196,6 @@ def load_policy(name: str, num_devices: int) -> PlacetoPolicy:
     ------
     InputError
         One line: there is none of that name, it cannot be read, or it is for other devices.
-
-    Examples
-    --------
-    >>> load_policy("bloc", 4)
-    Traceback (most recent call last):
-    placegap.instances.reading.errors.InputError: no policy or file 'bloc'; did you mean 'blocks-4'?
     """
     path = FOLDER / (name + SUFFIX)
     if name not in shipped():

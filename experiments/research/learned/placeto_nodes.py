@@ -19,38 +19,28 @@ STATIC_FEATURES = 6
 
 @dataclass(frozen=True, eq=False)
 class PlacetoNodes:
-    """An instance of n ops on K devices, merged to N nodes.
+    """An instance of n ops on K devices, merged to N nodes."""
 
-    Attributes
-    ----------
-    node : (n,) int64
-        The node of each op.
-    visits : tuple of (V,) int64 arrays
-        Nodes that one visit places together (a colocation group), in topological order of the
-        first of them.
-    supported : (N, K) bool
-        Whether a device runs all that is colocated with a node.
-    feeds : (N, N) float32
-        1 in row a, column b where node a takes an output of node b.
-    ancestors, descendants, parallel : (N, N) float32
-        Row a marks the nodes that come before node a, after it, and neither (but a itself).
-    first_op : (N,) int64
-        First op of each node in topological order.
-    time_ns : (N, K) float32
-        Sum of the times of a node's ops.
-    output_bytes, memory_bytes : (N,) float32
-        Sums of what a node sends, each tensor once, and of what it holds.
-    """
-
+    #: (n,) int64: The node of each op.
     node: Ints
+    #: Nodes that one visit places together (a colocation group), in topological order of the first
+    #: of them.
     visits: tuple[Ints, ...]
+    #: (N, K) bool: Whether a device runs all that is colocated with a node.
     supported: Flags
+    #: (N, N) float32: 1 in row a, column b where node a takes an output of node b.
     feeds: Numbers
+    #: ancestors, descendants, parallel: (N, N) float32: Row a marks the nodes that come before node
+    #: a, after it, and neither (but a itself).
     ancestors: Numbers
     descendants: Numbers
     parallel: Numbers
+    #: (N,) int64: First op of each node in topological order.
     first_op: Ints
+    #: (N, K) float32: Sum of the times of a node's ops.
     time_ns: Numbers
+    #: output_bytes, memory_bytes: (N,) float32: Sums of what a node sends, each tensor once, and of
+    #: what it holds.
     output_bytes: Numbers
     memory_bytes: Numbers
 
@@ -71,15 +61,6 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
     instance : Instance
     most_nodes : int
         At least 1; more are left where no pair can be merged any more.
-
-    Examples
-    --------
-    In the diamond 1 -> 2, 3 -> 4 nothing is merged; ops 2 and 3 are parallel:
-
-    >>> from placegap.instances import example
-    >>> nodes = nodes_of(example(), 4)
-    >>> nodes.parallel.tolist()[1], nodes.ancestors.tolist()[3]
-    ([0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0])
     """
     parts = -(-most_nodes // instance.num_devices)
     merge = merge_heavy_edges(instance, parts, num_ops=most_nodes)
@@ -138,14 +119,6 @@ def features(
     current : int
         The node that is placed next.
     visited : (N,) bool
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> nodes, seen = nodes_of(example(), 4), np.array([True, False, False, False])
-    >>> row = features(nodes, np.zeros(4, np.int64), np.array([0, 5, 25, 35]), 1, seen)[1]
-    >>> row.round(3).tolist()[2:], int(1 / row[1])
-    ([0.0, 0.0, 1.0, 0.0, 1.0, 0.0], 21)
     """
     count, num_devices = nodes.time_ns.shape
     each = np.arange(count)
@@ -161,26 +134,13 @@ def features(
 
 
 def normalized(values: Numbers) -> Numbers:
-    """Divide by the largest absolute value; zeros stay.
-
-    Examples
-    --------
-    >>> normalized(np.array([1.0, -4.0], np.float32)).tolist()
-    [0.25, -1.0]
-    """
+    """Divide by the largest absolute value; zeros stay."""
     most = float(np.abs(values).max(initial=0.0))
     return values / np.float32(most) if most > 0 else values
 
 
 def start_of(nodes: PlacetoNodes, start: str, seed: int) -> Ints:
-    """Device of each node at the beginning, (N,).
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> start_of(nodes_of(example(), 4), "one-device", 0).tolist()
-    [0, 0, 0, 0]
-    """
+    """Device of each node at the beginning, (N,)."""
     if start == "random":
         rng = np.random.default_rng(seed)
         device = np.zeros(len(nodes.first_op), np.int64)

@@ -52,22 +52,14 @@ POINTS = 50
 
 @dataclass(frozen=True)
 class Found:
-    """What one run of one search found.
+    """What one run of one search found."""
 
-    Attributes
-    ----------
-    value_ns : int or None
-        The referee's, of the best plan.
-    start_ns : float
-        What it began with: Placeto's and annealing's first placement, the mean of the first update
-        of HRL, the first placement of random search.
-    seconds : float
-        Of the search; not of compiling kernels.
-    curve : tuple of CurvePoint
-    """
-
+    #: The referee's, of the best plan.
     value_ns: int | None
+    #: What it began with: Placeto's and annealing's first placement, the mean of the first update
+    #: of HRL, the first placement of random search.
     start_ns: float
+    #: Of the search; not of compiling kernels.
     seconds: float
     curve: tuple[CurvePoint, ...]
 
@@ -77,16 +69,7 @@ Search = Callable[[Evaluations, int], tuple[Plan | None, float]]
 
 
 def random_search(tried: Evaluations, seed: int) -> tuple[Plan | None, float]:
-    """Try random placements of the merged nodes until the budget is spent.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> tried = Evaluations(example(), Makespan(), budget=40)
-    >>> plan, first_ns = random_search(tried, seed=0)
-    >>> tried.best_ns
-    34
-    """
+    """Try random placements of the merged nodes until the budget is spent."""
     nodes = nodes_of(tried.instance, NODES)
     rng = np.random.default_rng(seed)
     each, times = max(1, tried.left // POINTS), []
@@ -138,14 +121,7 @@ SEARCHES: Mapping[str, Search] = {
 
 
 def run_search(name: str, instance: Instance, evaluations: int, seed: int) -> Found:
-    """Run one search on an instance under the plainest makespan.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> run_search("annealing", example(), 200, seed=0).value_ns
-    34
-    """
+    """Run one search on an instance under the plainest makespan."""
     semantics = Makespan()
     tried = Evaluations(instance, semantics, evaluations, name)
     began = now_s()
@@ -267,13 +243,7 @@ class Unseen:
 
 
 def family_graph(seed: int) -> Instance:
-    """A graph of the family: blocks with branches, of other sizes for other seeds.
-
-    Examples
-    --------
-    >>> family_graph(0).num_ops, family_graph(1).num_ops
-    (22, 53)
-    """
+    """A graph of the family: blocks with branches, of other sizes for other seeds."""
     sizes = {"blocks": 3 + seed % 4, "branches": 3 + seed % 3, "length": 2 + seed % 2}
     cluster = load_cluster(CLUSTER)
     kinds = {device.kind: 1.0 for device in cluster.devices}

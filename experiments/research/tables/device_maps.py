@@ -225,14 +225,7 @@ def balanced_value_ns(model: str, instance: Instance) -> int | None:
 
 
 def mapped_plan(instance: Instance, place: dict[str, int]) -> Plan:
-    """The plan of a device map: an op is with its module, or else with what feeds it.
-
-    Examples
-    --------
-    >>> from placegap.instances import example
-    >>> mapped_plan(example(), {}).devices.tolist()
-    [0, 0, 0, 0]
-    """
+    """The plan of a device map: an op is with its module, or else with what feeds it."""
     index = instance.arrays.index
     fed_by: dict[int, int] = {}
     for a, b in zip(index.producer.tolist(), index.consumer.tolist(), strict=True):

@@ -207,13 +207,7 @@ def _above(value_ns: int, best_ns: int) -> str:
 
 
 def change(value_ns: int, best_ns: int) -> str:
-    """How much more or less it is, with its sign, and none for what rounds to 0.
-
-    Examples
-    --------
-    >>> change(1100, 1000), change(9999, 10000)
-    ('+10.0 %', '+0.0 %')
-    """
+    """How much more or less it is, with its sign, and none for what rounds to 0."""
     return f"{round(100 * (value_ns / best_ns - 1), 1) + 0.0:+.1f} %"
 
 

@@ -57,38 +57,22 @@ KNOWN_HEADS = ("network", "max_load chain", "max_load any", "makespan")
 
 
 class NetworkFigures(NamedTuple):
-    """What a network is like on its cluster.
+    """What a network is like on its cluster."""
 
-    Attributes
-    ----------
-    width : int
-        Most ops at one depth, counted in ops from the first.
-    share : float
-        Bytes that one pass on a single device holds, of all that the accelerators have.
-    fits_one : bool
-        Whether the accelerator with the most memory could hold them.
-    ccr : float
-        Transfer times of all edges over times of all ops (Celeritas, equation 1).
-    one_device_ns : int
-        Time of all ops on the fastest device, whether its memory suffices or not.
-    """
-
+    #: Most ops at one depth, counted in ops from the first.
     width: int
+    #: Bytes that one pass on a single device holds, of all that the accelerators have.
     share: float
+    #: Whether the accelerator with the most memory could hold them.
     fits_one: bool
+    #: Transfer times of all edges over times of all ops (Celeritas, equation 1).
     ccr: float
+    #: Time of all ops on the fastest device, whether its memory suffices or not.
     one_device_ns: int
 
 
 def network_figures(instance: Instance) -> NetworkFigures:
-    """The figures of a network of the corpus; O(n + m).
-
-    Examples
-    --------
-    >>> figures = network_figures(load_corpus("bert-24-layers-train").instance())
-    >>> figures.fits_one, 0.6 < figures.share < 0.95
-    (False, True)
-    """
+    """The figures of a network of the corpus; O(n + m)."""
     arrays, semantics = instance.arrays, own_semantics(instance)
     held = held_bytes(instance, Plan.on([0] * instance.num_ops), semantics, None)
     assert held is not None  # a load needs no schedule
@@ -111,14 +95,7 @@ def own_semantics(instance: Instance) -> MaxLoad:
 
 
 def width_of(index: GraphIndex) -> int:
-    """Most ops at one depth, which is the number of edges on a longest path to an op.
-
-    Examples
-    --------
-    >>> from placegap.instances import example  # a diamond
-    >>> width_of(example().graph.index)
-    2
-    """
+    """Most ops at one depth, which is the number of edges on a longest path to an op."""
     depth = np.zeros(len(index.topological_order), np.int64)
     for op in index.topological_order.tolist():
         into = index.pred_edge[index.pred_ptr[op] : index.pred_ptr[op + 1]]

@@ -2,7 +2,7 @@
 
 ``python -m placegap.experiments.research.tables.optima [BEST_KNOWN_FILE]`` prints the tables
 of docs/optima.md in Markdown: the best values in ms, optimal unless a gap stands behind them.
-Networks, each on a cluster of its own, have another table: `experiments.show.tables.network_table`.
+Networks, each on a cluster of its own, have another table (`networks`).
 """
 
 from __future__ import annotations
@@ -37,13 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def tables(entries: Sequence[BestEntry]) -> Iterator[str]:
-    """Lines of one table per semantics, in the order in which the file has them.
-
-    Examples
-    --------
-    >>> next(tables(read_best_known()))
-    '**makespan port per_edge**'
-    """
+    """Lines of one table per semantics, in the order in which the file has them."""
     graphs = sorted({entry.graph for entry in entries})
     clusters = sorted({entry.cluster for entry in entries})
     known = {entry.key: entry for entry in entries}

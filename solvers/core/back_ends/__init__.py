@@ -58,17 +58,6 @@ def solve_model(
     ------
     InputError
         If the solver is not installed, or has no licence for the model.
-
-    Examples
-    --------
-    >>> import pyomo.environ as pyo
-    >>> model = pyo.ConcreteModel()
-    >>> model.x = pyo.Var(bounds=(0, 3), domain=pyo.Integers)
-    >>> model.row = pyo.Constraint(expr=2 * model.x >= 3)
-    >>> model.objective = pyo.Objective(expr=model.x)
-    >>> found = solve_model(model, Limits())
-    >>> found.ending, round(found.objective), round(model.x.value)
-    ('optimal', 2, 2)
     """
     if solver == "highs":
         from placegap.solvers.core.back_ends import highs
@@ -80,12 +69,7 @@ def solve_model(
 
 
 def require(solver: SolverName) -> None:
-    """Raise an InputError, with what to install, if a solver cannot run here.
-
-    Examples
-    --------
-    >>> require("highs")
-    """
+    """Raise an InputError, with what to install, if a solver cannot run here."""
     if solver != "highs":
         from placegap.solvers.core.back_ends import other_mips
 
@@ -93,13 +77,7 @@ def require(solver: SolverName) -> None:
 
 
 def word(solver: SolverName, solver_version: str = "") -> str:
-    """The solver and its version, as results name what they rest on.
-
-    Examples
-    --------
-    >>> word("highs").split()[0], word("scip", "10.0.0")
-    ('HiGHS', 'SCIP 10.0.0')
-    """
+    """The solver and its version, as results name what they rest on."""
     if solver == "highs":
         return word_of("highspy")
     return f"{LABELS[solver]} {solver_version}".rstrip()

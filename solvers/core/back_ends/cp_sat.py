@@ -68,61 +68,40 @@ M = TypeVar("M", bound=CpModel)
 
 @dataclass(frozen=True)
 class Settings:
-    """How CP-SAT is to search.
+    """How CP-SAT is to search."""
 
-    Attributes
-    ----------
-    workers : int
-        Threads.
-    limit_s : float or None
-    gap : float
-        A relative gap that suffices.
-    seed : int
-    scheduling : bool
-        Without relaxation and probing, and, beside others, with a worker that only raises the
-        bound. One worker proved random schedules of 24 and 30 ops 2 to 4 times faster, sections
-        of 13 to 36 ops 2 to 20 times, 14 ops slightly slower; two got GoogLeNet to 1.007 ms after
-        20 s, against 0.912 ms.
-    """
-
+    #: Threads.
     workers: int = 1
     limit_s: float | None = None
+    #: A relative gap that suffices.
     gap: float = 0.0
     seed: int = 0
+    #: Without relaxation and probing, and, beside others, with a worker that only raises the bound.
+    #: One worker proved random schedules of 24 and 30 ops 2 to 4 times faster, sections of 13 to 36
+    #: ops 2 to 20 times, 14 ops slightly slower; two got GoogLeNet to 1.007 ms after 20 s, against
+    #: 0.912 ms.
     scheduling: bool = True
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a run of CP-SAT has shown, as far as it may be believed.
+    """What a run of CP-SAT has shown, as far as it may be believed."""
 
-    Attributes
-    ----------
-    ending : str
-        ``optimal``: to the requested gap and the model's unit.
-    reason : str
-        Why the model was refused.
-    plan, value_ns : Plan and int, or None
-        The solution, which the referee finds feasible, and its value by the referee.
-    claim_ns : int or None
-        What CP-SAT says that the plan takes, where times are exact.
-    bound_ns : int or None
-        No plan within the horizon takes less. None where nothing is proven, or no such plan exists.
-    faults : tuple of str
-    seconds : float
-        How long CP-SAT ran.
-    interrupted : bool
-        Ctrl-C came meanwhile, whether or not the search had ended by then.
-    """
-
+    #: ``optimal``: to the requested gap and the model's unit.
     ending: CpEnding
+    #: Why the model was refused.
     reason: str = ""
+    #: plan, value_ns: The solution, which the referee finds feasible, and its value by the referee.
     plan: Plan | None = None
     value_ns: int | None = None
+    #: What CP-SAT says that the plan takes, where times are exact.
     claim_ns: int | None = None
+    #: No plan within the horizon takes less. None where nothing is proven, or no such plan exists.
     bound_ns: int | None = None
     faults: tuple[str, ...] = ()
+    #: How long CP-SAT ran.
     seconds: float = 0.0
+    #: Ctrl-C came meanwhile, whether or not the search had ended by then.
     interrupted: bool = False
     details: dict[str, int | float | str] = field(default_factory=dict)
 
@@ -409,15 +388,7 @@ def _new_solver(settings: Settings) -> cp_model.CpSolver:
 def search_ending(
     status: object, interrupted: bool, limit_s: float | None, seconds: float
 ) -> Ending:
-    """How a search ended; ``optimal``: to the requested gap.
-
-    Examples
-    --------
-    >>> search_ending(cp_model.FEASIBLE, interrupted=False, limit_s=8.0, seconds=8.1)
-    'time_limit'
-    >>> search_ending(cp_model.FEASIBLE, interrupted=False, limit_s=8.0, seconds=6.0)
-    'unknown'
-    """
+    """How a search ended; ``optimal``: to the requested gap."""
     if status == cp_model.OPTIMAL:
         return "optimal"
     if status == cp_model.INFEASIBLE:

@@ -125,17 +125,6 @@ def solve_form(
     """Solve a compiled LP whose columns are all bounded; its bound is what its duals prove.
 
     A vertex is found either way; `interior` goes through the interior point method first.
-
-    Examples
-    --------
-    The most of x with 2 x <= 3, 0 <= x <= 9:
-
-    >>> from scipy import sparse
-    >>> one, no = np.ones(1), np.zeros(1, np.bool_)
-    >>> twice = sparse.csc_array(2 * np.eye(1))
-    >>> form = StandardForm((), (), twice, -one, 0.0, 0 * one, 9 * one, no, -np.inf * one, 3 * one)
-    >>> round(solve_form(form, None).proven, 9)
-    -1.5
     """
     solver = _new_solver(Limits(time_limit_s))
     if time_limit_s is not None:
@@ -155,20 +144,7 @@ def solve_form(
 
 
 def solve_integers(form: StandardForm, limits: Limits) -> tuple[MipOutcome, Floats | None]:
-    """Solve a compiled MIP; how that ended, and the best solution.
-
-    Examples
-    --------
-    The most of x with 2 x <= 3, 0 <= x <= 9, and x an integer:
-
-    >>> from scipy import sparse
-    >>> one, yes = np.ones(1), np.ones(1, np.bool_)
-    >>> twice = sparse.csc_array(2 * np.eye(1))
-    >>> form = StandardForm((), (), twice, -one, 0.0, 0 * one, 9 * one, yes, -np.inf * one, 3 * one)
-    >>> found, values = solve_integers(form, Limits())
-    >>> found.ending, found.dual_bound, values.tolist()
-    ('optimal', -1.0, [1.0])
-    """
+    """Solve a compiled MIP; how that ended, and the best solution."""
     solver, began = _new_solver(limits), now_s()
     if limits.time_limit_s is not None:
         solver.setOptionValue("time_limit", max(0.0, limits.time_limit_s))

@@ -30,31 +30,21 @@ Watch = Callable[[float, float], None]
 
 @dataclass(frozen=True)
 class MipOutcome:
-    """How a solve ended.
+    """How a solve ended."""
 
-    Attributes
-    ----------
-    ending : str
-        ``optimal`` means: to the requested gap.
-    objective, dual_bound : float or None
-        In the model's unit; None where there is none.
-    has_solution : bool
-        The variables of the model hold the best solution found.
-    hand_off_s, solve_s : float
-    rows, columns, nodes : int
-    solver_version : str
-        Empty where the method's own packages tell it.
-    """
-
+    #: ``optimal`` means: to the requested gap.
     ending: Ending
+    #: objective, dual_bound: In the model's unit; None where there is none.
     objective: float | None = None
     dual_bound: float | None = None
+    #: The variables of the model hold the best solution found.
     has_solution: bool = False
     hand_off_s: float = 0.0
     solve_s: float = 0.0
     rows: int = 0
     columns: int = 0
     nodes: int = 0
+    #: Empty where the method's own packages tell it.
     solver_version: str = ""
 
 
@@ -72,13 +62,6 @@ def bound_ns(dual_bound: float | None, unit_ns: float, granularity: int) -> int 
         Nanoseconds per model unit.
     granularity : int
         In ns; divides the optimum.
-
-    Examples
-    --------
-    >>> bound_ns(29.9999999, 1e6, 1_000_000), bound_ns(29.5, 1e6, 1_000_000)
-    (30000000, 30000000)
-    >>> bound_ns(30.0000001, 1e6, 1_000_000), bound_ns(0.0, 1.0, 5), bound_ns(None, 1.0, 1)
-    (30000000, 0, None)
     """
     if dual_bound is None:
         return None
@@ -121,13 +104,6 @@ def say_ending(
         Whether it had a plan to start from.
     better : bool
         Whether the search found a plan that is better than that, or any at all.
-
-    Examples
-    --------
-    >>> say_ending("time_limit", "HiGHS", Limits(8.0), 8.04, start=True, better=False)
-    'time limit of 8 s reached, no better plan than the start was found in 8.0 s'
-    >>> say_ending("optimal", "HiGHS", Limits(8.0), 1.0, start=True, better=False)
-    ''
     """
     if ending == "fault":
         why = f"{solver} contradicts a known plan, and is not believed"
@@ -142,15 +118,7 @@ def say_ending(
 
 
 def say_rest(value_ns: int | None, bound_ns: int | None, limits: Limits, otherwise: str) -> str:
-    """Why a search that ended by itself leaves a gap: it was asked for no less, or `otherwise`.
-
-    Examples
-    --------
-    >>> say_rest(100, 96, Limits(gap=0.05), "times are rounded")
-    'the requested gap of 5 % is met'
-    >>> say_rest(100, 99, Limits(), "times are rounded"), say_rest(7, 7, Limits(), "rounded")
-    ('times are rounded', '')
-    """
+    """Why a search that ended by itself leaves a gap: it was asked for no less, or `otherwise`."""
     gap = relative_gap(value_ns, bound_ns)
     if not gap:
         return ""

@@ -31,17 +31,7 @@ if TYPE_CHECKING:  # Pyomo takes half a second to load
 
 @dataclass(frozen=True)
 class StandardForm:
-    """Minimize cost x + offset, row_lower <= A x <= row_upper, lower <= x <= upper.
-
-    Attributes
-    ----------
-    variables : sequence of Pyomo variables, one per column
-    constraints : sequence of Pyomo constraints, one per row
-    matrix : scipy sparse array, by columns, rows x columns
-    cost, lower, upper, is_integer : arrays, one entry per column; bounds may be infinite
-    row_lower, row_upper : arrays, one entry per row
-    offset : float
-    """
+    """Minimize cost x + offset, row_lower <= A x <= row_upper, lower <= x <= upper."""
 
     variables: Sequence[Any]
     constraints: Sequence[Any]
@@ -88,17 +78,6 @@ def compile_model(model: pyo.ConcreteModel, *, relax: bool = False) -> StandardF
     ------
     InfeasibleConstraintException
         If all variables of a row are fixed, to values that violate it.
-
-    Examples
-    --------
-    >>> import pyomo.environ as pyo
-    >>> model = pyo.ConcreteModel()
-    >>> model.x = pyo.Var(bounds=(0, 3), domain=pyo.Integers)
-    >>> model.row = pyo.Constraint(expr=2 * model.x >= 3)
-    >>> model.objective = pyo.Objective(expr=model.x)
-    >>> form = compile_model(model)
-    >>> form.matrix.toarray().tolist(), form.row_lower.tolist(), form.row_upper.tolist()
-    ([[2.0]], [3.0], [inf])
     """
     with loading():
         from pyomo.common.dependencies import scipy_available
@@ -140,17 +119,6 @@ def proven_bound(form: StandardForm, dual: Floats, most: float) -> float:
         Of the rows, in any quality.
     most : float
         Where a variable has no bound of its own, no solution that matters is further from 0.
-
-    Examples
-    --------
-    >>> import pyomo.environ as pyo
-    >>> from placegap.solvers.core.back_ends.standard_form import compile_model
-    >>> model = pyo.ConcreteModel()
-    >>> model.x = pyo.Var(bounds=(0, None))
-    >>> model.row = pyo.Constraint(expr=2 * model.x >= 3)
-    >>> model.objective = pyo.Objective(expr=model.x)
-    >>> round(proven_bound(compile_model(model), np.array([0.5]), 100.0), 9)
-    1.5
     """
     return _prove(form, form.cost, dual, most) + form.offset
 
