@@ -60,6 +60,11 @@ def corpus_path(name: str) -> Path:
 def load_corpus(name: str) -> Document:
     """A graph of the corpus, as a document; with a cluster where its family has them.
 
+    Parameters
+    ----------
+    name : str
+        One of `corpus_names`.
+
     Examples
     --------
     >>> len(load_corpus("bvlc_alexnet").graph.ops)
@@ -135,6 +140,12 @@ def best_known(
     semantics : Semantics
     path : str or Path, optional
         A best-known file; the package's own by default.
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan
+    >>> best_known("bvlc_alexnet", "moirai-intra-server", Makespan()).bound_ns
+    453743
     """
     wanted = (name, cluster if isinstance(cluster, str) else cluster.name, semantics.label)
     for entry in read_best_known(path):

@@ -110,7 +110,7 @@ def read_dnn_partitioning(path: str | Path, time_unit: TimeUnit = "ms") -> Docum
 
     Notes
     -----
-    `graph.provenance.changes` tells what was not taken over as it stands: rounded times, dropped
+    ``graph.provenance.changes`` tells what was not taken over as it stands: rounded times, dropped
     duplicate edges, sizes of edges that are no whole bytes, and sizes of out-edges of one node that
     differ, of which the largest is kept. No value depends on the sizes of edges: costs do.
 
@@ -269,10 +269,28 @@ def read_split(instance: Instance, path: str | Path) -> Plan:
     program's ``-expert`` on training graphs. Text after the first JSON value is ignored: the
     program appends messages to its output.
 
+    Parameters
+    ----------
+    instance : Instance
+    path : str or Path
+
     Raises
     ------
     InputError
         Unknown nodes, a node on two devices, too many devices, a node without a device.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from placegap.instances import Device, Graph, Instance, Op
+    >>> graph = Graph(name="two", ops=(Op(name="0"), Op(name="1")))
+    >>> two = Cluster(name="two", devices=[Device(name=name, kind="fpga") for name in "ab"])
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "split.json")
+    ...     _ = path.write_text('{"fpgas": [{"nodes": [1]}, {"nodes": [0]}], "cpus": []}')
+    ...     read_split(Instance(name="two", graph=graph, cluster=two), path).devices
+    array([1, 0])
     """
     raw = parse_json(_first_value(read_content(path)), path)
     try:

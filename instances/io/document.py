@@ -132,10 +132,20 @@ class Document(InstancePart):
 def load_document(path: str | Path) -> Document:
     """Read a ``.json`` or ``.json.gz`` document in placegap's own format.
 
+    Parameters
+    ----------
+    path : str or Path
+
     Raises
     ------
     InputError
         One line that names the file, the place and what is wrong there.
+
+    Examples
+    --------
+    >>> from placegap.instances.reading.input_files import data_path
+    >>> load_document(data_path("corpus/onnx-light/bvlc_alexnet.json.gz")).name
+    'bvlc_alexnet'
     """
     return parse_document(read_json(path), path)
 
@@ -151,6 +161,22 @@ def save_document(document: Document, path: str | Path) -> None:
 
     Fields at their default are left out, so that files stay small, but for rules of the semantics
     that are stated; reading gives back an equal document.
+
+    Parameters
+    ----------
+    document : Document
+    path : str or Path
+        Ends in ``.json`` or ``.json.gz``.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from placegap.instances import example
+    >>> document = Document(name="first", graph=example().graph)
+    >>> with TemporaryDirectory() as folder:
+    ...     save_document(document, f"{folder}/first.json")
+    ...     load_document(f"{folder}/first.json") == document
+    True
     """
     if document.cluster is not None:
         MAX_LINKS.check(len(document.cluster.links), "the cluster, written link by link,", path)

@@ -29,7 +29,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 
 TORCHTITAN = {"embed_tokens": "tok_embeddings", "norm": "norm", "lm_head": "output"}
-"""Modules of a Llama by their names in transformers, and in torchtitan; layers are `layers.3`."""
+"""Modules of a Llama by their names in transformers, and in torchtitan; layers are ``layers.3``."""
 
 
 def write_torchtitan(instance: Instance, plan: Plan, semantics: Semantics) -> str:

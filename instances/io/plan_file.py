@@ -157,7 +157,33 @@ def save_plan(
     times: Times | None = None,
     bound: StoredBound | None = None,
 ) -> None:
-    """Write a plan, with the semantics it was made under, and what is claimed of it."""
+    """Write a plan, with the semantics it was made under, and what is claimed of it.
+
+    Parameters
+    ----------
+    instance : Instance
+    plan : Plan
+    semantics : Semantics
+    path : str or Path
+    method : str
+        Who made the plan.
+    value_ns : int, optional
+        Its value by the referee.
+    times : Times, optional
+        Starts of ops and transfers.
+    bound : StoredBound, optional
+        A proven bound on all plans, and its origin.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from placegap.instances import Makespan, example
+    >>> with TemporaryDirectory() as folder:
+    ...     save_plan(example(), Plan.on([0, 1, 0, 0]), Makespan(), Path(folder, "plan.json"))
+    ...     load_plan(example(), Path(folder, "plan.json"))[0].devices
+    array([0, 1, 0, 0])
+    """
     content = describe_plan(instance, plan, semantics, method, value_ns=value_ns, times=times)
     write_json(plan_object(content, bound), path)
 
@@ -252,10 +278,26 @@ def _name_times(instance: Instance, semantics: Semantics, times: Times) -> Times
 def load_plan(instance: Instance, path: str | Path) -> tuple[Plan, Semantics]:
     """Read a plan for an instance, and the semantics it was made under.
 
+    Parameters
+    ----------
+    instance : Instance
+    path : str or Path
+        A file of `save_plan`.
+
     Raises
     ------
     InputError
         If the file is no plan, or names what the instance does not have.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from placegap.instances import MaxLoad, example
+    >>> with TemporaryDirectory() as folder:
+    ...     save_plan(example(), Plan.on([0, 0, 1, 1]), MaxLoad(), Path(folder, "plan.json"))
+    ...     load_plan(example(), Path(folder, "plan.json"))[1].objective
+    'max_load'
     """
     stated = load_stated_plan(instance, path)
     return stated.plan, stated.semantics

@@ -283,6 +283,20 @@ def check_schedule(
 
     Every op runs after its inputs have arrived, every transfer after its producer, each for its
     full duration; devices and channels serve one at a time.
+
+    Parameters
+    ----------
+    instance : Instance
+    schedule : Schedule
+        As `evaluate` or `simulate` return it, in ns.
+    semantics : Makespan
+
+    Examples
+    --------
+    >>> from placegap.instances import Makespan, Plan, evaluate, example
+    >>> found = evaluate(example(), Plan.on([0, 1, 0, 0]), Makespan())
+    >>> check_schedule(example(), found.schedule, Makespan())
+    ()
     """
     return (
         *_transfers_cover_edges(instance, schedule, semantics),

@@ -199,7 +199,7 @@ METHODS = Registry()
 
 
 def register(method: Method[P, T]) -> Method[P, T]:
-    """Add a method; its name must be new."""
+    """Add a `method` and return it; its name must be new."""
     METHODS.add(method)
     return method
 

@@ -123,7 +123,7 @@ class Outcome:
     build_s: float = 0.0
     #: Figures a study may tabulate: rows, columns, ideals, ...
     details: Mapping[str, int | float | str] = field(default_factory=dict)
-    #: Where the method split ops: plan and bound are of `split.fine`, which is another instance.
+    #: Where the method split ops: plan and bound are of ``split.fine``, which is another instance.
     split: OpSplit | None = None
 
 
@@ -134,8 +134,8 @@ class Result:
     `value_ns` is the referee's, `bound_ns` the method's own proof; `gap` is
     (value - bound) / value, 0 when both are 0, None where one of them is missing, or where the
     bound is one that costs nothing, and no method proved any (`known_bounds`). Where the method
-    split ops, `split` says which, and all else is about `split.fine`: its name, its hash, a plan of
-    it, judged on it. Such a value may lie below the optimum of the instance that was asked about.
+    split ops, `split` says which, and all else is about ``split.fine``: its name, its hash, a plan
+    of it, judged on it. Such a value may lie below the optimum of the instance that was asked about.
     `setup_s` went into loading modules and kernels, and into compiling those that this machine has
     not compiled before: no other time includes it.
     """

@@ -39,7 +39,7 @@ class Arc:
     lower_ns: int
     #: The time of `plan`; of a section with nothing but its ends, which needs none, its time.
     upper_ns: int | None = None
-    #: Of the section, ops numbered as in `section.ops`.
+    #: Of the section, ops numbered as in ``section.ops``.
     plan: Plan | None = None
     #: What proves the bound, as a position in `PROOFS`.
     proof: int = 0

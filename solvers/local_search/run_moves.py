@@ -339,7 +339,7 @@ def time_of(
     booked: Booked,
     limit: float,
 ) -> int:
-    """The makespan of devices and shifts; `work` has the times, and `state.device` the devices.
+    """The makespan of devices and shifts; `work` has the times, and ``state.device`` the devices.
 
     Ops are inserted where something can be booked. Where the longest way is above the limit, it is
     returned, and nothing is scheduled.

@@ -246,7 +246,7 @@ def data_parallel(task: Task[Makespan | MaxLoad], params: Params | None = None) 
     Under max_load with replicas this is the plan with one stage (`referee.loads`),
     and the referee's value ceil(total / r) + ceil(2 (r - 1) W / (r B)). O(n K). Under makespan the
     plan is one of another instance, that of r copies of the graph with an all-reduce before each
-    update (`op_splitting.replicas`, `Result.split`): ops of a pass do not share devices otherwise.
+    update (`op_splitting.replicate`, `Result.split`): ops of a pass do not share devices otherwise.
     Its transfers run beside the backward pass where channels allow. O(n K + K**2 updates).
     """
     batch = params.batch if isinstance(params, DataParallelParams) else None

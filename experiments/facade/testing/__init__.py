@@ -9,7 +9,7 @@ A placer of your own is tested in a few lines, by pytest or by anything else:
 ('bvlc_alexnet@2x4-gpu-slow-link', 462962)
 >>> assert_gap(problem, [0] * problem.instance.num_ops, at_most=0.5)  # all ops on one device
 
-`placegap.testing.fixtures` holds fixtures for pytest, `proven_optimum` among them.
+``placegap.testing.fixtures`` holds fixtures for pytest, `proven_optimum` among them.
 """
 
 from __future__ import annotations
