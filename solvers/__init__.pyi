@@ -2,7 +2,7 @@ from .bounds.portfolio import bound
 from .core.method import Cost, Limits, Method, Params, Task
 from .core.registry import METHODS, register, use_module
 from .core.result import Outcome, Result, SolverDisagreement
-from .solving.solve import default_method, solve
+from .solving.run_method import default_method, run_method, solve
 
 __all__ = [
     "METHODS",
@@ -17,6 +17,7 @@ __all__ = [
     "bound",
     "default_method",
     "register",
+    "run_method",
     "solve",
     "use_module",
 ]

@@ -166,7 +166,7 @@ def test_what_is_exported_is_documented(package: str, name: str) -> None:
     assert text
     if inspect.isfunction(exported):
         parameters = inspect.signature(exported).parameters
-        assert [name for name in parameters if not re.search(rf"\b{name}\b", text)] == []
+        assert [each for each in parameters if not re.search(rf"\b{each}\b", text)] == []
         assert ">>> " in text or name in ("register", "use_module")  # they change the process
 
 

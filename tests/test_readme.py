@@ -20,7 +20,7 @@ from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.gaps import GapCell
 from placegap.experiments.studies.plan import plan_study
 from placegap.instances.corpus.corpus import corpus_names
-from placegap.solvers import METHODS, solve
+from placegap.solvers import METHODS, run_method
 from placegap.solvers.solving.known_bounds import recorded_bounds, recorded_value_ns
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,7 +64,9 @@ def test_what_no_time_limit_decides_comes_out_again(cells: list[GapCell]) -> Non
     # networks: etf, m-etf, heft, peft; m-topo, ideal-dp; m-topo. Three small graphs on two clusters
     assert len(again) == 6 * (4 + 2 + 1) + 6 * (6 + 3 + 2)
     for cell in again:
-        result = solve(instance_of(cell), cell.cell.semantics, cell.cell.method, time_limit_s=60)
+        result = run_method(
+            instance_of(cell), cell.cell.semantics, cell.cell.method, time_limit_s=60
+        )
         if cell.cell.method == "ideal-dp" and cell.status != "optimal":  # on a busy machine
             assert cell.bound_ns is not None
             assert cell.value_ns is not None

@@ -525,12 +525,12 @@ def _write_plan(instance: Instance, path: Path) -> str | None:
     """
     from placegap.instances.io.plan_file import save_plan
     from placegap.instances.problem.semantics import Makespan
-    from placegap.solvers import solve
+    from placegap.solvers import run_method
     from placegap.solvers.core.result import with_reason
 
     own = instance.semantics
     semantics = own if own is not None and own.objective == "makespan" else None
-    result = solve(instance, semantics or Makespan(), "order-place", FILL)
+    result = run_method(instance, semantics or Makespan(), "order-place", FILL)
     if result.plan is None:
         return with_reason(result, instance).message
     with attempt(path):

@@ -326,7 +326,7 @@ def _first_attempt(
     """What is asked of a method; `stated` are the rules of the plan to start from."""
     from placegap.experiments.running.placing import FIRST_SHARE, Attempt, choose_semantics
     from placegap.solvers.solving.known_bounds import recorded_bounds
-    from placegap.solvers.solving.solve import default_method
+    from placegap.solvers.solving.run_method import default_method
 
     is_own = is_traced(asked.model) or instance is not fine  # a worker would trace it once more
     shares = FIRST_SHARE if asked.second_opinion or instance is not fine else 1.0

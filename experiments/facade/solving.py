@@ -34,7 +34,7 @@ from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status
 from placegap.solvers.solving.claims import Claim, claims_of, refuted_by
 from placegap.solvers.solving.known_bounds import bound_to_store
-from placegap.solvers.solving.solve import LimitOptions, SolveOptions, default_method
+from placegap.solvers.solving.run_method import LimitOptions, SolveOptions, default_method
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Solution:
 
 
 class RulesAndOptions(SolveOptions, total=False):
-    """Single rules, as options of ``placegap place``, and what `placegap.solvers.solve` takes."""
+    """Single rules, as options of ``placegap place``, and what `run_method` takes."""
 
     plans: str | None
     channels: str | None

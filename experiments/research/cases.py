@@ -32,7 +32,7 @@ from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.torch_models.presets import find_preset
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "cases.md"
@@ -157,7 +157,7 @@ def _by_hand(words: list[str], methods: list[str]) -> Iterator[tuple[str, int | 
     fine, semantics = _asked(words)
     instance = with_granularity(fine, "layer")
     for method in methods:
-        yield method, solve(instance, semantics, method).value_ns
+        yield method, run_method(instance, semantics, method).value_ns
 
 
 def _asked(words: list[str]) -> tuple[Instance, Semantics]:

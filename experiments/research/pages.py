@@ -106,7 +106,7 @@ def _placer(label: str, gaps: Sequence[float | None], rows: Sequence[Record]) ->
 
 
 def own_bound_ns(run: Record) -> int | None:
-    """What the model alone proved; `solve` reports a cheap bound instead if that is better."""
+    """What the model alone proved; `run_method` reports a cheap bound instead if that is better."""
     found: int | None = run.get("own_bound_ns", run.get("bound_ns"))
     return found
 

@@ -46,7 +46,7 @@ from placegap.instances.problem.instance import Edge, Instance, Op
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.solving.known_bounds import known_bound, proven_by
 
@@ -144,8 +144,8 @@ def congestion_tasks(smoke: bool) -> Iterator[Mapping[str, Any]]:
 def blind_and_aware(task: Mapping[str, Any], time_limit_s: float = BLIND_S) -> Mapping[str, Any]:
     """Value of the blind plan where it was made and under ports, of the other, and a bound."""
     instance = load_source(Source(task["instance"], task["cluster"]))
-    blind = solve(instance, FREE, task["method"], time_limit_s=time_limit_s)
-    aware = solve(instance, PORT, task["method"], time_limit_s=time_limit_s)
+    blind = run_method(instance, FREE, task["method"], time_limit_s=time_limit_s)
+    aware = run_method(instance, PORT, task["method"], time_limit_s=time_limit_s)
     judged = None if blind.plan is None else evaluate(instance, blind.plan, PORT)
     bound, _ = known_bound(instance, PORT, proven=proven_by(aware))
     return {
@@ -202,7 +202,7 @@ def believed_and_true(task: Mapping[str, Any], time_limit_s: float = WRONG_S) ->
     """What the placer's plan is worth with wrong costs, and with true ones."""
     instance = load_source(Source(task["instance"], task["cluster"]))
     wrong = _wrong(task["instance"], task["cluster"], task["off"], task["seed"])
-    result = solve(wrong, PORT, task["method"], time_limit_s=time_limit_s)
+    result = run_method(wrong, PORT, task["method"], time_limit_s=time_limit_s)
     judged = None if result.plan is None else evaluate(instance, result.plan, PORT)
     bound, _ = known_bound(instance, PORT)
     return {
@@ -281,7 +281,7 @@ def cost_of_size(task: Mapping[str, Any], time_limit_s: float = SCALING_S) -> Ma
     (instance, cheap_ns), small = _instance(task["num_ops"]), layered(200, DEVICES)
 
     def run(on: Instance = instance, limit_s: float = time_limit_s) -> str:
-        result = solve(on, PORT, task["method"], time_limit_s=limit_s)
+        result = run_method(on, PORT, task["method"], time_limit_s=limit_s)
         return json.dumps({"value_ns": result.value_ns, "bound_ns": result.bound_ns})
 
     found = measure_apart(run, lambda: run(small, 1.0), KILL_AFTER_S)

@@ -24,7 +24,7 @@ from placegap.instances.problem.modules import Granularity, is_expert, layer_of
 from placegap.instances.problem.semantics import HybridPipeline, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import LEFT_OUT, UNREAD
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 
 DEVICE_MAP = "device_map"
 
@@ -201,7 +201,7 @@ def _text(kind: str, instance: Instance, result: Result) -> str:
         if not isinstance(rules, HybridPipeline) or not result.value_ns:
             raise
         rules = rules.model_copy(update={"degrees": "one", "recompute": "all_or_none"})
-        other = solve(instance, rules, "hybrid-cuts", time_limit_s=NEAREST_S)
+        other = run_method(instance, rules, "hybrid-cuts", time_limit_s=NEAREST_S)
         if other.plan is None or other.value_ns is None:
             raise
         try:

@@ -37,7 +37,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.hybrid import why_no_degrees
 from placegap.instances.referee.loads import check_semantics
 from placegap.instances.torch_models.options import ASSUMED
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once, hearing
@@ -53,7 +53,7 @@ from placegap.solvers.core.result import (
     word_of,
 )
 from placegap.solvers.solving.known_bounds import KnownBound, with_known_bound
-from placegap.solvers.solving.solve import default_method
+from placegap.solvers.solving.run_method import default_method
 
 if TYPE_CHECKING:
     from placegap.solvers.solving.second_opinion import Opinion, Verdict
@@ -232,7 +232,7 @@ def _why_objective(instance: Instance, semantics: Semantics) -> str:
 def why_refused(
     instance: Instance, semantics: Semantics, method: str, params: Mapping[str, object]
 ) -> str | None:
-    """Why a method cannot do a task, or None; what has to be installed is for `solve` to say."""
+    """Why a method cannot do a task, or None; `run_method` says what has to be installed."""
     found = find_method(method)
     try:
         check_semantics(instance, semantics)
@@ -443,7 +443,7 @@ def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
     InputError
         If the file holds no plan of the instance, or its plan breaks a rule.
     """
-    found = solve(instance, semantics, "expert", {"path": path})
+    found = run_method(instance, semantics, "expert", {"path": path})
     if found.plan is None:
         raise InputError(f"cannot be the start for {instance.name}: {found.message}", path)
     return replace(found, method=START)
@@ -566,7 +566,7 @@ def _run_attempt(attempt: Attempt) -> Result | Failure:
                 solve_coarse, transform=attempt.coarsen, transform_params=attempt.coarsen_params
             )
         else:
-            run = partial(solve, progress=each_plan_once(send_news))
+            run = partial(run_method, progress=each_plan_once(send_news))
         source = attempt.source
         instance = source if isinstance(source, Instance) else load_source(source)
         result = run(

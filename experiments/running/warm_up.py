@@ -11,7 +11,7 @@ from placegap.instances.problem.example import example
 from placegap.instances.problem.kernels import all_compiled
 from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.core.registry import find_method
 
 GRACE_S = 180.0
@@ -61,4 +61,4 @@ def warm_up(method: str, semantics: Semantics, params: Mapping[str, Any]) -> Non
     for instance, limit_s in ((small, GRACE_S), (large, EXAMPLE_S)):
         # what fails here fails in the run itself, where it is reported
         with contextlib.suppress(Exception), all_compiled():
-            solve(instance, semantics, method, params, time_limit_s=limit_s)
+            run_method(instance, semantics, method, params, time_limit_s=limit_s)

@@ -322,12 +322,12 @@ def draw_gap(instance: Instance, heuristic: str) -> Figure:
     MissingExtra
         If matplotlib is not installed.
     """
-    from placegap.solvers import solve
+    from placegap.solvers import run_method
 
-    before = solve(instance, MAKESPAN, heuristic)
+    before = run_method(instance, MAKESPAN, heuristic)
     if before.plan is None:
         raise InputError(f"{heuristic} finds no plan: {with_reason(before, instance).message}")
-    after = solve(
+    after = run_method(
         instance,
         MAKESPAN,
         "decomposition",

@@ -31,7 +31,7 @@ from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.solving.known_bounds import KnownBound, recorded_bounds
-from placegap.solvers.solving.solve import versions_of, what_is_missing
+from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.loading import loading_s
 from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import Result, SolverDisagreement, solve
+from placegap.solvers import Result, SolverDisagreement, run_method
 from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.core.result import with_reason
-from placegap.solvers.solving.solve import versions_of, what_is_missing
+from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
 NEARLY_ALL = 0.9
 """Of its time limit: a run that takes so much has been stopped by the clock."""
@@ -102,7 +102,7 @@ def _run(run: Run, warming: AbstractContextManager[None]) -> dict[str, Any]:
         loaded = loading_s()
         with warming:
             warm_up(run.method, run.semantics, run.params)
-        on: Callable[..., Result] = solve
+        on: Callable[..., Result] = run_method
         if run.coarsen is not None:
             from placegap.solvers.solving.coarsened import solve_coarse
 

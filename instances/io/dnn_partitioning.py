@@ -284,7 +284,7 @@ def read_split(instance: Instance, path: str | Path) -> Plan:
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> from placegap.instances import Device, Graph, Instance, Op
-    >>> graph = Graph(name="two", ops=(Op(name="0"), Op(name="1")))
+    >>> graph = Graph(name="two", ops=[Op(name=name, time_ns={"fpga": 1}) for name in "01"])
     >>> two = Cluster(name="two", devices=[Device(name=name, kind="fpga") for name in "ab"])
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "split.json")

@@ -222,7 +222,7 @@ class Control:
     """A listener that passes news to callbacks, and ends the search where one of them says so.
 
     The search ends as by Ctrl-C: solvers call from threads of their own, but what ends is what runs
-    in `region` in the main thread, from which `solve` has to be called for that.
+    in `region` in the main thread, from which `run_method` has to be called for that.
     """
 
     #: on_plan, on_bound: One that returns False, or raises `StopSearch`, ends the search.

@@ -135,7 +135,7 @@ class Result:
     (value - bound) / value, 0 when both are 0, None where one of them is missing, or where the
     bound is one that costs nothing, and no method proved any (`known_bounds`). Where the method
     split ops, `split` says which, and all else is about ``split.fine``: its name, its hash, a plan
-    of it, judged on it. Such a value may lie below the optimum of the instance that was asked about.
+    of it, judged on it. Such a value may lie below the optimum of the instance asked about.
     `setup_s` went into loading modules and kernels, and into compiling those that this machine has
     not compiled before: no other time includes it.
     """

@@ -51,7 +51,7 @@ def write_model(
     seed: int = 0,
     incumbent: Plan | None = None,
 ) -> WrittenModel:
-    """Write the model that `solve` with the same arguments would hand to the solver first.
+    """Write the model that `run_method` with the same arguments would hand to the solver first.
 
     Components keep their names: ``x[0,1]`` becomes ``x(0_1)``. Coefficients are written in full, so
     that the file is the model to the last digit. The rows that `shared.families.exclude_overload`
@@ -60,7 +60,7 @@ def write_model(
     Parameters
     ----------
     instance, semantics, method, params, time_limit_s, seed, incumbent
-        As of `solving.solve`; they decide the plan that the model is built with.
+        As of `solving.run_method`; they decide the plan that the model is built with.
     path : str or Path
         Ends in ``.mps`` or ``.lp``, and in ``.gz`` after that if it is to be compressed.
 
@@ -79,7 +79,7 @@ def write_model(
         raise InputError(
             f"{method} has no MIP model to write; methods that have one: {', '.join(names)}"
         )
-    instance, semantics = relax_memory(instance, semantics)  # as `solve` first does
+    instance, semantics = relax_memory(instance, semantics)  # as `run_method` first does
     task = Task(instance, semantics, Limits(time_limit_s, seed=seed), incumbent)
     reason = why_not(chosen, task, parsed)
     if reason is not None:

@@ -35,7 +35,7 @@ from placegap.solvers.core.progress import Listener, News, each_plan_once
 from placegap.solvers.core.result import Result, SolverDisagreement
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 from placegap.solvers.solving.board import Answer, Board, Contradiction
-from placegap.solvers.solving.solve import solve
+from placegap.solvers.solving.run_method import run_method
 from placegap.solvers.solving.steps import BOUNDS, AutoStep, plans
 
 DIES_FIRST = "500"
@@ -82,7 +82,7 @@ def run_step(board: Board, step: AutoStep, limit_s: float, tell: Listener | None
             for bound in bounds:
                 board.take_bound(bound)
             return ""
-        return solve(
+        return run_method(
             task.instance,
             step.semantics,
             step.method,

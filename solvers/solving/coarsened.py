@@ -15,7 +15,7 @@ from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome, Result, finish
 from placegap.solvers.solving.peak_memory import run_at_peak
-from placegap.solvers.solving.solve import LimitOptions, limits_of, solve
+from placegap.solvers.solving.run_method import LimitOptions, limits_of, run_method
 
 
 def solve_coarse(
@@ -37,7 +37,7 @@ def solve_coarse(
     Parameters
     ----------
     instance, semantics, method, params, time_limit_s, gap, seed
-        As for `solve`.
+        As for `run_method`.
     transform : str
         A name of `table.TRANSFORMS`.
     transform_params : mapping, optional
@@ -48,7 +48,7 @@ def solve_coarse(
     Raises
     ------
     InputError
-        As `solve` and `transforms.table.coarsen` do.
+        As `run_method` and `transforms.table.coarsen` do.
     """
     limits = limits_of(options)
     began = now_s()
@@ -57,7 +57,7 @@ def solve_coarse(
     def run(part: Task) -> Outcome:
         found = coarsen(part.instance, transform, transform_params, part.semantics)
         start = None if part.incumbent is None else shrink_plan(found.merge, part.incumbent)
-        coarse = solve(
+        coarse = run_method(
             found.merge.coarse,
             part.semantics,
             method,

@@ -22,7 +22,7 @@ from placegap.solvers.core.method import USUAL_S, Method, Params, Task
 from placegap.solvers.core.progress import say, tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import PROOF, Outcome, Result
-from placegap.solvers.solving.solve import SolveOptions, solve
+from placegap.solvers.solving.run_method import SolveOptions, run_method
 from placegap.solvers.solving.steps import proofs
 
 SHARE = 0.25
@@ -111,7 +111,7 @@ def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result | Non
     gap = ANY_PLAN if task.semantics.at_most_ns is None else 0.0
     left_s = None if clock.left_s is None else max(0.05, SHARE * clock.left_s)
     options: SolveOptions = {"time_limit_s": left_s, "gap": gap, "seed": task.limits.seed}
-    return solve(full, loads, step.method, step.params, **options)
+    return run_method(full, loads, step.method, step.params, **options)
 
 
 def with_tokens(instance: Instance, tokens: int) -> Instance:

@@ -18,7 +18,7 @@ from placegap.solvers.core.back_ends import require
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Result, SolverDisagreement, contradiction, describe_basis
-from placegap.solvers.solving.solve import solve
+from placegap.solvers.solving.run_method import run_method
 
 Verdict = Literal["agrees", "weaker", "CONTRADICTS", "none"]
 """``agrees``: the second proves as much. ``weaker``: nothing against the first, but it did not get
@@ -96,7 +96,7 @@ def second_opinion(
         return nobody_to_ask(result)
     name, params = asked
     try:
-        second = solve(
+        second = run_method(
             instance,
             semantics,
             name,

@@ -10,7 +10,7 @@ from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
 from placegap.formulations.shared.cp_families import MOST_UNITS
 from placegap.instances import Instance, Makespan, Semantics, evaluate, example, simulate
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 PORT = Makespan()
 
@@ -63,7 +63,7 @@ def test_a_horizon_at_the_optimum_keeps_it_and_one_below_excludes_it(
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
 def test_a_warm_start_states_every_variable_of_a_feasible_plan(semantics: Semantics) -> None:
     for instance in makespan_draws()[::3]:
-        plan = solve(instance, semantics, "heft").plan
+        plan = run_method(instance, semantics, "heft").plan
         if plan is None:
             continue
         schedule = simulate(instance, plan, semantics)

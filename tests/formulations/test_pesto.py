@@ -34,7 +34,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.solvers import Limits, solve
+from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.back_ends.outcome import bound_ns
 
@@ -89,7 +89,7 @@ def test_the_optimum_stays_in_the_model_when_it_is_the_horizon() -> None:
 def test_a_warm_start_satisfies_every_row_and_is_read_back(form: Form) -> None:
     for instance in makespan_draws()[::4]:
         for name in ("heft", "brute-force"):
-            result = solve(instance, SEMANTICS, name)
+            result = run_method(instance, SEMANTICS, name)
             if result.plan is None:
                 continue
             horizon = None if form == "as_published" else result.value_ns

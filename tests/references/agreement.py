@@ -10,7 +10,7 @@ from typing import TypeVar
 from references.brute_force import oracle
 
 from placegap.instances import Cluster, Graph, Instance, Semantics
-from placegap.solvers import METHODS, Result, Task, solve
+from placegap.solvers import METHODS, Result, Task, run_method
 from placegap.solvers.core.method import Method
 from placegap.solvers.core.registry import parse_params, why_not
 
@@ -65,7 +65,7 @@ def run(instance: Instance, semantics: Semantics, name: str, params: Params) -> 
     """The result, None where the method does not apply."""
     if not applies(instance, semantics, name, params):
         return None
-    return solve(instance, semantics, name, params)
+    return run_method(instance, semantics, name, params)
 
 
 def exact_methods_of(semantics: Semantics, instances: Sequence[Instance]) -> set[str]:

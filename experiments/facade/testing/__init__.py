@@ -25,7 +25,7 @@ from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import Outcome, Result, relative_gap
-from placegap.solvers.solving.solve import solve
+from placegap.solvers.solving.run_method import run_method
 from placegap.solving import Solution
 
 __all__ = ["KnownOptimum", "assert_gap", "known_optima", "prove_optimum"]
@@ -84,7 +84,7 @@ def prove_optimum(
     InputError
         If the method does not prove an optimum in this time: one line says how far it came.
     """
-    found = solve(instance, semantics, method, time_limit_s=time_limit_s)
+    found = run_method(instance, semantics, method, time_limit_s=time_limit_s)
     if found.status != "optimal" or found.value_ns is None:
         raise InputError(
             f"{instance.name}, {semantics.label}: {method} proves no optimum in {time_limit_s:g} s"

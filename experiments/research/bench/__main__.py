@@ -60,7 +60,7 @@ from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.local_search.disjunctive_search import Search
 from placegap.solvers.local_search.rolling_horizon import contended_lists
 
@@ -263,7 +263,7 @@ def _models(inputs: Path) -> Iterator[Bench]:
         ):
             yield (
                 f"{method} {params.get('form', '')} example-1",
-                lambda i=instance, m=method, p=params: solve(i, MAKESPAN, m, p, time_limit_s=60),  # type: ignore[misc]
+                partial(run_method, instance, MAKESPAN, method, params, time_limit_s=60),
                 _describe,
             )
 

@@ -25,7 +25,7 @@ from typing import TypeVar
 from placegap.instances.problem.example import example
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import Semantics
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 REPEATS = 3
 ENOUGH_S = 10.0
@@ -180,9 +180,9 @@ def measure(
     shown: int = 1,
 ) -> ExactRow:
     """Solve once, in this process; so many of `COUNTS` are shown."""
-    solve(example(), semantics, method, time_limit_s=SMALL_S)
+    run_method(example(), semantics, method, time_limit_s=SMALL_S)
     cpu, wall = cpu_s(), time.perf_counter()
-    found = solve(instance, semantics, method, params, time_limit_s=time_limit_s)
+    found = run_method(instance, semantics, method, params, time_limit_s=time_limit_s)
     cpu, wall = cpu_s() - cpu, time.perf_counter() - wall
     counts = [f"{found.details[key]} {key}" for key in COUNTS if key in found.details][:shown]
     return ExactRow(

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.semantics import Makespan
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not
 
@@ -231,13 +231,13 @@ def print_offload(only: str = "", method: str = "auto") -> None:
         began = time.perf_counter()
         if why_not(chosen, Task(instance, semantics), chosen.params()) is not None:
             continue  # with room for all on one device there is no knapsack
-        found = solve(instance, semantics, method, time_limit_s=LIMIT_S)
+        found = run_method(instance, semantics, method, time_limit_s=LIMIT_S)
         seconds = time.perf_counter() - began
         gap = "unknown" if found.gap is None else f"{100 * found.gap:.2f} %"
         gap = "proven" if found.status == "optimal" else gap
         ours, lost = found.value_ns, list[str]()
         for tool in BASELINES:
-            theirs = solve(instance, semantics, tool).value_ns
+            theirs = run_method(instance, semantics, tool).value_ns
             if theirs is None or not ours:
                 lost.append("does not fit")
             else:

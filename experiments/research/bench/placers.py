@@ -4,7 +4,7 @@ Layered graphs of width 50 on eight equal GPUs that have half as much memory aga
 from 1,000 ops to those of Celeritas' largest graph (83,206 ops; here 148,392 edges, there 148,548)
 and, on request, to a million. Every row is a process of its own (`measuring.measure_apart`). The
 growth exponent of a placer is the slope of the line through (log ops, log CPU seconds). The seconds
-are those of a whole `solve`: the referee's part is in them.
+are those of a whole `run_method`: the referee's part is in them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.instance import Cluster, Device, Graph, Instance
 from placegap.instances.problem.semantics import Makespan, MaxLoad, PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import METHODS, Task, solve
+from placegap.solvers import METHODS, Task, run_method
 from placegap.solvers.core.registry import parse_params, why_not
 
 SIZES = (1_000, 10_000, 83_206)
@@ -194,7 +194,7 @@ def measure(instance: Instance, placer: str) -> Measured | str:
         instance, small = without_limits(instance), without_limits(small)
 
     def run(on: Instance = instance) -> str:
-        result = solve(on, semantics, name, params, time_limit_s=TIME_LIMIT_S)
+        result = run_method(on, semantics, name, params, time_limit_s=TIME_LIMIT_S)
         said = f"{semantics.objective} {result.value_ns}"
         return f"{said}; {result.message[:LONGEST_MESSAGE]}" if result.message else said
 

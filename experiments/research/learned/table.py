@@ -41,7 +41,7 @@ from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.local_search.annealing import Annealing
 from placegap.solvers.placers.learned_placers import HrlParams, PlacetoParams
-from placegap.solvers.solving.solve import solve
+from placegap.solvers.solving.run_method import run_method
 
 NODES = 64
 """Random search and Placeto place the same merged nodes."""
@@ -212,7 +212,7 @@ def run_case(case: Case, search: str, evaluations: int, seed: int) -> dict[str, 
     """Run one search; what it found, for the log."""
     instance = case.instance
     found = run_search(search, instance, evaluations, seed)
-    random_ns = solve(instance, Makespan(), "random", seed=seed).value_ns
+    random_ns = run_method(instance, Makespan(), "random", seed=seed).value_ns
     return {
         **asdict(found),
         "curve": [list(asdict(point).values()) for point in found.curve],
@@ -264,13 +264,13 @@ def run_unseen(name: str, instance: Instance) -> Unseen:
     """
 
     def value(method: str, params: dict[str, object] | None = None, seed: int = 0) -> int:
-        found = solve(instance, Makespan(), method, params, seed=seed)
+        found = run_method(instance, Makespan(), method, params, seed=seed)
         if found.value_ns is None:
             raise InputError(f"{name}: {method}: {found.message}")
         return found.value_ns
 
     once: dict[str, object] = {"nodes": POLICY_NODES, "train": False}
-    began = solve(instance, Makespan(), "placeto", {**once, "policy": POLICY})
+    began = run_method(instance, Makespan(), "placeto", {**once, "policy": POLICY})
     untrained = [value("placeto", once, seed) for seed in range(5)]
     searched = run_search("random search", instance, POLICY_NODES + 1, 0).value_ns
     annealed = run_search("annealing", instance, POLICY_NODES + 1, 0).value_ns

@@ -20,7 +20,7 @@ from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.semantics import HybridPipeline, PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 HEADS = (
     "devices",
@@ -49,7 +49,9 @@ def row(folder: Path, count: int, microbatches: int, memory_gb: int) -> tuple[st
     instance = document.instance(equal_devices(count, memory_gb))
     rules = HybridPipeline(microbatches=microbatches, bubble=True)
     best, one, full = (
-        solve(instance, rules.model_copy(update=update), "hybrid-cuts", time_limit_s=TIME_LIMIT_S)
+        run_method(
+            instance, rules.model_copy(update=update), "hybrid-cuts", time_limit_s=TIME_LIMIT_S
+        )
         for update in ({}, {"recompute": "all_or_none"}, {"bubble": False})
     )
     assert best.value_ns is not None
@@ -77,7 +79,7 @@ def _least(instance: Instance, rules: HybridPipeline, method: str) -> int | None
     """The best that a method of pipeline_iteration reaches over all d, t and modes."""
     found = list[int]()
     for folded, schedule in pipelines(instance, rules):
-        result = solve(folded, schedule, method, time_limit_s=TIME_LIMIT_S)
+        result = run_method(folded, schedule, method, time_limit_s=TIME_LIMIT_S)
         fits = result.evaluation is not None and result.evaluation.feasible
         if fits and result.value_ns is not None:
             found.append(result.value_ns)

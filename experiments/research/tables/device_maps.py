@@ -31,7 +31,7 @@ from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.torch_models.model import build_model, read_traced_model
 from placegap.instances.torch_models.options import TraceOptions
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 
 MARGIN = 1.25
 
@@ -198,8 +198,10 @@ def rows(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
             instance = document.instance(load_cluster(cluster))
             theirs = balanced_value_ns(f"hf:{name}", instance)
             layers = with_granularity(instance, "layer")
-            ours = solve(layers, CHAIN, "auto", time_limit_s=TIME_LIMIT_S)
-            fine = solve(instance, CHAIN, "auto", time_limit_s=TIME_LIMIT_S, incumbent=ours.plan)
+            ours = run_method(layers, CHAIN, "auto", time_limit_s=TIME_LIMIT_S)
+            fine = run_method(
+                instance, CHAIN, "auto", time_limit_s=TIME_LIMIT_S, incumbent=ours.plan
+            )
             yield (
                 name,
                 cluster,

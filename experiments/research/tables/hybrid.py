@@ -33,7 +33,7 @@ from placegap.instances.problem.semantics import HybridPipeline, Sharding
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 
 TIME_LIMIT_S = 120.0
 PERMILLE = 1000
@@ -196,7 +196,7 @@ def _proven(instance: Instance, semantics: HybridPipeline) -> int:
 
 
 def _solved(instance: Instance, semantics: HybridPipeline) -> Result:
-    found = solve(instance, semantics, "hybrid-cuts", time_limit_s=TIME_LIMIT_S)
+    found = run_method(instance, semantics, "hybrid-cuts", time_limit_s=TIME_LIMIT_S)
     if found.status not in ("optimal", "infeasible"):
         raise InputError(f"is not proven within {TIME_LIMIT_S:.0f} s", instance.name)
     return found

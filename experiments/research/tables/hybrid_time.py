@@ -19,7 +19,7 @@ from placegap.instances.io.reader import read_model
 from placegap.instances.problem.instance import Cluster, Device
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.problem.semantics import HybridPipeline
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 HEADS = ("input", "devices", "N", "GB", "ms", "gap", "Piper s", "proof s", "ratio")
 BANDWIDTH_BYTES_PER_S = 25 * 10**9
@@ -79,7 +79,7 @@ def rows(folder: Path, name: str, most: int | None = None) -> Iterator[tuple[str
         semantics = HybridPipeline(microbatches=microbatches, degrees="free")
         for _ in range(2):
             begin = time.process_time()
-            result = solve(instance, semantics, "hybrid-cuts", time_limit_s=60)
+            result = run_method(instance, semantics, "hybrid-cuts", time_limit_s=60)
             ours_s = time.process_time() - begin
         ratio = theirs_s / ours_s
         ratios.setdefault(count >= 64, []).append(ratio)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from placegap.experiments.research.tables.named_rows import print_named_rows
 from placegap.instances.corpus.layer_chains import layer_chain, pipeline_of
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 CASES = {
     "llama-7b": ((4, 2, 16), (4, 4, 16), (8, 4, 32)),
@@ -45,8 +45,8 @@ def rows(
                 cluster = instance.cluster.model_copy(update={"devices": devices})
                 instance = instance.model_copy(update={"cluster": cluster})
             rules = PipelineIteration(schedule="interleaved", stages_per_device=v, microbatches=m)
-            best = solve(instance, rules, "stage-cuts", time_limit_s=TIME_LIMIT_S)
-            even = solve(instance, rules, "even-split")
+            best = run_method(instance, rules, "stage-cuts", time_limit_s=TIME_LIMIT_S)
+            even = run_method(instance, rules, "even-split")
             above = "does not fit"
             if even.value_ns is not None and best.value_ns is not None:
                 above = f"+{100 * (even.value_ns / best.value_ns - 1):.1f} %"

@@ -32,7 +32,7 @@ from placegap.instances.problem.semantics import (
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.memory import held_bytes
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 EVEN_SPLIT = "m-topo"
 """The placer that gives each device an equal share of the bytes, in topological order."""
@@ -137,7 +137,7 @@ def _figures_row(instance: Instance) -> tuple[str, ...]:
     figures, semantics = network_figures(instance), own_semantics(instance)
     best = _known(instance, semantics)
     value = None if best is None else best.value_ns
-    even = solve(instance, semantics, EVEN_SPLIT).value_ns
+    even = run_method(instance, semantics, EVEN_SPLIT).value_ns
     return (
         instance.graph.name,
         instance.cluster.name,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from placegap.experiments.research.tables.named_rows import print_named_rows
 from placegap.instances.corpus.layer_chains import MODELS, SHAPES, layer_chain, pipeline_of
 from placegap.instances.problem.semantics import PipelineIteration
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 
 STAGES, ROUNDS = (2, 4, 8, 16), (1, 2, 4, 8)
 METHODS = ("even-split", "heaviest-stage", "simulated-moves")
@@ -33,9 +33,9 @@ def rows(names: Sequence[str], stages: Sequence[int] = STAGES) -> Iterator[tuple
             instance = pipeline_of(graph, count)
             for factor in ROUNDS:
                 semantics = PipelineIteration(microbatches=factor * count)
-                best = solve(instance, semantics, "stage-cuts", time_limit_s=TIME_LIMIT_S)
+                best = run_method(instance, semantics, "stage-cuts", time_limit_s=TIME_LIMIT_S)
                 others = [
-                    solve(instance, semantics, method, time_limit_s=TIME_LIMIT_S)
+                    run_method(instance, semantics, method, time_limit_s=TIME_LIMIT_S)
                     for method in METHODS
                 ]
                 yield (

@@ -15,7 +15,7 @@ from placegap.experiments.research.tables.named_rows import print_named_rows
 from placegap.instances.corpus.layer_chains import MODELS, SHAPES, layer_chain, pipeline_of
 from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 
 STAGES, ROUNDS = (2, 4, 8), (1, 4)
 HEADS = ("model", "p", "m", "1f1b", "gap", "its chain", "zero_bubble", "gap", "gain")
@@ -37,7 +37,7 @@ def rows(
                 plain = PipelineIteration(microbatches=factor * count)
                 apart = plain.model_copy(update={"schedule": "zero_bubble"})
                 one, other = (
-                    solve(instance, semantics, "stage-cuts", time_limit_s=TIME_LIMIT_S)
+                    run_method(instance, semantics, "stage-cuts", time_limit_s=TIME_LIMIT_S)
                     for semantics in (plain, apart)
                 )
                 verdict = None if one.plan is None else evaluate(instance, one.plan, apart)

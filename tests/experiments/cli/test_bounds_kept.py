@@ -25,7 +25,7 @@ from placegap.instances.problem.semantics import (
     Semantics,
     includes,
 )
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 from placegap.solvers.solving import known_bounds
 
 Capture = pytest.CaptureFixture[str]
@@ -312,7 +312,7 @@ def test_a_wider_class_of_plans_counts_for_a_narrower_one() -> None:
 def test_a_claim_about_any_plan_is_one_about_chains(
     model: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    found = solve(example(), CHAIN, "brute-force")  # 39 ns; work proves 22
+    found = run_method(example(), CHAIN, "brute-force")  # 39 ns; work proves 22
     assert found.value_ns == 39
     assert found.plan is not None
     for plans in ("any", "chain", "convex"):
@@ -445,7 +445,7 @@ def test_op_by_op_is_never_worse_than_whole_layers(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(placing, "run_pool", run_here)
     instance = layered()
     rules = MaxLoad(plans="any")
-    best = solve(with_granularity(instance, "layer"), rules, "brute-force")
+    best = run_method(with_granularity(instance, "layer"), rules, "brute-force")
     assert best.value_ns == 11
     # all ops on one device: 13 ns, whatever it starts from
     attempt = Attempt(instance, rules, "single-device")

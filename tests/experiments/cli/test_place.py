@@ -136,7 +136,7 @@ def test_an_exact_method_begins_at_the_start(model: Path, tmp_path: Path, capsys
     start = save_start(tmp_path, [0, 1, 0, 0], Makespan())
     assert main(["place", str(model), "--start", str(start), "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    # brute force finds 34 as well: the doctest of `solve`
+    # brute force finds 34 as well: the doctest of `run_method`
     assert (content["value_ns"], content["status"]) == (34, "optimal")
     no_time = ["--method", "cp-sat", "--param", "start=no", "--time-limit", "1e-9"]
     assert main(["place", str(model), "--start", str(start), "--json", *no_time]) == 0
@@ -318,7 +318,7 @@ def test_options_that_cannot_work_are_one_line(
 def test_without_a_method_the_diamond_is_solved_to_optimality(model: Path, capsys: Capture) -> None:
     assert main(["place", str(model), "--time-limit", "10", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
-    # brute force finds 34 as well: the doctest of `solve`
+    # brute force finds 34 as well: the doctest of `run_method`
     assert (content["method"], content["status"]) == ("auto", "optimal")
     assert content["value_ns"] == 34
 

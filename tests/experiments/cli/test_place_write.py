@@ -15,7 +15,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.running.sources import Source
 from placegap.instances.io.document import Document, save_document
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 Capture = pytest.CaptureFixture[str]
 TINY = ["--objective", "max_load", "--method", tiny_mip.NAME]
@@ -139,5 +139,5 @@ def test_a_solver_that_is_stopped_says_so(model: str, capsys: Capture) -> None:
 def test_the_worker_reads_the_model_and_solves_it_too(model: str) -> None:
     # what `place` hands to its worker: a source by name, and text parameters
     instance = placing.load_source(Source(model))
-    result = solve(instance, tiny_mip.ANY, tiny_mip.NAME, {"solver": "highs"})
+    result = run_method(instance, tiny_mip.ANY, tiny_mip.NAME, {"solver": "highs"})
     assert result.value_ns == 16

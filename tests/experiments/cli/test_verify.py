@@ -32,7 +32,7 @@ from placegap.instances.io.certificate_file import save_certificate
 from placegap.instances.io.document import Document, save_document
 from placegap.instances.io.plan_file import save_plan
 from placegap.instances.problem.semantics import LoadSemantics
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.bounds.certificates import certify
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 
@@ -172,7 +172,7 @@ def test_a_plan_of_another_content_is_rejected_unless_asked_for(
     ids=lambda semantics: semantics.label,
 )
 def test_cheap_bounds_are_below_the_optimum(semantics: Semantics) -> None:
-    best = solve(example(), semantics, "brute-force")
+    best = run_method(example(), semantics, "brute-force")
     bound = quick_bound(example(), semantics)
     assert best.value_ns is not None
     # the path takes 5 + 20 + 8; the work, 43 ns, is shared by two

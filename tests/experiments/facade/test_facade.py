@@ -111,7 +111,7 @@ def test_names_paths_and_objects_give_the_same(tmp_path: Path) -> None:
 
 
 def test_without_a_method_the_default_of_place_proves_the_optimum() -> None:
-    # brute force finds 34 as well: the doctest of `solve`
+    # brute force finds 34 as well: the doctest of `run_method`
     found = placegap.solve(example(), objective="makespan", time_limit_s=10)
     assert (found.status, found.value_ns, found.bound_ns, found.gap) == ("optimal", 34, 34, 0.0)
     assert found.result.method == "auto"

@@ -14,7 +14,7 @@ from placegap.experiments.studies.graph_figures import ccr
 from placegap.instances import Cluster, Device, Instance, Link, Makespan
 from placegap.instances.corpus.generate import generate
 from placegap.instances.transforms.table import coarsen
-from placegap.solvers.solving.solve import solve
+from placegap.solvers.solving.run_method import run_method
 
 PAGE = (DOCS / "placers.md").read_text()
 SEARCHES = (DOCS / "searches.md").read_text()
@@ -33,7 +33,7 @@ def first_now(rows: list[dict[str, str]], name: Callable[[dict[str, str]], str])
 def took(instance: Instance, method: str, memory: str, **params: object) -> float:
     """The makespan of a method's plan, in ms."""
     rules = Makespan(memory=memory)  # type: ignore[arg-type]
-    value_ns = solve(instance, rules, method=method, params=params).value_ns
+    value_ns = run_method(instance, rules, method=method, params=params).value_ns
     assert value_ns is not None, f"{method} has no plan"
     return value_ns / 1e6
 
@@ -109,7 +109,7 @@ def test_the_table_of_placers_that_split_ops(row: dict[str, str]) -> None:
     if row["workload"] == "fd-dps:vgg-16":  # copies of the others take many seconds each
         splitting.append("data-parallel")
     for method in splitting:
-        result = solve(instance, Makespan(), method=method)
+        result = run_method(instance, Makespan(), method=method)
         value_ns = result.value_ns
         assert value_ns is not None
         split = re.search(r"(\d+) ops split", result.message)

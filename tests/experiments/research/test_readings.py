@@ -8,7 +8,7 @@ import pytest
 
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances import Instance, Makespan, MaxLoad, Plan
-from placegap.solvers.solving.solve import solve
+from placegap.solvers.solving.run_method import run_method
 
 GRADIENT = "gradients/"
 
@@ -16,7 +16,7 @@ GRADIENT = "gradients/"
 @lru_cache
 def planned(name: str, cluster: str, method: str, memory: str) -> tuple[Instance, Plan]:
     instance = load_source(Source(name, cluster))
-    plan = solve(instance, Makespan(memory=memory), method=method).plan  # type: ignore[arg-type]
+    plan = run_method(instance, Makespan(memory=memory), method=method).plan  # type: ignore[arg-type]
     assert plan is not None
     return instance, plan
 
@@ -57,5 +57,5 @@ def test_pipedream_has_the_published_load_of_bert_24_with_blocks_for_layers() ->
     # docs/papers/tarnawski.md, max-load: 17.78990625 ms, as the authors' program prints it
     instance = load_source(Source("bert24_inference"))
     rules = MaxLoad(plans="chain")
-    found = solve(instance, rules, method="pipedream", params={"layers": "blocks"})
+    found = run_method(instance, rules, method="pipedream", params={"layers": "blocks"})
     assert found.value_ns == 17_789_906

@@ -8,7 +8,7 @@ from doubles import processes
 from placegap.experiments.running import warm_up as module
 from placegap.experiments.running.warm_up import warm_up
 from placegap.instances import Makespan, example
-from placegap.solvers import METHODS, solve
+from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.method import FEW
 
 MAKESPAN = Makespan()
@@ -35,7 +35,7 @@ from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import warm_up
 from placegap.instances import Makespan, MaxLoad
 from placegap.instances.problem.loading import loading_s
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 objectives = {"makespan": Makespan(memory="peak"), "max_load": MaxLoad(plans="chain")}
 instance, semantics = load_source(Source("bert-base-train", None)), objectives[sys.argv[2]]
@@ -60,5 +60,5 @@ def test_a_search_with_little_effort_ends_long_before_its_limit(method: str) -> 
     few = METHODS[method].params.little_effort()
     # without the effort it would go on for an hour, as each first run of a method once did
     # until the worker's hard limit
-    found = solve(example(), MAKESPAN, method, few, time_limit_s=3600.0)
+    found = run_method(example(), MAKESPAN, method, few, time_limit_s=3600.0)
     assert found.status == "feasible"

@@ -27,7 +27,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.document import Document, save_document
 from placegap.instances.problem.links import Group, Links
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 RULES = HybridPipeline(microbatches=4, degrees="free")
 
@@ -136,7 +136,7 @@ def test_plans_are_saved_shown_and_compared(
     capsys.readouterr()
     assert main(["show", plans[0], "--model", model, "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["value_ns"] == solve(two_layers(memory=30), RULES, "hybrid-cuts").value_ns
+    assert said["value_ns"] == run_method(two_layers(memory=30), RULES, "hybrid-cuts").value_ns
     assert sum(stage["num_ops"] for stage in said["stages"]) == 2
     chart, page = str(tmp_path / "a.png"), str(tmp_path / "a.html")
     assert main(["show", plans[0], "--model", model, "--gantt", chart, "--html", page]) == 0

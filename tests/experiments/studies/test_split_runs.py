@@ -20,7 +20,7 @@ from placegap.experiments.studies.gaps import disagreements, gap_cells
 from placegap.experiments.studies.plan import plan_study
 from placegap.experiments.studies.run import describe_ending, describe_result, run_task
 from placegap.instances import Document, Makespan, save_document
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 FREE = Makespan(channels="free")
 PARTS = {"min_share": 0.4, "parts": 3}
@@ -88,7 +88,7 @@ def test_a_plan_of_copies_of_the_graph_is_told_as_such() -> None:
 def test_a_value_of_parts_is_never_recorded_as_the_best_of_the_whole() -> None:
     instance = splittable_diamond()
     whole, parts = (
-        describe_result(solve(instance, FREE, name, params))
+        describe_result(run_method(instance, FREE, name, params))
         for name, params in (("d-dps", {}), ("fd-dps", PARTS))
     )
     run = {"semantics": FREE.model_dump(mode="json"), "method": "fd-dps"}

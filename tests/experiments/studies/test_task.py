@@ -8,7 +8,7 @@ from placegap.experiments.studies.plan import Run
 from placegap.experiments.studies.run import describe_ending, unfit
 from placegap.instances import Makespan
 from placegap.solvers.core.registry import find_method
-from placegap.solvers.solving.solve import versions_of
+from placegap.solvers.solving.run_method import versions_of
 
 LIMIT_S = 10.0
 

@@ -30,7 +30,7 @@ from placegap.instances import (
 from placegap.instances.problem.plan import Transfer
 from placegap.instances.problem.semantics import Channels
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
-from placegap.solvers import Limits, solve
+from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.back_ends.outcome import bound_ns
 
@@ -78,7 +78,7 @@ def test_a_warm_start_satisfies_every_row_and_is_read_back(
     ]
     for instance in [*makespan_draws()[::16], *twins]:
         for name in ("heft", "brute-force"):
-            result = solve(instance, semantics, name)
+            result = run_method(instance, semantics, name)
             if result.plan is None:
                 continue
             horizon = None if form == "as_published" else result.value_ns

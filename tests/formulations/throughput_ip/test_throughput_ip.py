@@ -33,7 +33,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.problem.semantics import has_replicas
-from placegap.solvers import Limits, solve
+from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model
 
 ADD, OVERLAP = (MaxLoad(load=load) for load in ("add", "overlap"))
@@ -289,7 +289,7 @@ def test_a_plan_is_a_solution_of_the_referees_value(semantics: Semantics, symmet
     staged = semantics in STAGE_SEMANTICS
     draws = equal_device_draws() if staged else max_load_draws()
     for instance in draws[ALL_RULES.index(semantics) :: 24]:
-        best = solve(instance, semantics, "brute-force")
+        best = run_method(instance, semantics, "brute-force")
         if best.plan is None:
             continue
         model = build(instance, semantics, symmetry=symmetry)

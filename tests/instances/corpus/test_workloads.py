@@ -17,7 +17,7 @@ from placegap.instances.corpus.workloads import (
 )
 from placegap.instances.io.cluster_file import cluster_names, load_cluster
 from placegap.instances.io.document import Document
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 LARGE = 20_000
 """Ops; larger workloads are built by the deep tests alone."""
@@ -133,7 +133,7 @@ def test_a_batch_of_half_the_size_halves_flops_and_keeps_the_parameters() -> Non
 def test_a_placer_places_a_workload_on_its_papers_cluster(name: str) -> None:
     sizes = {"batch": 1} if name == "celeritas:holography" else {}
     instance = build_workload(name, sizes).instance(load_cluster(workloads()[name].cluster))
-    result = solve(instance, Makespan(channels="port"), "heft")
+    result = run_method(instance, Makespan(channels="port"), "heft")
     assert result.value_ns is not None
     assert result.value_ns > 0
 

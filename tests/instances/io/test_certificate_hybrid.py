@@ -37,7 +37,7 @@ from placegap.instances.io.certificate_file import (
     plain_document,
 )
 from placegap.instances.problem.links import Group, Links
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.bounds.certificates import certify
 from placegap.solvers.brute_force.hybrid_plans import best_hybrid
 
@@ -226,7 +226,7 @@ def test_it_proves_100_layers_on_64_devices(degrees: Literal["free", "one"]) -> 
     graph = Graph(name="long", ops=tuple(ops), edges=edges)
     instance = Instance(name="long@64", graph=graph, cluster=cluster)
     semantics = HybridPipeline(microbatches=256, degrees=degrees)
-    value = solve(instance, semantics, "hybrid-cuts").value_ns
+    value = run_method(instance, semantics, "hybrid-cuts").value_ns
     assert value is not None
     check_content(*contents(instance, semantics, value))
     with pytest.raises(Rejected, match="some plan takes less"):

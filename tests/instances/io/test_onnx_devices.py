@@ -19,7 +19,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.export_onnx import annotate, device_faults
 from placegap.instances.io.onnx_model import inlined_model, read_onnx
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
 helper = pytest.importorskip("onnx.helper")
@@ -181,7 +181,7 @@ def test_a_network_keeps_all_its_nodes_and_each_op_is_where_the_plan_says(
 ) -> None:
     source = LIGHT / f"light_{name}.onnx"
     instance = read(source)
-    result = solve(instance, CHAIN, "slicing")
+    result = run_method(instance, CHAIN, "slicing")
     assert result.plan is not None
     assert write_exports(instance, result, {"onnx": tmp_path / "net.onnx"}, str(source)) == ()
     model, old = onnx.load(tmp_path / "net.onnx"), onnx.load(source)
@@ -206,7 +206,7 @@ def test_weights_beside_the_model_are_named_where_the_copy_lies_elsewhere(tmp_pa
     weight.external_data.add(key="location", value="weights.bin")
     path = save(tmp_path / "a.onnx", [node("Add", "x w", "y", "r")], "y", initializer=[weight])
     instance = read(path)
-    result = solve(instance, Makespan(), "single-device")
+    result = run_method(instance, Makespan(), "single-device")
     (tmp_path / "out").mkdir()
     (line,) = write_exports(instance, result, {"onnx": tmp_path / "out/b.onnx"}, str(path))
     assert line.startswith("onnx: the weights stay in weights.bin, beside ")

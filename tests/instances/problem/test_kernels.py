@@ -27,7 +27,7 @@ from placegap.instances.problem import kernels as kernels_module
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.compiled_kernels import fingerprint
 from placegap.instances.problem.kernels import Kernel, kernel
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 FOLDERS = [Path(str(where.__file__)).parent for where in (placegap.instances, placegap.solvers)]
 
@@ -250,9 +250,9 @@ def test_a_heuristic_makes_the_same_plan_compiled_and_as_plain_python(
     graph = generate("layered", {"ops": 40, "width": 4}, seed=1)
     instance = Document(name="layered", graph=graph).instance(example().cluster)
     monkeypatch.setattr(kernels_module._settings, "plain", False)
-    compiled = solve(instance, Makespan(), method, {})
+    compiled = run_method(instance, Makespan(), method, {})
     monkeypatch.setattr(Kernel, "__call__", lambda self, *args: self.py_func(*args))
-    plain = solve(instance, Makespan(), method, {})
+    plain = run_method(instance, Makespan(), method, {})
     assert (plain.plan, plain.value_ns) == (compiled.plan, compiled.value_ns)
 
 

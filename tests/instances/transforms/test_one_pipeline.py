@@ -21,7 +21,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.document import Document, save_document
 from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 
 def hybrid_plan(cuts: list[int], d: int, t: int, mode: str) -> Plan:
@@ -125,7 +125,7 @@ def test_convert_writes_a_pipeline_that_place_reads(
     assert content["semantics"]["microbatches"] == 16
     assert len(content["cluster"]["devices"]) == 2
     folded, semantics = one_pipeline(layer_row(), rules, (2, 2), "keep")
-    assert solve(folded, semantics, "stage-cuts").status == "optimal"
+    assert run_method(folded, semantics, "stage-cuts").status == "optimal"
     capsys.readouterr()
     for asked, words in (("2x2", "is not DxT:MODE"), ("9x9:keep", "replicas must divide")):
         assert main(["convert", *files, "--pipeline", asked]) == 2
@@ -147,7 +147,7 @@ def test_modes_of_one_layer_alone_follow() -> None:
 def test_a_bubble_is_that_of_a_simulated_pipeline(microbatches: int, mode: str) -> None:
     instance = layer_row(memory=40, modes={mode: (3000, 9)})
     rules = HybridPipeline(microbatches=microbatches, bubble=True)
-    result = solve(instance, rules, "hybrid-cuts")
+    result = run_method(instance, rules, "hybrid-cuts")
     assert result.plan is not None
     assert result.plan.tensor is not None
     assert result.value_ns is not None

@@ -7,7 +7,7 @@ import pytest
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.shared_replicas import clones_of, with_clones
-from placegap.solvers.solving.solve import solve
+from placegap.solvers.solving.run_method import run_method
 
 GPUS = tuple(Device(name=f"g{k}", kind="gpu", memory_bytes=10**6) for k in range(3))
 CLUSTER = Cluster(
@@ -82,7 +82,7 @@ def test_data_parallelism_takes_longer_on_more_devices() -> None:
 
 def test_data_parallel_puts_each_clone_on_a_device() -> None:
     instance = with_clones(step(), 3)
-    plan = solve(instance, Makespan(), method="data-parallel").plan
+    plan = run_method(instance, Makespan(), method="data-parallel").plan
     assert plan is not None
     for at, j in zip(plan.placement, clones_of(instance), strict=True):
         assert j < 0 or at == (j,)

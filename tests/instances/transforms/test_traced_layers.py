@@ -17,7 +17,7 @@ from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.layer_modes import HEADS, cluster_rates
 from placegap.instances.problem.instance import Mode, Provenance
 from placegap.instances.transforms.traced_layers import traced_layers
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 CLUSTER = load_cluster("2x2xA100-80GB")
 STREAM, WIDE, SCORES = 64, 256, 1024
@@ -225,5 +225,5 @@ def test_traced_models_of_the_corpus_lose_no_work_and_no_weights(name: str, laye
 def test_a_traced_model_of_the_corpus_is_placed_with_a_proof() -> None:
     graph = traced_layers(load_corpus("gpt2-train").graph, CLUSTER)
     instance = Instance(name="gpt2", graph=graph, cluster=CLUSTER)
-    found = solve(instance, HybridPipeline(microbatches=8, degrees="free"), "hybrid-cuts")
+    found = run_method(instance, HybridPipeline(microbatches=8, degrees="free"), "hybrid-cuts")
     assert found.status == "optimal"

@@ -18,7 +18,7 @@ from placegap.instances.corpus.corpus import (
 )
 from placegap.instances.io.cluster_file import cluster_names, load_cluster
 from placegap.instances.reading.yaml_file import read_yaml
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 ENTRIES = [entry for entry in read_best_known() if entry.graph in corpus_names(ONNX_FAMILY)]
 """Of the graphs that are placed on six clusters each."""
@@ -76,7 +76,7 @@ def chosen(objective: str, *, slow: bool, plans: str | None = None) -> list[obje
 
 
 def proves_again(entry: BestEntry, method: str) -> None:
-    found = solve(instance(entry), entry.semantics, method)
+    found = run_method(instance(entry), entry.semantics, method)
     assert (found.status, found.value_ns) == ("optimal", entry.value_ns)
     assert entry.bound_ns == entry.value_ns
 
@@ -107,7 +107,7 @@ def test_decomposition_proves_the_best_known_makespan_of_large_graphs(entry: Bes
 def test_no_placer_beats_a_best_known_bound(entry: BestEntry) -> None:
     for method in PLACERS:
         params = {"moves": 100, "restarts": 1} if method == "annealing" else {}
-        value = solve(instance(entry), entry.semantics, method, params).value_ns
+        value = run_method(instance(entry), entry.semantics, method, params).value_ns
         assert value is not None
         assert entry.bound_ns is not None
         assert entry.bound_ns <= value
@@ -154,7 +154,7 @@ def test_the_ideal_dp_proves_the_best_chain_of_a_large_network(entry: BestEntry)
 
 @pytest.mark.parametrize("entry", CHAINS, ids=lambda entry: entry.graph)
 def test_no_even_split_beats_a_network_s_bound(entry: BestEntry) -> None:
-    value = solve(instance(entry), entry.semantics, "m-topo").value_ns
+    value = run_method(instance(entry), entry.semantics, "m-topo").value_ns
     assert entry.bound_ns is not None
     assert value is None or entry.bound_ns <= value
 

@@ -19,7 +19,7 @@ from placegap.instances import (
     Op,
     Semantics,
 )
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 
 MAKESPAN = tuple(
     Makespan(channels=channels, transfers=transfers)
@@ -65,7 +65,9 @@ def agrees(method: str, seeds: Iterable[int], **draw: bool) -> Counter[str]:
         best = oracle(instance, semantics)
         # CP-SAT counts times far apart in a coarser unit, and can take long to close them
         limit_s, gap = (2.0, 1e-6) if draw.get("far_times") else (None, 0.0)
-        result = solve(instance, semantics, method, PARAMS[method], time_limit_s=limit_s, gap=gap)
+        result = run_method(
+            instance, semantics, method, PARAMS[method], time_limit_s=limit_s, gap=gap
+        )
         where = f"{method} on {instance.name}, {semantics.label}, {draw}: {result.message}"
         assert result.faults == (), where
         seen[is_right(result, best, where)] += 1
@@ -116,7 +118,7 @@ def seven_ops() -> Instance:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("method", ["cp-sat", "decomposition"])
 def test_seven_ops_that_fill_two_devices(method: str, workers: int) -> None:
-    result = solve(seven_ops(), MAKESPAN[0], method, {"workers": workers})
+    result = run_method(seven_ops(), MAKESPAN[0], method, {"workers": workers})
     assert oracle(seven_ops(), MAKESPAN[0]) == 13
     assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 13, 13)
     assert result.faults == ()

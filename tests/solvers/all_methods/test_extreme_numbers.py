@@ -16,7 +16,7 @@ from references.brute_force import oracle
 from placegap.instances import InputError, Instance, Semantics, evaluate, recheck
 from placegap.instances.problem.semantics import OBJECTIVES
 from placegap.instances.referee.loads import check_semantics
-from placegap.solvers import METHODS, Result, Task, solve
+from placegap.solvers import METHODS, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.brute_force import brute_force
 from placegap.solvers.core.method import Params
@@ -103,7 +103,7 @@ def results(name: str, seed: int, number: int) -> Iterator[tuple[Instance, Seman
             check_semantics(instance, semantics)
             if why_not(method, Task(instance, semantics), parse_params(method, params)) is not None:
                 continue
-            result = solve(instance, semantics, name, params, time_limit_s=LIMIT_S)
+            result = run_method(instance, semantics, name, params, time_limit_s=LIMIT_S)
         except InputError:
             continue  # some semantics need equal devices, or gradients of weights
         yield instance, semantics, result

@@ -7,7 +7,7 @@ from features.makespan import FEATURES, Feature
 from references.agreement import little
 
 from placegap.instances import Plan, evaluate
-from placegap.solvers import METHODS, Task, solve
+from placegap.solvers import METHODS, Task, run_method
 from placegap.solvers.core.registry import parse_params, why_not
 
 EXACT = [
@@ -34,7 +34,7 @@ def test_exact_methods_find_the_optimum(feature: Feature, method: str) -> None:
     for semantics, optimum in feature.cases():
         task = Task(feature.instance, semantics)
         if why_not(METHODS[method], task, parse_params(METHODS[method], params)) is None:
-            result = solve(feature.instance, semantics, method, params)
+            result = run_method(feature.instance, semantics, method, params)
             assert (result.value_ns, result.bound_ns) == (optimum, optimum), semantics.label
             solved += 1
     assert solved > 0

@@ -25,7 +25,7 @@ from placegap.instances import (
     save_plan,
 )
 from placegap.instances.io.reader import read_model
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.placers.baselines import expert as _expert  # noqa: F401 - it registers itself
 
 ANY = MaxLoad()
@@ -36,14 +36,14 @@ REPLICAS = MaxLoad(replicas=True)
 def test_a_plan_file_is_judged_as_it_is(tmp_path: Path) -> None:
     path, plan = tmp_path / "plan.json", Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]])
     save_plan(example(), plan, MAKESPAN, path)
-    result = solve(example(), MAKESPAN, "expert", {"path": str(path)})
+    result = run_method(example(), MAKESPAN, "expert", {"path": str(path)})
     assert (result.plan, result.value_ns) == (plan, 35)
 
 
 def test_under_another_semantics_only_the_placement_counts(tmp_path: Path) -> None:
     path, plan = tmp_path / "plan.json", Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]])
     save_plan(example(), plan, MAKESPAN, path)
-    result = solve(example(), ANY, "expert", {"path": str(path)})
+    result = run_method(example(), ANY, "expert", {"path": str(path)})
     # 5 + 10 + 8 and what op 2 gets and gives, 1 + 1, on device 0
     assert (result.plan, result.value_ns) == (replace(plan, device_order=None), 25)
 
@@ -56,14 +56,14 @@ def test_a_split_file_may_be_followed_by_messages(tmp_path: Path) -> None:
     instance = Instance(
         name="one", graph=Graph(name="one", ops=ops), cluster=Cluster(name="c", devices=devices)
     )
-    assert solve(instance, ANY, "expert", {"path": str(path)}).value_ns == 4
+    assert run_method(instance, ANY, "expert", {"path": str(path)}).value_ns == 4
 
 
 def test_without_a_file_there_is_no_expert(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs --param path=FILE"):
-        solve(example(), ANY, "expert")
+        run_method(example(), ANY, "expert")
     with pytest.raises(InputError, match=r"nowhere\.json"):
-        solve(example(), ANY, "expert", {"path": str(tmp_path / "nowhere.json")})
+        run_method(example(), ANY, "expert", {"path": str(tmp_path / "nowhere.json")})
 
 
 @needs_dnn_partitioning
@@ -75,7 +75,7 @@ def test_human_experts_have_their_recorded_values() -> None:
             split = folder / "human-experts" / file
             if row["human_expert"] and split.exists():
                 instance = read_model(folder / row["file"]).instance()
-                value = solve(instance, ANY, "expert", {"path": str(split)}).value_ns
+                value = run_method(instance, ANY, "expert", {"path": str(split)}).value_ns
                 assert value is not None
                 assert value / 1e6 == pytest.approx(float(row["human_expert"]), rel=1e-6)
                 compared += 1
@@ -104,7 +104,7 @@ GRAPH = Graph(
 
 def test_all_equal_devices_share_the_samples_and_sum_up_the_weights() -> None:
     # ceil(31 / 3) + ceil(2 * 2 * 5 bytes / (3 * 1 byte per ns)) = 11 + 7
-    result = solve(
+    result = run_method(
         Instance(name="two", graph=GRAPH, cluster=cluster_of("ggg")), REPLICAS, "data-parallel"
     )
     assert result.plan is not None
@@ -114,14 +114,16 @@ def test_all_equal_devices_share_the_samples_and_sum_up_the_weights() -> None:
 def test_of_several_classes_the_best_is_taken() -> None:
     # two g: ceil(31 / 2) + ceil(2 * 5 / 2) = 21; three h: 60 / 3 + 7 = 27
     cluster = cluster_of("hghgh")
-    result = solve(Instance(name="two", graph=GRAPH, cluster=cluster), REPLICAS, "data-parallel")
+    result = run_method(
+        Instance(name="two", graph=GRAPH, cluster=cluster), REPLICAS, "data-parallel"
+    )
     assert result.plan is not None
     assert (result.plan.placement[0], result.value_ns) == ((1, 3), 21)
 
 
 def test_each_device_holds_everything() -> None:
     instance = Instance(name="two", graph=GRAPH, cluster=cluster_of("gg", memory_bytes=5))
-    result = solve(instance, REPLICAS, "data-parallel")
+    result = run_method(instance, REPLICAS, "data-parallel")
     assert (result.status, result.message) == (
         "no_plan",
         "no device runs everything: 'd0' cannot run and hold all ops (6 bytes)",
@@ -130,4 +132,4 @@ def test_each_device_holds_everything() -> None:
 
 def test_it_needs_replicated_stages() -> None:
     with pytest.raises(InputError, match="replicated stages"):
-        solve(example(), ANY, "data-parallel")
+        run_method(example(), ANY, "data-parallel")

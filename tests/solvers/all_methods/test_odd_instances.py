@@ -17,7 +17,7 @@ from references.brute_force import (
 )
 
 from placegap.instances import Instance, Semantics
-from placegap.solvers import METHODS, Task, solve
+from placegap.solvers import METHODS, Task, run_method
 from placegap.solvers.brute_force import brute_force
 from placegap.solvers.core.method import Params
 from placegap.solvers.core.registry import parse_params, why_not
@@ -65,7 +65,7 @@ def judge(instance: Instance, semantics: Semantics, runs: Counter[str], *, slow:
         method = METHODS[name]
         if why_not(method, task, parse_params(method, params)) is not None:
             continue
-        result = solve(instance, semantics, name, params, time_limit_s=1.0)
+        result = run_method(instance, semantics, name, params, time_limit_s=1.0)
         where = f"{name} {dict(params)} on {instance.name}, {semantics.label}"
         assert "breaks a rule" not in result.message, f"{where}: {result.message}"
         if result.plan is None:

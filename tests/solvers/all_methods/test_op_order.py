@@ -8,7 +8,7 @@ import pytest
 from draws import draw
 
 from placegap.instances import Graph, Instance, Makespan, Op
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 FREE = Makespan(channels="free")
 STEADY = (
@@ -56,7 +56,7 @@ def permuted(instance: Instance, seed: int) -> Instance:
 
 
 def device_by_name(instance: Instance, method: str) -> dict[str, int] | None:
-    plan = solve(instance, FREE, method).plan
+    plan = run_method(instance, FREE, method).plan
     if plan is None:
         return None
     return {op.name: on[0] for op, on in zip(instance.graph.ops, plan.placement, strict=True)}

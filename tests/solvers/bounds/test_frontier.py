@@ -29,7 +29,7 @@ from placegap.instances import (
     load_corpus,
 )
 from placegap.instances.problem.additive_memory import relax_memory
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.bounds import frontier_paths as frontier
 from placegap.solvers.bounds.frontier_paths import frontier_bound, least_below, steps_of
 
@@ -278,6 +278,6 @@ def test_memory_forces_crossings_of_a_residual_network() -> None:
 def test_on_a_residual_network_it_is_near_the_bound() -> None:
     # the best plan known takes 3005.3 ms, no plan less than 2795.7, interleaved-cuts 3220.9
     instance = load_corpus("resnet-50-layers-train").instance()
-    found = solve(instance, Makespan(), "frontier-paths")
+    found = run_method(instance, Makespan(), "frontier-paths")
     assert found.value_ns is not None
     assert 3_005_280_131 <= found.value_ns < 3_150_000_000

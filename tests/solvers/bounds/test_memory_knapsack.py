@@ -31,7 +31,7 @@ from placegap.instances import (
     Op,
     evaluate,
 )
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.bounds import layer_chain, memory_knapsack
 from placegap.solvers.bounds.layer_chain import chain_bound, least_chain, stops_of
 from placegap.solvers.bounds.memory_knapsack import knapsack, relaxed_ns, run
@@ -156,7 +156,7 @@ def test_whole_layers_beside_a_host_are_proven_optimal_in_integers() -> None:
     assert stops is not None
     assert len(stops.group) == 7  # embedding, four layers, norm, head
     found = least_chain(instance, stops)
-    result = solve(instance, Makespan(), "memory-knapsack")
+    result = run_method(instance, Makespan(), "memory-knapsack")
     assert (result.status, result.rests_on) == ("optimal", "proof")
     assert found is not None
     assert result.value_ns == result.bound_ns == found.ns
@@ -215,7 +215,7 @@ def test_prices_prove_as_much_of_terabytes_as_of_bytes(monkeypatch: pytest.Monke
 def test_tied_embeddings_are_on_one_device_at_both_ends_of_the_chain() -> None:
     tied = Decoder("tied", 3, 1024, 256, 4096, 8000, tied=True, context=128)
     cluster = cluster_of("tiny", (Card(272 * GB, 50 * 10**6), DDR4), PCIE4)
-    result = solve(decode_step(tied, cluster, "layer"), Makespan(), "memory-knapsack")
+    result = run_method(decode_step(tied, cluster, "layer"), Makespan(), "memory-knapsack")
     assert result.status == "optimal"
     assert result.plan is not None
     assert result.plan.placement[0] == result.plan.placement[-1]
@@ -229,7 +229,7 @@ def test_equal_experts_are_one_class_and_move_by_number() -> None:
     assert model is not None
     classes = model.classes
     assert sorted(classes.op_count.tolist())[-2:] == [8, 8]
-    result = solve(instance, Makespan(), "memory-knapsack", time_limit_s=10)
+    result = run_method(instance, Makespan(), "memory-knapsack", time_limit_s=10)
     assert result.plan is not None
     assert evaluate(instance, result.plan, Makespan()).feasible
     assert result.gap is not None

@@ -18,7 +18,7 @@ from placegap.instances import Edge, Graph, Instance, Makespan, Op, load_corpus
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.instance import Cluster, Device, Link
 from placegap.instances.problem.sections import Interval, choose_chain, intervals
-from placegap.solvers import Task, solve
+from placegap.solvers import Task, run_method
 from placegap.solvers.bounds import layer_labels as labels
 from placegap.solvers.bounds import layer_options as options
 from placegap.solvers.bounds import nested_layers as chains
@@ -57,7 +57,7 @@ def test_two_layers_pay_for_two_transfers_or_for_the_work_left(
     assert windows is not None
     assert window_bound(windows) == 50  # the path f0, f1, loss, b1, b0, w0
     assert proven(instance) == least_ns
-    found = solve(instance, SEMANTICS, "brute-force")
+    found = run_method(instance, SEMANTICS, "brute-force")
     assert found.value_ns == least_ns
 
 
@@ -102,19 +102,19 @@ def test_a_layer_that_does_not_fit_is_on_the_slow_device(
 ) -> None:
     instance = full(2, 3, room)
     assert proven(instance) == least_ns
-    found = solve(instance, SEMANTICS, "brute-force")
+    found = run_method(instance, SEMANTICS, "brute-force")
     assert found.value_ns == least_ns
 
 
 def test_where_nothing_fits_nothing_is_proven() -> None:
     instance = full(2, 3, (1, 0))
     assert proven(instance) == 0
-    assert solve(instance, SEMANTICS, "brute-force").value_ns is None
+    assert run_method(instance, SEMANTICS, "brute-force").value_ns is None
 
 
 def test_of_six_layers_two_are_on_the_fast_device() -> None:
     instance = full(6, 3, (2, 4))
-    found = solve(instance, SEMANTICS, "cp-sat", {"workers": 1}, time_limit_s=20)
+    found = run_method(instance, SEMANTICS, "cp-sat", {"workers": 1}, time_limit_s=20)
     assert found.value_ns is not None
     # f0 and f1 on the fast device, and 12 ops of 20 ns after each other on the slow one
     assert (proven(instance), found.value_ns) == (263, 20 + 3 + 12 * 20)
@@ -173,7 +173,7 @@ def test_of_a_row_that_does_not_come_back_it_says_nothing() -> None:
 def test_on_bert_it_is_within_two_percent_of_a_plan() -> None:
     instance = load_corpus("bert-base-train").instance()
     semantics = Makespan(memory="peak")
-    found = solve(instance, semantics, "layer-paths")
+    found = run_method(instance, semantics, "layer-paths")
     assert found.value_ns is not None
     # work windows prove 480.5 ms
     assert 0.98 * found.value_ns < proven(instance, semantics) <= found.value_ns
@@ -227,7 +227,7 @@ def test_no_bound_is_above_an_optimum_in_thousands_of_draws(first: int) -> None:
 
 def is_below_the_optimum(seed: int) -> None:
     instance, semantics = nested_instance(seed, layers=3), MAKESPAN_SEMANTICS[seed % 8]
-    found = solve(instance, semantics, "cp-sat", {"workers": 1}, time_limit_s=20)
+    found = run_method(instance, semantics, "cp-sat", {"workers": 1}, time_limit_s=20)
     assert (
         found.status != "optimal"
         or found.value_ns is None

@@ -40,7 +40,7 @@ from placegap.instances import (
     simulate,
 )
 from placegap.instances.referee.channels import channels_of
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 
 def label(semantics: Semantics) -> str:
@@ -122,7 +122,7 @@ def test_the_draws_tell_all_semantics_of_stages_apart() -> None:
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=label)
 def test_the_referee_reproduces_the_makespan_from_the_orders(semantics: Semantics) -> None:
     for instance in makespan_draws():
-        result = solve(instance, semantics, "brute-force")
+        result = run_method(instance, semantics, "brute-force")
         best = oracle(instance, semantics)
         assert (result.value_ns, result.bound_ns) == (best, best)
         assert result.status == ("infeasible" if best is None else "optimal")
@@ -134,7 +134,7 @@ def test_the_referee_reproduces_the_makespan_from_the_orders(semantics: Semantic
 @pytest.mark.parametrize("semantics", MAX_LOAD_SEMANTICS, ids=label)
 def test_the_referee_reproduces_the_max_load(semantics: Semantics) -> None:
     for instance in max_load_draws():
-        result = solve(instance, semantics, "brute-force")
+        result = run_method(instance, semantics, "brute-force")
         assert result.value_ns == oracle(instance, semantics)
         assert result.status == ("infeasible" if result.plan is None else "optimal")
 
@@ -225,7 +225,7 @@ def test_it_refuses_what_is_too_large(
     shape: dict[str, int], semantics: Semantics, why: str
 ) -> None:
     with pytest.raises(InputError, match=why):
-        solve(tiny_instance(0, **shape), semantics, "brute-force")
+        run_method(tiny_instance(0, **shape), semantics, "brute-force")
 
 
 TRANSFERS = ("per_edge", "per_tensor")

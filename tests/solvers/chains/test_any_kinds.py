@@ -22,7 +22,7 @@ from placegap.instances import (
     Plan,
     Semantics,
 )
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 from placegap.solvers.chains import bracket as ideal_kinds_bracket
 from placegap.solvers.chains import raise_bound
 
@@ -43,7 +43,7 @@ by_rules = pytest.mark.parametrize("semantics", RULES, ids=lambda s: s.label.rep
 
 
 def dp(instance: Instance, semantics: Semantics, **limits: object) -> Result:
-    return solve(instance, semantics, "ideal-dp", **limits)  # type: ignore[arg-type]
+    return run_method(instance, semantics, "ideal-dp", **limits)  # type: ignore[arg-type]
 
 
 def judge(result: Result, optimum: int | None) -> None:

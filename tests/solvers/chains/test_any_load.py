@@ -15,7 +15,7 @@ from placegap.instances import InputError, Instance, MaxLoad, Plan, evaluate, ex
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.referee.evaluate import check_class
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.chains.any_load import StageLoad, chain_under_load
 
 CHAIN = MaxLoad(plans="chain")
@@ -99,7 +99,7 @@ def test_under_max_load_itself_it_is_the_engine_of_ideal_dp() -> None:
         verdict = evaluate(instance, plan, MaxLoad(plans="any"))
         return verdict.uses[0].load_ns
 
-    best = solve(instance, CHAIN, "ideal-dp")
+    best = run_method(instance, CHAIN, "ideal-dp")
     assert best.status == "optimal"
     assert chain_under_load(instance, load).value == best.value_ns
 

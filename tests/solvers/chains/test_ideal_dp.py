@@ -25,7 +25,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.io.reader import read_model
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 from placegap.solvers.chains import bracket as ideal_bracket
 from placegap.solvers.chains import raise_bound
 
@@ -40,7 +40,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def dp(instance: Instance, semantics: Semantics = CHAIN, **limits: object) -> Result:
-    return solve(instance, semantics, "ideal-dp", **limits)  # type: ignore[arg-type]
+    return run_method(instance, semantics, "ideal-dp", **limits)  # type: ignore[arg-type]
 
 
 @cache

@@ -12,7 +12,7 @@ from references.brute_force import oracle
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Semantics
 from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 from placegap.solvers.chains import bracket, raise_bound
 from placegap.solvers.chains.idle_steps import most_held
 from placegap.solvers.core.result import PROOF
@@ -41,7 +41,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def dp(instance: Instance, semantics: Semantics = CHAIN, **limits: object) -> Result:
-    return solve(instance, semantics, "ideal-dp", **limits)  # type: ignore[arg-type]
+    return run_method(instance, semantics, "ideal-dp", **limits)  # type: ignore[arg-type]
 
 
 def judge(result: Result, optimum: int | None) -> None:

@@ -21,7 +21,7 @@ from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Max
 from placegap.instances.io.reader import read_model
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers import METHODS, Task, solve
+from placegap.solvers import METHODS, Task, run_method
 from placegap.solvers.chains.orders import order_of_keys
 from placegap.solvers.chains.problem import why_not_two_kinds
 from placegap.solvers.chains.slices import Slicer
@@ -116,7 +116,7 @@ def test_plans_are_accepted_and_no_better_than_the_optimum(
         if why_not(method, Task(instance, semantics), parsed) is not None:
             assert semantics.levels == 2 or why_not_two_kinds(instance) is not None
             continue
-        result = solve(instance, semantics, name, params)
+        result = run_method(instance, semantics, name, params)
         best = oracle(instance, semantics)
         if result.value_ns is None:
             assert result.message
@@ -130,20 +130,22 @@ def test_plans_are_accepted_and_no_better_than_the_optimum(
 
 def test_slicegraph_is_never_worse_than_the_orders_it_starts_from() -> None:
     for instance in max_load_draws()[:20]:
-        bred = solve(instance, CHAIN, "slicegraph", {"population": 4, "generations": 2}).value_ns
-        sliced = solve(instance, CHAIN, "slicing", {"orders": 2}).value_ns
+        bred = run_method(
+            instance, CHAIN, "slicegraph", {"population": 4, "generations": 2}
+        ).value_ns
+        sliced = run_method(instance, CHAIN, "slicing", {"orders": 2}).value_ns
         assert sliced is None or (bred is not None and bred <= sliced)
 
 
 def test_slicegraph_breeds_the_same_with_the_same_seed() -> None:
     instance = max_load_draws()[0]
-    first, second = (solve(instance, CHAIN, "slicegraph", SMALL, seed=7) for _ in range(2))
+    first, second = (run_method(instance, CHAIN, "slicegraph", SMALL, seed=7) for _ in range(2))
     assert (first.plan, first.details) == (second.plan, second.details)
 
 
 @pytest.mark.parametrize("name", ["slicing", "slicegraph"])
 def test_a_time_limit_ends_it_with_what_it_has(name: str) -> None:
-    result = solve(max_load_draws()[0], CHAIN, name, time_limit_s=0.0)
+    result = run_method(max_load_draws()[0], CHAIN, name, time_limit_s=0.0)
     assert result.status == "feasible"
     assert result.message.startswith("stopped ")
 
@@ -183,31 +185,31 @@ def test_each_formula_weighs_replicas_against_the_sum_of_weights(
     formula: str, parameter_bytes: int, whole: bool
 ) -> None:
     instance = two_layers(parameter_bytes)
-    result = solve(instance, REPLICAS, "pipedream", {"formula": formula})
+    result = run_method(instance, REPLICAS, "pipedream", {"formula": formula})
     assert result.plan is not None
     split = ((0,), (1, 2))
     assert result.plan.placement == (((0, 1, 2), (0, 1, 2)) if whole else split)
 
 
 def test_stages_are_shared_only_where_the_semantics_has_replicas() -> None:
-    result = solve(two_layers(0), CHAIN, "pipedream")
+    result = run_method(two_layers(0), CHAIN, "pipedream")
     assert (result.plan, result.value_ns) == (Plan.on([0, 1]), 31)
 
 
 def test_every_replica_holds_the_whole_stage() -> None:
     # 5 bytes hold one of the ops: a | b b, though all on three would be planned at 40 / 3
-    result = solve(two_layers(0, memory_bytes=5), REPLICAS, "pipedream")
+    result = run_method(two_layers(0, memory_bytes=5), REPLICAS, "pipedream")
     assert result.plan is not None
     assert result.plan.placement == ((0,), (1, 2))
     # nor can 2 bytes hold either
-    assert solve(two_layers(0, memory_bytes=2), REPLICAS, "pipedream").status == "no_plan"
+    assert run_method(two_layers(0, memory_bytes=2), REPLICAS, "pipedream").status == "no_plan"
 
 
 @needs_dnn_partitioning
 def test_slices_are_at_most_the_recorded_linearized_dp() -> None:
     values = {}
     for instance, row in recorded():
-        value = solve(instance, CHAIN, "slicing").value_ns
+        value = run_method(instance, CHAIN, "slicing").value_ns
         assert value is not None
         assert value / 1e6 >= float(row["contiguous_max_load"]) - rounding_ms(instance)
         values[row["file"]] = value / 1e6 - float(row["linearized_dp"]) - rounding_ms(instance)
@@ -221,7 +223,7 @@ def test_stages_of_merged_layers_are_those_of_the_recorded_pipedream() -> None:
     # excludes edges of BERT-24 by hand, and on six graphs its order is another.
     equal = set()
     for instance, row in recorded():
-        value = solve(instance, CHAIN, "pipedream", {"formula": "placegap"}).value_ns
+        value = run_method(instance, CHAIN, "pipedream", {"formula": "placegap"}).value_ns
         assert value is not None
         if abs(value / 1e6 - float(row["pipedream"])) <= rounding_ms(instance):
             equal.add(row["file"].removeprefix("throughput-inputs/"))

@@ -8,7 +8,7 @@ from draws.chains import best_chain, chain_instance
 
 from placegap.instances import Cluster, Device, Instance, Link, MaxLoad
 from placegap.instances.corpus.generate import generate
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.chains.kinds_problem import build_kinds
 from placegap.solvers.chains.problem import build_problem
 from placegap.solvers.chains.raise_bound import (
@@ -121,7 +121,7 @@ def test_splits_by_single_blocks_prove_the_optimum_of_two_equal_devices(
 ) -> None:
     """As the DP over all ideals finds it."""
     instance = on_gpus(family, params, 2)
-    optimum = solve(instance, CHAIN, "ideal-dp").value_ns
+    optimum = run_method(instance, CHAIN, "ideal-dp").value_ns
     assert optimum is not None
     assert raised(instance, optimum, DEEP_EFFORTS[:1]) == optimum
 
@@ -167,8 +167,8 @@ def test_communication_that_no_chain_avoids_raises_the_bound() -> None:
 
 def test_where_ideals_are_too_many_the_bound_goes_on_rising() -> None:
     instance = on_gpus("fork-join", {"stages": 3, "width": 10}, 3)
-    optimum = solve(instance, CHAIN, "ideal-dp").value_ns
-    result = solve(instance, CHAIN, "ideal-dp", {"max_ideals": 100})
+    optimum = run_method(instance, CHAIN, "ideal-dp").value_ns
+    result = run_method(instance, CHAIN, "ideal-dp", {"max_ideals": 100})
     assert result.bound_ns is not None
     assert optimum is not None
     assert result.bound_ns <= optimum

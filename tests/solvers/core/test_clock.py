@@ -18,7 +18,7 @@ from placegap.instances import Makespan, example
 from placegap.instances.problem import compiled_kernels
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.loading import loading_s
-from placegap.solvers import Method, Outcome, Task, solve
+from placegap.solvers import Method, Outcome, Task, run_method
 from placegap.solvers.core.clock import (
     STOP,
     Clock,
@@ -71,7 +71,7 @@ def test_a_result_says_apart_what_compiling_took(monkeypatch: pytest.MonkeyPatch
 
     register(Method("compiles", "heuristic", ("makespan",), "none", "a fake", run, Params))
     try:
-        result = solve(example(), Makespan(), "compiles")
+        result = run_method(example(), Makespan(), "compiles")
     finally:
         del METHODS["compiles"]
     assert result.setup_s > result.solve_s >= 0

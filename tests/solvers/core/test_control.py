@@ -10,7 +10,7 @@ from draws.tiny import tiny_instance
 
 import placegap
 from placegap.instances import Makespan, Plan, example
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.core.progress import StopSearch
 
 PORT = Makespan()
@@ -19,7 +19,7 @@ PORT = Makespan()
 def test_callbacks_hear_of_each_better_plan_and_bound() -> None:
     values: list[int] = []
     bounds: list[tuple[int, str]] = []
-    found = solve(
+    found = run_method(
         example(),
         PORT,
         "cp-sat",
@@ -35,7 +35,7 @@ def test_callbacks_hear_of_each_better_plan_and_bound() -> None:
 @pytest.mark.parametrize("method", ["auto", "decomposition", "disjunctive-search"])
 def test_a_callback_that_returns_false_ends_the_search(method: str) -> None:
     instance = tiny_instance(9, num_ops=30, num_devices=4, density=0.3)  # minutes from a proof
-    found = solve(
+    found = run_method(
         instance, PORT, method, {"workers": 1}, time_limit_s=300, on_plan=lambda value, plan: False
     )
     assert found.value_ns is not None
@@ -69,7 +69,7 @@ def test_a_callback_may_end_the_search_at_the_plan_that_it_starts_from() -> None
 
 def test_a_callback_in_another_thread_leaves_the_main_thread_alone() -> None:
     def run() -> None:
-        solve(example(), PORT, "heft", on_plan=lambda value_ns, plan: False)
+        run_method(example(), PORT, "heft", on_plan=lambda value_ns, plan: False)
 
     thread = threading.Thread(target=run)
     thread.start()

@@ -14,7 +14,7 @@ from references.own_methods import methods_restored, my_placer
 import placegap
 from placegap.experiments.cli import main
 from placegap.instances import InputError, Makespan, example
-from placegap.solvers import METHODS, solve, use_module
+from placegap.solvers import METHODS, run_method, use_module
 from placegap.solvers.core.registry import MODULES, find_method
 from placegap.solvers.core.result import Fault, fault_words
 
@@ -47,7 +47,7 @@ def install(folder: Path, value: str, name: str = "my-placer") -> None:
 @pytest.mark.parametrize("module", ["my_placer", "my_placer.py", "./my_placer.py"])
 def test_a_module_brings_its_methods(module: str) -> None:
     assert use_module(module) == use_module(module) == ("my-placer",)
-    assert solve(example(), Makespan(), "my-placer").status == "feasible"
+    assert run_method(example(), Makespan(), "my-placer").status == "feasible"
     assert METHODS.origin("my-placer").endswith(module.removeprefix("./"))
     # where other processes look, whatever folder is theirs
     known = os.environ[MODULES]
@@ -83,7 +83,7 @@ def test_an_installed_distribution_lists_methods(
     assert "my-placer" in METHODS
     assert "my_placer" not in sys.modules
     assert "my-placer" not in dict(METHODS.start_costs())
-    result = solve(example(), Makespan(), "my-placer")
+    result = run_method(example(), Makespan(), "my-placer")
     assert result.versions["my-placers"] == "1.2"
     assert main(["methods", "--json"]) == 0
     listed = {row["method"]: row for row in json.loads(capsys.readouterr().out)["methods"]}
@@ -172,7 +172,7 @@ def test_what_is_no_outcome_is_a_sentence_that_says_what_to_return(
         " number of each op's device, or Outcome(message=...) where there is no plan"
     )
     for run in (
-        lambda: solve(example(), Makespan(), "my-placer"),
+        lambda: run_method(example(), Makespan(), "my-placer"),
         lambda: placegap.solve(example(), objective=Makespan(), method="my-placer"),
     ):
         with pytest.raises(InputError) as raised:
@@ -180,7 +180,7 @@ def test_what_is_no_outcome_is_a_sentence_that_says_what_to_return(
         assert str(raised.value) == sentence
     # among the placers that an exact method starts from, it only costs its plan
     with pytest.warns(Fault, match="the run of my-placer has to return"):
-        result = solve(example(), Makespan(), "cp-sat")
+        result = run_method(example(), Makespan(), "cp-sat")
     assert (result.status, result.faults) == ("optimal", (sentence,))
     assert fault_words(sentence) == sentence
 

@@ -17,7 +17,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.solvers import METHODS, solve
+from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Ledger, News, is_heard, listening, tell
 from placegap.solvers.core.registry import why_not
@@ -50,9 +50,11 @@ def test_news_bracket_the_optimum_and_only_get_better(
         instance = tiny_instance(seed, num_ops=6)
         if why_not(METHODS[method], Task(instance, semantics), METHODS[method].params()):
             continue
-        optimum = solve(instance, semantics, "brute-force").value_ns
+        optimum = run_method(instance, semantics, "brute-force").value_ns
         told: list[News] = []
-        result = solve(instance, semantics, method, params, time_limit_s=5, progress=told.append)
+        result = run_method(
+            instance, semantics, method, params, time_limit_s=5, progress=told.append
+        )
         heard += len(told)
         for news in told:
             if news.value_ns is not None:
@@ -109,14 +111,14 @@ def test_a_listener_is_gone_after_a_method_that_fails(monkeypatch: pytest.Monkey
     broken = replace(METHODS["heft"], run=fail)
     monkeypatch.setitem(METHODS._loaded, "heft", broken)
     with pytest.raises(InputError):
-        solve(diamond, MAKESPAN, "heft", progress=print)
+        run_method(diamond, MAKESPAN, "heft", progress=print)
     assert not is_heard(diamond, MAKESPAN)
 
 
 def test_an_incumbent_is_told_first() -> None:
     told: list[News] = []
     # op 2 on the second device, the rest on the first: 35 ns (the example of `evaluate`)
-    solve(
+    run_method(
         example(), MAKESPAN, "cp-sat", ALONE, incumbent=Plan.on([0, 1, 0, 0]), progress=told.append
     )
     assert told[0] == News(35, None, "the start")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placegap.instances import InputError, Makespan, MaxLoad, Plan, Semantics, example
-from placegap.solvers import SolverDisagreement, solve
+from placegap.solvers import SolverDisagreement, run_method
 from placegap.solvers.core.result import Outcome, Result, finish
 
 MAKESPAN = Makespan()
@@ -75,11 +75,11 @@ def test_a_bound_of_a_narrower_class_is_refused() -> None:
 
 def test_unknown_methods_and_parameters_are_input_errors() -> None:
     with pytest.raises(InputError, match="'placegap methods' lists them"):
-        solve(example(), MAKESPAN, "no-such-method")
+        run_method(example(), MAKESPAN, "no-such-method")
     with pytest.raises(InputError, match="colour"):
-        solve(example(), MAKESPAN, "heft", {"colour": "red"})
+        run_method(example(), MAKESPAN, "heft", {"colour": "red"})
 
 
 def test_a_method_that_does_not_apply_says_why() -> None:
     with pytest.raises(InputError, match="does not do max_load"):
-        solve(example(), CHAIN, "heft")
+        run_method(example(), CHAIN, "heft")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placegap.instances import Makespan, MaxLoad, Plan, evaluate, example
-from placegap.solvers import Limits, Task, solve
+from placegap.solvers import Limits, Task, run_method
 from placegap.solvers.core.starts import best_start
 
 PORT = Makespan()
@@ -32,7 +32,7 @@ def test_without_plans_there_is_no_start() -> None:
 def test_chains_serve_where_any_plan_does() -> None:
     instance = example()
     chain = MaxLoad(plans="chain")
-    best = solve(instance, chain, "ideal-dp").value_ns
+    best = run_method(instance, chain, "ideal-dp").value_ns
     start = best_start(Task(instance, LOAD, Limits(time_limit_s=10)), ["ideal-dp"])
     assert start is not None
     assert start.value_ns == best == evaluate(instance, start.plan, LOAD).value_ns

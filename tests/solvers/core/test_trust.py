@@ -17,7 +17,7 @@ from references.brute_force import (
 
 from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, MaxLoadFwdBwd, example
 from placegap.instances.problem.semantics import has_two_levels
-from placegap.solvers import METHODS, solve
+from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.back_ends import LABELS
 from placegap.solvers.core.result import PROOF, SOLVERS
 
@@ -62,10 +62,10 @@ def test_no_bound_and_no_proof_comes_without_what_it_rests_on(case: tuple) -> No
 def test_sums_are_proofs_and_so_are_lps_whose_duals_are_summed_up_again() -> None:
     """The diamond's critical path, 33 ns, is what its LP proves; here the LP proves more."""
     makespan = Makespan()
-    path = solve(example(), makespan, "getf-lp")
+    path = run_method(example(), makespan, "getf-lp")
     assert (path.bound_origin, path.rests_on) == ("critical path", PROOF)
     # three ops of 5 ns on two devices: the path is 5, half of the work 7.5
-    work = solve(ops_on(5, 5, 5), makespan, "getf-lp")
+    work = run_method(ops_on(5, 5, 5), makespan, "getf-lp")
     assert work.bound_ns is not None
     assert work.bound_ns > 5
     assert (work.bound_origin, work.rests_on) == ("getf-lp", PROOF)
@@ -73,5 +73,5 @@ def test_sums_are_proofs_and_so_are_lps_whose_duals_are_summed_up_again() -> Non
 
 def test_a_bound_that_is_dropped_rests_on_nothing() -> None:
     """Pesto with merged ops proves nothing about the graph itself."""
-    merged = solve(example(), Makespan(channels="link"), "pesto", {"num_ops": 3})
+    merged = run_method(example(), Makespan(channels="link"), "pesto", {"num_ops": 3})
     assert (merged.bound_ns, merged.bound_origin, merged.rests_on) == (None, "", "")

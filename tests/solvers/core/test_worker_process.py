@@ -11,7 +11,7 @@ import pytest
 SOLVE = """
 print("here", flush=True)
 from placegap.instances import load_cluster,  load_corpus,  Makespan
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.decomposition import section_jobs
 section_jobs.SPAWN_AFTER_S = 0.0
 instance = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))

@@ -27,7 +27,7 @@ from placegap.instances import (
 )
 from placegap.instances.problem.example import tight_example
 from placegap.instances.problem.sections import choose_chain, intervals
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.decomposition.arcs import ArcTable, interval_chain, lower_table
 from placegap.solvers.decomposition.chain_sides import SideWork
 
@@ -70,8 +70,8 @@ def test_work_beside_a_chain_leaves_with_the_op_that_feeds_it() -> None:
     # one device: 62 ops of 10 ns and 60 of 9 ns, 1160 ns. With `encoded` and the keys elsewhere:
     # start 10, 1 to send, encoded 10, the first keys 9, 1 to send, and 60 layers: 631 ns; a tenth
     # more leaves room for the order of the keys
-    alone = solve(instance, PORT, "single-device")
-    found = solve(instance, PORT, "chain-sides", {"steps": 5_000})
+    alone = run_method(instance, PORT, "single-device")
+    found = run_method(instance, PORT, "chain-sides", {"steps": 5_000})
     assert alone.value_ns == 1160
     assert found.plan is not None
     assert found.value_ns is not None
@@ -92,10 +92,10 @@ def test_where_it_has_nothing_to_say_it_says_why() -> None:
         cluster=example().cluster,
     )
     said = {
-        "free": solve(example(), Makespan(channels="free"), "chain-sides").message,
-        "one": solve(single, PORT, "chain-sides").message,
-        "tight": solve(tight_example(), PORT, "chain-sides").message,
-        "row": solve(row, PORT, "chain-sides").message,
+        "free": run_method(example(), Makespan(channels="free"), "chain-sides").message,
+        "one": run_method(single, PORT, "chain-sides").message,
+        "tight": run_method(tight_example(), PORT, "chain-sides").message,
+        "row": run_method(row, PORT, "chain-sides").message,
     }
     assert said == {
         "free": "channels are free: no port keeps work on a device",
@@ -108,7 +108,7 @@ def test_where_it_has_nothing_to_say_it_says_why() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_its_plans_are_feasible_on_unlike_devices(seed: int) -> None:
     instance = tiny_instance(seed, num_ops=7, num_devices=3)
-    found = solve(instance, PORT, "chain-sides", {"steps": 100}, incumbent=None)
+    found = run_method(instance, PORT, "chain-sides", {"steps": 100}, incumbent=None)
     if found.plan is not None:
         assert evaluate(instance, found.plan, PORT).feasible
 

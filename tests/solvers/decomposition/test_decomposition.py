@@ -31,7 +31,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.reader import read_model
 from placegap.instances.problem.sections import cuts, memory_is_slack, sections_between
-from placegap.solvers import Result, SolverDisagreement, solve
+from placegap.solvers import Result, SolverDisagreement, run_method
 from placegap.solvers.core import worker_process
 from placegap.solvers.core.back_ends import cp_sat
 from placegap.solvers.core.back_ends.cp_sat import Answer
@@ -93,7 +93,7 @@ def test_it_equals_brute_force(semantics: Semantics) -> None:
     # test_agreement_makespan.py has other instances
     for number, seed in enumerate(seeds(semantics, 96)):
         problem = bottleneck_instance(seed)
-        result = solve(problem, semantics, "decomposition", {**ONE, "start": number % 2 == 0})
+        result = run_method(problem, semantics, "decomposition", {**ONE, "start": number % 2 == 0})
         agrees(problem, semantics, result, proven=True)
 
 
@@ -103,7 +103,9 @@ def test_sections_alone_are_exact_where_the_theorem_holds(semantics: Semantics) 
     for seed in seeds(semantics, 80):
         problem = bottleneck_instance(seed)
         with without_the_whole_model(LP_FROM=2 if seed % 3 == 0 else 40):
-            result = solve(problem, semantics, "decomposition", {**ONE, "start": seed % 2 == 0})
+            result = run_method(
+                problem, semantics, "decomposition", {**ONE, "start": seed % 2 == 0}
+            )
         agrees(problem, semantics, result, proven=is_exact(problem))
         exact[is_exact(problem)] += 1
     assert min(exact.values()) >= 2
@@ -115,7 +117,10 @@ def test_intervals_alone_give_bounds(semantics: Semantics) -> None:
         problem = bottleneck_instance(seed)
         with without_the_whole_model(MOST_INNER=-1, LP_FROM=1 if seed % 3 == 0 else 40):
             agrees(
-                problem, semantics, solve(problem, semantics, "decomposition", ONE), proven=False
+                problem,
+                semantics,
+                run_method(problem, semantics, "decomposition", ONE),
+                proven=False,
             )
 
 
@@ -127,10 +132,12 @@ def test_thousands_of_instances(first: int) -> None:
         problem = bottleneck_instance(seed)
         semantics = MAKESPAN_SEMANTICS[seed // 5 % 8]
         params = {**ONE, "start": seed % 3 > 0}
-        agrees(problem, semantics, solve(problem, semantics, "decomposition", params), proven=True)
+        agrees(
+            problem, semantics, run_method(problem, semantics, "decomposition", params), proven=True
+        )
         most = -1 if seed % 4 == 0 else 100
         with without_the_whole_model(LP_FROM=1 if seed % 2 else 40, MOST_INNER=most):
-            result = solve(problem, semantics, "decomposition", params)
+            result = run_method(problem, semantics, "decomposition", params)
         proven = is_exact(problem) and most > 0
         agrees(problem, semantics, result, proven=proven)
         spoilt[SPOILS[seed % 5]] += not proven
@@ -145,7 +152,7 @@ def test_stopped_at_once_it_returns_its_start_and_a_valid_bound(semantics: Seman
     gaps = 0
     for seed in seeds(semantics, 24):
         problem = bottleneck_instance(seed)
-        result = solve(problem, semantics, "decomposition", time_limit_s=0.0)
+        result = run_method(problem, semantics, "decomposition", time_limit_s=0.0)
         agrees(problem, semantics, result, proven=False)
         gaps += result.status == "feasible"
     assert gaps > 0
@@ -159,7 +166,7 @@ def long() -> Instance:
 def test_a_time_limit_is_kept_and_plans_improve_meanwhile() -> None:
     values = []
     for limit_s in (0, 1, 2, 4):  # a busy machine gives a fraction of the seconds
-        outcome = solve(long(), PORT, "decomposition", ONE, time_limit_s=float(limit_s))
+        outcome = run_method(long(), PORT, "decomposition", ONE, time_limit_s=float(limit_s))
         words = f"time limit of {limit_s} s reached"
         assert (outcome.status, outcome.message) == ("feasible", words)
         assert outcome.solve_s < limit_s + 20
@@ -177,7 +184,7 @@ OPTIMUM_OF_LONG_NS = 1_556_362
 
 
 def test_the_requested_gap_ends_the_search() -> None:
-    result = solve(long(), PORT, "decomposition", ONE, gap=0.5)
+    result = run_method(long(), PORT, "decomposition", ONE, gap=0.5)
     assert result.status == "gap_met"
     assert result.gap is not None
     assert 0.1 < result.gap <= 0.5
@@ -198,7 +205,7 @@ def test_an_interrupt_ends_the_search_and_keeps_what_is_known(
 
     monkeypatch.setattr(section_jobs.SectionWorkers, "submit", submit_and_interrupt)
     try:
-        result = solve(long(), PORT, "decomposition", {"workers": workers}, time_limit_s=60.0)
+        result = run_method(long(), PORT, "decomposition", {"workers": workers}, time_limit_s=60.0)
     finally:
         alarm.cancel()
     assert (result.status, result.message) == ("feasible", "interrupted")
@@ -210,16 +217,16 @@ def test_an_interrupt_ends_the_search_and_keeps_what_is_known(
 
 def test_an_incumbent_is_never_lost() -> None:
     # The optimum, 34, as incumbent; without it the placers start at 35 or more.
-    best = solve(example(), PORT, "brute-force").plan
+    best = run_method(example(), PORT, "brute-force").plan
     params = {**ONE, "start": False}
-    stopped = solve(example(), PORT, "decomposition", params, time_limit_s=0.0, incumbent=best)
+    stopped = run_method(example(), PORT, "decomposition", params, time_limit_s=0.0, incumbent=best)
     assert stopped.value_ns == 34
 
 
 def test_one_worker_returns_the_same_plan_every_time() -> None:
     for seed in range(0, 40, 8):
         problem = bottleneck_instance(seed)
-        plans = [solve(problem, PORT, "decomposition", ONE, seed=7).plan for _ in range(2)]
+        plans = [run_method(problem, PORT, "decomposition", ONE, seed=7).plan for _ in range(2)]
         assert plans[0] == plans[1]
 
 
@@ -230,7 +237,7 @@ def test_a_claim_that_the_referee_cannot_confirm_is_an_error(
     monkeypatch.setattr(search, "join", lambda *_: Plan.on([0] * 4))
     params = {**ONE, "start": False}
     with without_the_whole_model(), pytest.raises(SolverDisagreement, match="claims 34"):
-        solve(example(), PORT, "decomposition", params)
+        run_method(example(), PORT, "decomposition", params)
 
 
 # ------------------------------------------------------------------------------------- on processes
@@ -239,7 +246,7 @@ def test_a_claim_that_the_referee_cannot_confirm_is_an_error(
 def test_worker_processes_find_the_same_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(section_jobs, "SPAWN_AFTER_S", 0.0)
     problem = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
-    result = solve(problem, PORT, "decomposition", {"workers": 2})
+    result = run_method(problem, PORT, "decomposition", {"workers": 2})
     assert (result.status, result.value_ns) == ("optimal", 786_996)
     assert not children()
 
@@ -281,7 +288,7 @@ def test_where_no_process_can_start_the_work_is_done_here(monkeypatch: pytest.Mo
     monkeypatch.setattr(section_jobs, "SPAWN_AFTER_S", 0.0)
     monkeypatch.setattr(worker_process.subprocess, "Popen", fail)
     with without_the_whole_model():
-        result = solve(example(), PORT, "decomposition", {"workers": 2, "start": False})
+        result = run_method(example(), PORT, "decomposition", {"workers": 2, "start": False})
     assert tried
     assert (result.status, result.value_ns) == ("optimal", 34)
 
@@ -299,7 +306,7 @@ def test_where_no_process_can_start_the_work_is_done_here(monkeypatch: pytest.Mo
 )
 def test_optima_of_the_corpus(graph: str, cluster: str, optimum_ns: int) -> None:
     problem = load_corpus(graph).instance(load_cluster(cluster))
-    result = solve(problem, PORT, "decomposition", ONE)
+    result = run_method(problem, PORT, "decomposition", ONE)
     assert (result.status, result.value_ns) == ("optimal", optimum_ns)
 
 
@@ -317,7 +324,7 @@ def test_sections_are_equal_only_if_groups_leave_their_ops_the_same_devices() ->
     ]
     row = instance("row", ops, [(a, b, 2) for a, b in pairwise("abcde")])
     for params in ({"start": False, **ONE}, ONE):
-        result = solve(row, PORT, "decomposition", params)
+        result = run_method(row, PORT, "decomposition", params)
         assert (result.value_ns, result.bound_ns) == (106, 106)
 
 
@@ -349,7 +356,7 @@ def test_section_plans_are_packed_into_memory_that_binds() -> None:
     cluster = problem.cluster.model_copy(update={"devices": tuple(devices)})
     tight = problem.model_copy(update={"cluster": cluster})
     with without_the_whole_model():
-        result = solve(tight, PORT, "decomposition", ONE)
+        result = run_method(tight, PORT, "decomposition", ONE)
     # the whole model proves the same optimum; runs that fit into memory do so without it
     assert (result.status, result.value_ns) == ("optimal", 453_464)
 
@@ -357,7 +364,7 @@ def test_section_plans_are_packed_into_memory_that_binds() -> None:
 def test_those_who_listen_are_given_its_plans() -> None:
     heard = list[News]()
     alone = {"workers": 1, "start": False}
-    found = solve(example(), Makespan(), "decomposition", alone, progress=heard.append)
+    found = run_method(example(), Makespan(), "decomposition", alone, progress=heard.append)
     assert heard[-1].value_ns == found.value_ns == 34
     assert heard[-1].plan is not None
     assert evaluate(example(), heard[-1].plan, Makespan()).value_ns == 34
@@ -372,7 +379,7 @@ def test_the_three_ops_of_the_documentation_take_11_ns() -> None:
     row, skipped = instance("row", ops, edges), instance("skip", ops, [*edges, ("a", "c", 1)])
     assert (cuts(row), cuts(skipped)) == ((0, 1, 2), (0, 2))
     with without_the_whole_model():
-        result = solve(row, PORT, "decomposition", {**ONE, "start": False})
+        result = run_method(row, PORT, "decomposition", {**ONE, "start": False})
     assert (result.status, result.value_ns) == ("optimal", 11)
 
 
@@ -380,7 +387,7 @@ def test_the_three_ops_of_the_documentation_take_11_ns() -> None:
 def test_googlenet_takes_1_27811_ms() -> None:
     # moirai-semantics.md: the optimum of the sample
     problem = read_model(SHARED / "instances" / "moirai" / "GoogLeNet.xls").instance()
-    result = solve(problem, PORT, "decomposition", ONE)
+    result = run_method(problem, PORT, "decomposition", ONE)
     assert (result.status, result.value_ns) == ("optimal", 1_278_110)
 
 
@@ -389,7 +396,7 @@ def test_googlenet_takes_1_27811_ms() -> None:
 def test_the_transformer_takes_at_least_17_9_ms() -> None:
     # makespan-bounds.md: 17.9645 ms by a chain of intervals
     problem = read_model(SHARED / "instances" / "moirai" / "transformer.xls").instance()
-    result = solve(problem, PORT, "decomposition", time_limit_s=60.0)
+    result = run_method(problem, PORT, "decomposition", time_limit_s=60.0)
     assert result.bound_ns is not None
     assert result.value_ns is not None
     assert 17_900_000 <= result.bound_ns <= 20_391_500 <= result.value_ns
@@ -407,7 +414,7 @@ def test_what_a_lie_of_cp_sat_helps_to_prove_is_never_called_a_proof(
     for seed in range(25):
         problem = bottleneck_instance(seed, num_ops=6, most_edges=7)
         best = oracle(problem, PORT)
-        result = solve(problem, PORT, "decomposition", {**ONE, "start": False})
+        result = run_method(problem, PORT, "decomposition", {**ONE, "start": False})
         if best is None or result.bound_ns is None:
             continue
         if result.bound_ns > best:

@@ -31,7 +31,7 @@ from placegap.instances.problem.sections import (
     intervals,
     sections_between,
 )
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.bounds.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import work_windows
 from placegap.solvers.decomposition.arcs import ArcTable, Chain, interval_chain, lower_table, tiling
@@ -105,7 +105,7 @@ def test_a_training_step_pays_both_ways_where_memory_cuts_it(
 ) -> None:
     instance = line(4, memory, moved=moved)
     assert best_runs(instance) == least
-    assert solve(instance, Makespan(), "decomposition", {"workers": 1}).value_ns == least
+    assert run_method(instance, Makespan(), "decomposition", {"workers": 1}).value_ns == least
 
 
 def test_what_does_not_fit_on_a_server_crosses_slow_links_both_ways() -> None:
@@ -113,7 +113,7 @@ def test_what_does_not_fit_on_a_server_crosses_slow_links_both_ways() -> None:
     # cheapest crossing that leaves two layers on each server is the middle one
     instance = line(4, 1, moved=[5, 7, 5], devices=4, slow=10)
     assert best_runs(instance) == 8 + 2 * (5 + 10 * 7 + 5)
-    assert solve(instance, Makespan(), "decomposition", {"workers": 1}).value_ns == 168
+    assert run_method(instance, Makespan(), "decomposition", {"workers": 1}).value_ns == 168
 
 
 def test_slack_memory_asks_nothing() -> None:

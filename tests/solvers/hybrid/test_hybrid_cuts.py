@@ -23,7 +23,7 @@ from placegap.instances import (
     recheck,
 )
 from placegap.instances.problem.links import Group, Links
-from placegap.solvers import METHODS, Result, Task, solve
+from placegap.solvers import METHODS, Result, Task, run_method
 from placegap.solvers.brute_force.hybrid_plans import best_hybrid
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.hybrid import hybrid_cuts
@@ -47,7 +47,7 @@ def published(name: str, devices: int, memory_gb: float) -> Instance:
 
 
 def proven(instance: Instance, semantics: HybridPipeline, method: str = "hybrid-cuts") -> Result:
-    return solve(instance, semantics, method, time_limit_s=60)
+    return run_method(instance, semantics, method, time_limit_s=60)
 
 
 def check_draws(seeds: range) -> int:
@@ -247,7 +247,7 @@ def test_the_bubble_makes_one_stage_that_recomputes_of_two_that_keep_all() -> No
 def test_a_bubble_without_time_for_a_proof_leaves_a_gap() -> None:
     instance = layer_row(memory=50)
     rules = HybridPipeline(microbatches=4, bubble=True)
-    result = solve(instance, rules, "hybrid-cuts", time_limit_s=0)
+    result = run_method(instance, rules, "hybrid-cuts", time_limit_s=0)
     assert result.bound_ns is not None
     assert result.bound_ns <= 127  # the optimum, as above
     assert result.status != "optimal"

@@ -7,7 +7,7 @@ import pytest
 
 from placegap.formulations.shared.pairs import op_reach
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Plan, check
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.latency.masks import beyond, count_ideals, has, masks, meets, members
 
 AT_THE_EDGE = pytest.mark.parametrize("count", [1, 62, 63, 64, 65, 127, 128, 129, 1000])
@@ -61,7 +61,7 @@ def test_reach_holds_every_op(count: int) -> None:
 @pytest.mark.parametrize("count", [62, 63, 64, 65, 128, 129, 1000])
 def test_the_ideal_dp_splits_a_line_evenly(count: int) -> None:
     # no transfers: half of the ops, rounded up
-    result = solve(line(count), MaxLoad(plans="chain"), "ideal-dp")
+    result = run_method(line(count), MaxLoad(plans="chain"), "ideal-dp")
     assert (result.value_ns, result.bound_ns) == (-(-count // 2), -(-count // 2))
 
 
@@ -79,7 +79,7 @@ def test_brute_force_tells_many_devices_apart(devices: int) -> None:
         ),
     )
     semantics = MaxLoad(plans="convex")
-    assert solve(instance, semantics, "brute-force").value_ns == 2
+    assert run_method(instance, semantics, "brute-force").value_ns == 2
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 130])

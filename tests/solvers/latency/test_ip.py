@@ -24,7 +24,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.reader import read_model
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import word_of
 from placegap.solvers.latency import ip as latency_ip
@@ -40,7 +40,7 @@ every_q = pytest.mark.parametrize("semantics", LATENCY_SEMANTICS, ids=["once", "
 
 
 def agrees(instance: Instance, semantics: Semantics, params: Mapping[str, object]) -> None:
-    result = solve(instance, semantics, "latency-ip", params)
+    result = run_method(instance, semantics, "latency-ip", params)
     value = optimum(instance, semantics)
     assert result.status == ("infeasible" if value is None else "optimal"), instance.name
     assert (result.value_ns, result.bound_ns) == (value, value), instance.name
@@ -122,7 +122,7 @@ def test_an_incumbent_that_is_better_than_the_slices_is_kept() -> None:
 
 @every_model
 def test_stopped_at_once_it_returns_its_start(params: Mapping[str, object]) -> None:
-    result = solve(example(), ONCE, "latency-ip", params, time_limit_s=0.0)
+    result = run_method(example(), ONCE, "latency-ip", params, time_limit_s=0.0)
     assert result.status in ("feasible", "optimal")
     assert result.value_ns == 43
     assert result.status == "optimal" or "time limit" in result.message
@@ -135,7 +135,7 @@ def test_stopped_at_once_without_a_start_it_says_so(
     monkeypatch.setattr(latency_ip, "STARTS", ())
     monkeypatch.setattr(latency_ip, "with_slices", lambda task: task)
     params = {**params, "start": False}
-    result = solve(example(), ONCE, "latency-ip", params, time_limit_s=0.0)
+    result = run_method(example(), ONCE, "latency-ip", params, time_limit_s=0.0)
     assert (result.status, result.plan) == ("no_plan", None)
     assert "no plan found" in result.message
 
@@ -150,7 +150,7 @@ def test_a_cp_sat_model_that_is_not_built_keeps_the_start(
         raise error
 
     monkeypatch.setattr("placegap.formulations.latency_ip.cp.build", fail)
-    result = solve(example(), ONCE, "latency-ip", {"workers": 1})
+    result = run_method(example(), ONCE, "latency-ip", {"workers": 1})
     assert (result.value_ns, result.details["ending"]) == (43, ending)
     assert result.bound_ns == 43  # of the chains
     assert f"before {word_of('ortools')} answered" in result.message
@@ -165,7 +165,7 @@ def test_a_plan_that_fits_nowhere_is_proven_infeasible() -> None:
         cluster=Cluster(name="two", devices=devices),
     )
     for params in MODELS:
-        assert solve(instance, TWICE, "latency-ip", params).status == "infeasible"
+        assert run_method(instance, TWICE, "latency-ip", params).status == "infeasible"
 
 
 @needs_dnn_partitioning
@@ -174,16 +174,16 @@ def test_layer_bert_24_is_solved_to_optimality() -> None:
     path = SHARED / "instances/dnn-partitioning/latency-inputs/LayerGraphs/bert24_inference.json"
     instance = read_model(path).instance()
     for semantics in LATENCY_SEMANTICS:
-        result = solve(instance, semantics, "latency-ip", time_limit_s=60)
+        result = run_method(instance, semantics, "latency-ip", time_limit_s=60)
         assert (result.status, result.value_ns) == ("optimal", 100_218_500)
 
 
 def test_other_objectives_and_large_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="does not do makespan"):
-        solve(example(), Makespan(), "latency-ip")
+        run_method(example(), Makespan(), "latency-ip")
     monkeypatch.setattr("placegap.solvers.models.run_mip.MOST_ROWS", 20)
     with pytest.raises(InputError, match="rows, more than 20"):
-        solve(example(), ONCE, "latency-ip")
+        run_method(example(), ONCE, "latency-ip")
 
 
 @pytest.mark.parametrize("params", [{}, {"model": "mip"}, {"form": "as_published", "model": "mip"}])
@@ -193,5 +193,5 @@ def test_a_cluster_of_hosts_only_runs_everything_on_them(params: dict[str, objec
     edges = tuple(Edge(producer=f"o{i}", consumer=f"o{i + 1}", bytes=3) for i in range(4))
     host = Cluster(name="host", devices=(Device(name="h", kind="cpu", is_host=True),))
     instance = Instance(name="row", graph=Graph(name="row", ops=ops, edges=edges), cluster=host)
-    result = solve(instance, LatencySubgraphs(), "latency-ip", params)
+    result = run_method(instance, LatencySubgraphs(), "latency-ip", params)
     assert (result.value_ns, result.bound_ns) == (5, 5)

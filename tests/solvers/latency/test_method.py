@@ -21,7 +21,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.reader import read_model
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 from placegap.solvers.latency import latency
 
 FEW: dict[str, object] = {"workers": 1, "moves": 1000}
@@ -29,7 +29,7 @@ every_q = pytest.mark.parametrize("semantics", LATENCY_SEMANTICS, ids=["once", "
 
 
 def agrees(instance: Instance, semantics: Semantics) -> Result:
-    result = solve(instance, semantics, "latency", FEW)
+    result = run_method(instance, semantics, "latency", FEW)
     value = optimum(instance, semantics)
     assert result.status == ("infeasible" if value is None else "optimal"), instance.name
     assert (result.value_ns, result.bound_ns) == (value, value), instance.name
@@ -57,7 +57,7 @@ def test_it_equals_brute_force_on_many(semantics: Semantics) -> None:
 def test_without_the_finish_bounds_hold_and_plans_are_feasible() -> None:
     for seed in range(100, 130):
         instance = spine_draw(seed)
-        result = solve(instance, ONCE, "latency", {**FEW, "finish": False})
+        result = run_method(instance, ONCE, "latency", {**FEW, "finish": False})
         best = optimum(instance, ONCE)
         if best is None:
             assert result.value_ns is None
@@ -84,7 +84,7 @@ def test_a_plan_is_found_where_no_placer_has_one() -> None:
 
 def test_a_requested_gap_ends_the_search() -> None:
     instance = spine_instance(3, 40, 4, 1)
-    result = solve(instance, ONCE, "latency", {"workers": 1}, gap=0.9, time_limit_s=60)
+    result = run_method(instance, ONCE, "latency", {"workers": 1}, gap=0.9, time_limit_s=60)
     assert result.status in ("gap_met", "optimal")
     assert "annealed_ns" in result.details
     assert result.gap is not None
@@ -92,17 +92,17 @@ def test_a_requested_gap_ends_the_search() -> None:
 
 
 def test_stopped_at_once_it_returns_its_start() -> None:
-    result = solve(example(), ONCE, "latency", FEW, time_limit_s=0.0)
+    result = run_method(example(), ONCE, "latency", FEW, time_limit_s=0.0)
     assert (result.status, result.value_ns) == ("feasible", 43)
     assert "the time limit of 0 s is over" in result.message
 
 
 def test_an_incumbent_is_never_lost() -> None:
     instance = spine_instance(5, 30, 4, 1)
-    plan = solve(instance, ONCE, "latency", {**FEW, "finish": False}).plan
+    plan = run_method(instance, ONCE, "latency", {**FEW, "finish": False}).plan
     assert plan is not None
     value = evaluate(instance, plan, ONCE).value_ns
-    again = solve(instance, ONCE, "latency", FEW, incumbent=plan, time_limit_s=0.0)
+    again = run_method(instance, ONCE, "latency", FEW, incumbent=plan, time_limit_s=0.0)
     assert value is not None
     assert again.value_ns is not None
     assert again.value_ns <= value
@@ -124,7 +124,7 @@ def test_interrupted_it_returns_what_it_has(
 
     monkeypatch.setattr(latency, where, stopped)
     instance = spine_instance(7, 30, 4, 1)
-    result = solve(instance, ONCE, "latency", FEW)
+    result = run_method(instance, ONCE, "latency", FEW)
     assert (result.status, result.message) == ("feasible", words)
     assert result.bound_ns is not None
     assert result.value_ns is not None
@@ -133,7 +133,7 @@ def test_interrupted_it_returns_what_it_has(
 def test_without_a_seed_it_is_the_same_every_time() -> None:
     instance = spine_instance(11, 30, 4, 1)
     params = {**FEW, "finish": False}
-    one, two = (solve(instance, TWICE, "latency", params) for _ in range(2))
+    one, two = (run_method(instance, TWICE, "latency", params) for _ in range(2))
     assert (one.plan, one.value_ns, one.bound_ns) == (two.plan, two.value_ns, two.bound_ns)
 
 
@@ -145,19 +145,19 @@ def test_a_group_larger_than_every_device_is_proven_infeasible() -> None:
         graph=Graph(name="tight", ops=ops),
         cluster=Cluster(name="two", devices=devices),
     )
-    assert solve(instance, TWICE, "latency", FEW).status == "infeasible"
+    assert run_method(instance, TWICE, "latency", FEW).status == "infeasible"
 
 
 def test_other_objectives_are_refused() -> None:
     with pytest.raises(InputError, match="does not do makespan"):
-        solve(example(), Makespan(), "latency")
+        run_method(example(), Makespan(), "latency")
 
 
 def test_hosts_alone_run_everything() -> None:
     ops = tuple(Op(name=f"o{i}", time_ns={"cpu": 1}) for i in range(5))
     host = Cluster(name="host", devices=(Device(name="h", kind="cpu", is_host=True),))
     instance = Instance(name="wide", graph=Graph(name="wide", ops=ops), cluster=host)
-    result = solve(instance, ONCE, "latency", FEW)
+    result = run_method(instance, ONCE, "latency", FEW)
     assert (result.value_ns, result.bound_ns) == (1, 1)
     assert result.plan == Plan(((0,),) * 5, call=(0,) * 5)
 
@@ -169,7 +169,7 @@ def test_rows_alone_prove_published_layer_graphs(name: str, value: int) -> None:
     folder = SHARED / "instances/dnn-partitioning/latency-inputs/LayerGraphs"
     instance = read_model(folder / f"{name}_inference.json").instance()
     for semantics in LATENCY_SEMANTICS:
-        result = solve(instance, semantics, "latency", {"finish": False})
+        result = run_method(instance, semantics, "latency", {"finish": False})
         assert (result.status, result.value_ns) == ("optimal", value)
         assert result.bound_origin == "sections"
 
@@ -186,5 +186,5 @@ def test_rows_alone_prove_published_layer_graphs(name: str, value: int) -> None:
 )
 def test_published_graphs_are_near_their_bounds(name: str, gap: float) -> None:
     path = SHARED / f"instances/dnn-partitioning/latency-inputs/{name}_inference.json"
-    result = solve(read_model(path).instance(), ONCE, "latency", {"finish": False}, gap=gap)
+    result = run_method(read_model(path).instance(), ONCE, "latency", {"finish": False}, gap=gap)
     assert result.status in ("gap_met", "optimal")

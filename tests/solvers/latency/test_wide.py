@@ -19,7 +19,7 @@ from placegap.instances import (
     Op,
     Semantics,
 )
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.latency import latency
 from placegap.solvers.latency import spine as latency_spine
 from placegap.solvers.latency.call_rows import best_row
@@ -50,7 +50,7 @@ def branches(count: int, width: int, accelerators: int = 1, host: bool = False) 
 @pytest.mark.parametrize("count", [63, 64, 65])
 def test_sections_of_any_size_are_enumerated(count: int) -> None:
     # one call holds all, without a transfer: count + 2 ns; two lines, so that all ideals are listed
-    result = solve(branches(count, 2), ONCE, "latency", {"finish": False, "moves": 0})
+    result = run_method(branches(count, 2), ONCE, "latency", {"finish": False, "moves": 0})
     assert (result.value_ns, result.bound_ns) == (count + 2, count + 2)
     assert (result.status, result.bound_origin) == ("optimal", "sections")
 
@@ -60,7 +60,7 @@ def test_wide_sections_give_a_plan_and_a_bound(count: int, width: int) -> None:
     instance = branches(count, width, accelerators=3, host=True)
     for semantics in (ONCE, TWICE):
         params = {"finish": False, "moves": 200, "rounds": 1}
-        result = solve(instance, semantics, "latency", params, time_limit_s=0.5)
+        result = run_method(instance, semantics, "latency", params, time_limit_s=0.5)
         assert result.value_ns is not None
         assert "failed" not in result.details
         # a path of that many ops, each at least 1 ns
@@ -72,18 +72,18 @@ def test_a_phase_that_fails_costs_neither_plan_nor_bound(monkeypatch: pytest.Mon
         raise OverflowError("too many nodes")
 
     instance = branches(9, 3, accelerators=2, host=True)
-    best = solve(instance, ONCE, "latency", {"workers": 1, "moves": 100})
+    best = run_method(instance, ONCE, "latency", {"workers": 1, "moves": 100})
     assert best.status == "optimal"
     for where in ("best_row", "chain_bound_ns", "anneal_calls", "best_start", "row_places"):
         with monkeypatch.context() as patch:
             patch.setattr(latency, where, fails)
-            result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 100})
+            result = run_method(instance, ONCE, "latency", {"workers": 1, "moves": 100})
         assert (result.status, result.value_ns) == ("optimal", best.value_ns), where
         assert "failed: OverflowError: too many nodes" in str(result.details["failed"]), where
         assert str(result.details["failed"]) in result.message, where
     monkeypatch.setattr(latency.latency_ip, "solve_cp", fails)
     monkeypatch.setattr(latency, "best_row", fails)
-    result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 10}, time_limit_s=0.5)
+    result = run_method(instance, ONCE, "latency", {"workers": 1, "moves": 10}, time_limit_s=0.5)
     assert result.value_ns is not None
     assert result.bound_ns
     assert "rows failed" in result.message
@@ -92,9 +92,9 @@ def test_a_phase_that_fails_costs_neither_plan_nor_bound(monkeypatch: pytest.Mon
 
 def test_a_search_that_stops_says_why() -> None:
     instance = branches(40, 5, accelerators=3, host=True)
-    result = solve(instance, ONCE, "latency", {"workers": 1, "moves": 100}, time_limit_s=0.5)
+    result = run_method(instance, ONCE, "latency", {"workers": 1, "moves": 100}, time_limit_s=0.5)
     assert result.status == "optimal" or "time limit" in result.message
-    result = solve(instance, ONCE, "latency", {"finish": False, "moves": 100, "rounds": 1})
+    result = run_method(instance, ONCE, "latency", {"finish": False, "moves": 100, "rounds": 1})
     assert result.status == "optimal" or "all rounds" in result.message
 
 
@@ -172,7 +172,7 @@ def test_no_bound_is_above_the_optimum_of_many_groups(scale: str) -> None:
 
 
 def agrees(instance: Instance, semantics: Semantics) -> None:
-    result = solve(instance, semantics, "latency", {"workers": 1, "moves": 300})
+    result = run_method(instance, semantics, "latency", {"workers": 1, "moves": 300})
     assert "failed" not in result.details
     best = optimum(instance, semantics)
     if best is None:

@@ -7,7 +7,7 @@ import pytest
 from draws.tiny import drawn_devices, tiny_instance
 
 from placegap.instances import Makespan, evaluate, example
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.local_search import annealing as makespan_annealing
 from placegap.solvers.local_search.annealing import Annealing
 from placegap.solvers.local_search.quick_schedule import (
@@ -57,8 +57,8 @@ def test_plans_fit_and_are_no_worse_than_the_start() -> None:
     checked = 0
     for seed in range(60):
         instance = tiny_instance(seed, num_ops=8, num_devices=3)
-        found = solve(instance, PORT, "annealing", seed=seed)
-        start = solve(instance, PORT, "heft").value_ns
+        found = run_method(instance, PORT, "annealing", seed=seed)
+        start = run_method(instance, PORT, "heft").value_ns
         if start is not None:
             assert found.value_ns is not None
             assert found.value_ns <= start
@@ -70,10 +70,10 @@ def test_it_finds_most_optima_of_small_graphs() -> None:
     optimal = total = 0
     for seed in range(20):
         instance = tiny_instance(seed, num_ops=6, num_devices=2)
-        best = solve(instance, PORT, "brute-force").value_ns
+        best = run_method(instance, PORT, "brute-force").value_ns
         if best is not None:
             total += 1
-            optimal += solve(instance, PORT, "annealing").value_ns == best
+            optimal += run_method(instance, PORT, "annealing").value_ns == best
     assert optimal >= 0.8 * total > 0
 
 
@@ -103,6 +103,6 @@ def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(makespan_annealing, "_anneal", interrupt)
-    found = solve(example(), PORT, "annealing")
+    found = run_method(example(), PORT, "annealing")
     assert found.value_ns is not None
     assert found.message == "interrupted"

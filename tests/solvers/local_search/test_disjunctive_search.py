@@ -17,7 +17,7 @@ from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.instance import Cluster, Device, Graph, Op
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.semantics import Channels, Transfers
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.local_search import disjunctive_search, walk
@@ -179,9 +179,9 @@ def test_it_finds_most_optima_of_small_graphs() -> None:
     optimal = total = 0
     for seed in range(20):
         instance = tiny_instance(seed, num_ops=6, num_devices=2)
-        best = solve(instance, Makespan(), "brute-force").value_ns
+        best = run_method(instance, Makespan(), "brute-force").value_ns
         if best is not None:
-            found = solve(instance, Makespan(), "disjunctive-search", {"steps": 1000}).value_ns
+            found = run_method(instance, Makespan(), "disjunctive-search", {"steps": 1000}).value_ns
             assert found is not None
             assert found >= best
             total += 1
@@ -279,6 +279,6 @@ def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(disjunctive_search, "walk_on", interrupt)
-    found = solve(example(), Makespan(), "disjunctive-search")
+    found = run_method(example(), Makespan(), "disjunctive-search")
     assert found.value_ns is not None
     assert found.message == "interrupted"

@@ -13,7 +13,7 @@ from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.pesto_merge import merge_heavy_edges
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.local_search.multilevel import coarse_plan
 
 CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
@@ -32,7 +32,7 @@ def test_a_plan_is_one_of_every_graph_whose_parts_do_not_cross_its_devices() -> 
     looked = 0
     for number, instance in enumerate(draws(30)):
         semantics = SEMANTICS[number % len(SEMANTICS)]
-        found = solve(instance, semantics, "disjunctive-search", params={"steps": 50})
+        found = run_method(instance, semantics, "disjunctive-search", params={"steps": 50})
         if found.plan is None:
             continue
         merge = merge_heavy_edges(instance, 1, found.plan.devices)
@@ -48,9 +48,9 @@ def test_a_plan_is_one_of_every_graph_whose_parts_do_not_cross_its_devices() -> 
 def test_a_known_plan_is_kept_where_no_better_one_is_found() -> None:
     for seed in range(10):
         instance = nested_instance(seed, layers=3)
-        known = solve(instance, Makespan(), "disjunctive-search", params={"steps": 2_000})
+        known = run_method(instance, Makespan(), "disjunctive-search", params={"steps": 2_000})
         assert known.value_ns is not None
-        found = solve(
+        found = run_method(
             instance, Makespan(), "multilevel", params={"steps": 20}, incumbent=known.plan
         )
         assert found.value_ns is not None
@@ -60,7 +60,7 @@ def test_a_known_plan_is_kept_where_no_better_one_is_found() -> None:
 def test_the_same_seed_and_steps_find_the_same_plan() -> None:
     instance = load_corpus("gpt2-train").instance()
     peak = Makespan(memory="peak")
-    runs = [solve(instance, peak, "multilevel", params={"steps": 300}) for _ in range(2)]
+    runs = [run_method(instance, peak, "multilevel", params={"steps": 300}) for _ in range(2)]
     assert runs[0].plan is not None
     assert runs[0].plan == runs[1].plan
     assert runs[0].details["levels"] == 6  # three levels of parts in each of two rounds
@@ -68,7 +68,7 @@ def test_the_same_seed_and_steps_find_the_same_plan() -> None:
 
 def test_without_time_for_merging_the_graph_itself_is_searched() -> None:
     instance = load_corpus("gpt2-train").instance()
-    found = solve(instance, Makespan(memory="peak"), "multilevel", time_limit_s=0.01)
+    found = run_method(instance, Makespan(memory="peak"), "multilevel", time_limit_s=0.01)
     assert found.plan is not None
     assert found.details["levels"] == 0
 
@@ -86,6 +86,6 @@ def test_where_nothing_fits_it_says_so() -> None:
             "graph": instance.graph.model_copy(update={"ops": ops}),
         }
     )
-    found = solve(full, Makespan(), "multilevel", params={"steps": 20, "start": False})
+    found = run_method(full, Makespan(), "multilevel", params={"steps": 20, "start": False})
     assert found.plan is None
     assert "no start" in found.message

@@ -11,7 +11,7 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import Instance, Makespan, Plan, evaluate, example
 from placegap.instances.problem.semantics import Channels, Transfers
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
 from placegap.solvers.local_search import rolling_horizon as built
@@ -67,8 +67,8 @@ def test_a_search_shortens_the_list_schedule_it_begins_with() -> None:
 def test_plans_get_better_and_none_is_below_the_optimum() -> None:
     for seed in range(10):
         instance = tiny_instance(seed, num_ops=6, num_devices=2)
-        best_ns = solve(instance, Makespan(), "brute-force").value_ns
-        first = solve(instance, Makespan(), "single-device")
+        best_ns = run_method(instance, Makespan(), "brute-force").value_ns
+        first = run_method(instance, Makespan(), "single-device")
         if first.plan is None or first.value_ns is None:
             continue
         last_ns = first.value_ns
@@ -105,6 +105,6 @@ def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(built, "anneal_horizon", interrupt)
-    found = solve(tiny_instance(1), Makespan(), "disjunctive-search")
+    found = run_method(tiny_instance(1), Makespan(), "disjunctive-search")
     assert found.value_ns is not None
     assert found.message == "interrupted"

@@ -21,7 +21,7 @@ from placegap.instances import (
     Plan,
     evaluate,
 )
-from placegap.solvers import Limits, Task, solve
+from placegap.solvers import Limits, Task, run_method
 from placegap.solvers.local_search.run_moves import RunMovesParams, run_moves
 
 PORT = Makespan()
@@ -31,10 +31,10 @@ def test_it_is_never_below_the_optimum_and_never_worse_than_its_start() -> None:
     improved = 0
     for seed in range(12):
         instance = tiny_instance(seed, num_ops=6, num_devices=3)
-        start = solve(instance, PORT, "single-device")
+        start = run_method(instance, PORT, "single-device")
         if start.plan is None or start.value_ns is None:
             continue
-        found = solve(instance, PORT, "run-moves", {"steps": 150}, incumbent=start.plan)
+        found = run_method(instance, PORT, "run-moves", {"steps": 150}, incumbent=start.plan)
         optimum = oracle(instance, PORT)
         assert optimum is not None
         assert found.value_ns is not None
@@ -50,7 +50,7 @@ def test_memory_is_never_broken_and_the_seed_decides(memory: str, times: int) ->
     for seed in range(6):
         instance = with_room(pressed_instance(seed, num_ops=30, num_devices=4), times)
         found, again = (
-            solve(instance, semantics, "run-moves", {"steps": 60}, seed=seed) for _ in range(2)
+            run_method(instance, semantics, "run-moves", {"steps": 60}, seed=seed) for _ in range(2)
         )
         assert found.plan == again.plan
         if found.plan is not None:
@@ -73,7 +73,7 @@ def test_full_devices_exchange_what_they_hold() -> None:
     graph = Graph(name="row", ops=ops, edges=edges)
     instance = Instance(name="row", graph=graph, cluster=cluster)
     start = Plan.on([0, 1, 0, 1])
-    found = solve(instance, PORT, "run-moves", {"steps": 200}, incumbent=start)
+    found = run_method(instance, PORT, "run-moves", {"steps": 200}, incumbent=start)
     assert (evaluate(instance, start, PORT).value_ns, found.value_ns) == (7, 5)
 
 
@@ -83,8 +83,8 @@ def test_it_begins_with_plans_that_overfill_memory_and_finds_one_that_fits() -> 
     found = 0
     for seed, times in ((4, 2), (5, 1), (8, 2), (11, 1)):
         instance = with_room(pressed_instance(seed, num_ops=30, num_devices=3), times)
-        assert all(solve(instance, semantics, name).plan is None for name in quick)
-        plan = solve(instance, semantics, "run-moves", {"steps": 1000}).plan
+        assert all(run_method(instance, semantics, name).plan is None for name in quick)
+        plan = run_method(instance, semantics, "run-moves", {"steps": 1000}).plan
         if plan is not None:
             assert evaluate(instance, plan, semantics).feasible
             found += 1
@@ -94,10 +94,10 @@ def test_it_begins_with_plans_that_overfill_memory_and_finds_one_that_fits() -> 
 def test_it_begins_with_the_order_of_its_start_where_its_own_does_not_fit() -> None:
     semantics = PORT.model_copy(update={"memory": "peak"})
     instance = with_room(pressed_instance(2, num_ops=30, num_devices=3), 2)
-    start = solve(instance, semantics, "mp-dps")
+    start = run_method(instance, semantics, "mp-dps")
     assert start.plan is not None
     assert start.value_ns is not None
-    found = solve(instance, semantics, "run-moves", {"steps": 1000}, incumbent=start.plan)
+    found = run_method(instance, semantics, "run-moves", {"steps": 1000}, incumbent=start.plan)
     assert found.value_ns is not None
     assert found.value_ns < start.value_ns
 
@@ -112,7 +112,7 @@ def test_a_walk_that_never_fits_has_no_plan_and_says_so() -> None:
 
 def test_no_time_gives_the_start() -> None:
     instance = pressed_instance(0, num_ops=30, num_devices=4)
-    start = solve(instance, PORT, "m-topo").plan
+    start = run_method(instance, PORT, "m-topo").plan
     assert start is not None
     outcome = run_moves(Task(instance, PORT, Limits(0.0), start), RunMovesParams())
     assert outcome.plan == start

@@ -21,7 +21,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.io.reader import read_model
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 from placegap.solvers.models import archer
 from placegap.solvers.models.archer import heaviest_unit, spread_work
 
@@ -37,7 +37,7 @@ MIPS = IN_ORDER[1:]
 
 def bounds(instance: Instance, semantics: Semantics = ADD, **limits: float) -> list[Result]:
     """From the combinatorial bound to the best."""
-    return [solve(instance, semantics, name, params, **limits) for name, params in IN_ORDER]
+    return [run_method(instance, semantics, name, params, **limits) for name, params in IN_ORDER]
 
 
 def check(instance: Instance, semantics: Semantics, optimum: int | None) -> None:
@@ -73,7 +73,7 @@ def test_a_row_of_three_has_bounds_of_6_and_the_models_alone_5() -> None:
     # Combinatorial: 12 / 3, and b with the tensors of 1 ns that it cannot avoid, 4 + 1 + 1. The
     # three superblocks alone reach 5 (a | b c), the second of three places 6 (a | b | c).
     assert [result.bound_ns for result in bounds(row())] == [6, 6, 6, 6]
-    assert solve(row(), ADD, "ideal-dp").value_ns == 6
+    assert run_method(row(), ADD, "ideal-dp").value_ns == 6
 
 
 def test_on_two_devices_the_superblocks_of_the_diamond_are_a_plan() -> None:
@@ -139,7 +139,7 @@ def test_they_are_below_the_optimum_on_hundreds() -> None:
 def test_the_combinatorial_bound_is_below_the_optimum() -> None:
     for seed in range(300):
         instance = chain_instance(seed)
-        found, optimum = solve(instance, ADD, "archer-combinatorial"), best_chain(instance)
+        found, optimum = run_method(instance, ADD, "archer-combinatorial"), best_chain(instance)
         assert found.bound_ns is not None
         assert optimum is None or found.bound_ns <= optimum
 
@@ -172,7 +172,7 @@ def test_too_little_memory_is_proven_infeasible() -> None:
         name="full", graph=Graph(name="full", ops=ops), cluster=Cluster(name="c", devices=devices)
     )
     for name, params in MIPS:
-        result = solve(instance, ADD, name, params)
+        result = run_method(instance, ADD, name, params)
         assert result.status == "infeasible"
         assert "no chain plan exists" in result.message
 
@@ -185,12 +185,12 @@ def test_other_semantics_and_sizes_are_declined(monkeypatch: pytest.MonkeyPatch)
             MaxLoad(plans="chain", replicas=True),
         ):
             with pytest.raises(InputError, match="states max_load chain"):
-                solve(example(), semantics, name)
+                run_method(example(), semantics, name)
     monkeypatch.setattr("placegap.solvers.models.run_mip.MOST_ROWS", 20)
     with pytest.raises(InputError, match="45 rows"):
-        solve(example(), ADD, "archer-three-blocks")
+        run_method(example(), ADD, "archer-three-blocks")
     with pytest.raises(InputError, match="over"):
-        solve(example(), ADD, "archer-bottleneck", {"over": "mean"})
+        run_method(example(), ADD, "archer-bottleneck", {"over": "mean"})
 
 
 def test_the_middle_comes_first() -> None:

@@ -20,7 +20,7 @@ from placegap.instances import (
     Plan,
     example,
 )
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.models import archer
 
 ADD, OVERLAP = (MaxLoad(plans="chain", load=w) for w in ("add", "overlap"))
@@ -47,7 +47,7 @@ def check_draws(number: int) -> None:
         for semantics in (ADD, OVERLAP):
             optimum = oracle(instance, semantics)
             for method in ("archer-exact", "ideal-dp"):
-                result = solve(instance, semantics, method)
+                result = run_method(instance, semantics, method)
                 assert result.status == ("infeasible" if optimum is None else "optimal")
                 assert (result.value_ns, result.bound_ns) == (optimum, optimum), instance.name
 
@@ -65,7 +65,7 @@ def test_it_equals_brute_force_and_the_dp_on_hundreds(monkeypatch: pytest.Monkey
 
 def test_a_row_of_three_is_cut_where_that_costs_least() -> None:
     # 4 ns each, tensors of 3 and 1 ns: a b | c is 8 + 1 and 1 + 4; a | b c: 7 and 11
-    result = solve(row((3, 1)), ADD, "archer-exact")
+    result = run_method(row((3, 1)), ADD, "archer-exact")
     assert (result.status, result.value_ns) == ("optimal", 9)
     assert result.plan in (Plan.on([0, 0, 1]), Plan.on([1, 1, 0]))
 
@@ -76,12 +76,12 @@ def test_plans_that_exceed_memory_by_a_byte_are_excluded(monkeypatch: pytest.Mon
     monkeypatch.setattr(archer, "STARTS", ())
     big = 10**12
     instance = row((9, 9), devices=3, memory=2 * big, sizes=(big + 1, big + 2, big + 3))
-    result = solve(instance, ADD, "archer-exact", {"start": False})
+    result = run_method(instance, ADD, "archer-exact", {"start": False})
     assert (result.status, result.value_ns) == ("optimal", 22)  # b pays 9 + 4 + 9
 
 
 def test_stopped_at_once_it_returns_its_start() -> None:
-    result = solve(example(), ADD, "archer-exact", time_limit_s=0.0)
+    result = run_method(example(), ADD, "archer-exact", time_limit_s=0.0)
     assert result.status == "feasible"
     assert result.value_ns is not None
     assert "time limit" in result.message
@@ -89,7 +89,7 @@ def test_stopped_at_once_it_returns_its_start() -> None:
 
 def test_stopped_at_once_without_a_start_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archer, "STARTS", ())
-    result = solve(example(), ADD, "archer-exact", {"start": False}, time_limit_s=0.0)
+    result = run_method(example(), ADD, "archer-exact", {"start": False}, time_limit_s=0.0)
     assert (result.status, result.plan) == ("no_plan", None)
     assert (result.bound_ns, result.bound_origin) == (23, "archer combinatorial")
 
@@ -110,7 +110,7 @@ def test_other_clusters_are_declined(devices: tuple[tuple[str, bool], ...], reas
         name="i", graph=Graph(name="g", ops=ops), cluster=Cluster(name="c", devices=each)
     )
     with pytest.raises(InputError, match=reason):
-        solve(instance, ADD, "archer-exact")
+        run_method(instance, ADD, "archer-exact")
 
 
 def test_other_semantics_are_declined() -> None:
@@ -119,13 +119,13 @@ def test_other_semantics_are_declined() -> None:
         MaxLoad(plans="chain", replicas=True),
     ):
         with pytest.raises(InputError, match="states max_load chain"):
-            solve(example(), semantics, "archer-exact")
+            run_method(example(), semantics, "archer-exact")
 
 
 def test_models_that_are_too_large_are_declined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("placegap.solvers.models.run_mip.MOST_ROWS", 20)
     with pytest.raises(InputError, match="30 rows"):
-        solve(example(), ADD, "archer-exact")
+        run_method(example(), ADD, "archer-exact")
 
 
 def row(

@@ -27,7 +27,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.io.reader import read_model
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.models import cp_sat
 
 PORT = Makespan()
@@ -38,7 +38,7 @@ ONE = {"workers": 1}
 def test_it_equals_brute_force_without_a_start(semantics: Semantics) -> None:
     for instance in makespan_draws()[::10]:  # with one: test_agreement_makespan.py
         best = oracle(instance, semantics)
-        result = solve(instance, semantics, "cp-sat", {**ONE, "start": False})
+        result = run_method(instance, semantics, "cp-sat", {**ONE, "start": False})
         if best is None:
             assert (result.status, result.plan, result.bound_ns) == ("infeasible", None, None)
         else:
@@ -50,7 +50,7 @@ def test_stopped_at_once_it_returns_its_start_and_a_valid_bound(semantics: Seman
     gaps = 0
     for instance in makespan_draws()[::8]:
         best = oracle(instance, semantics)
-        result = solve(instance, semantics, "cp-sat", ONE, time_limit_s=0.0)
+        result = run_method(instance, semantics, "cp-sat", ONE, time_limit_s=0.0)
         if best is None:
             assert result.plan is None
         elif result.value_ns is not None and result.bound_ns is not None:
@@ -66,11 +66,11 @@ def hard() -> Instance:
 
 def test_a_time_limit_is_kept_and_the_plan_is_no_worse_than_the_placers() -> None:
     began = time.perf_counter()
-    result = solve(hard(), PORT, "cp-sat", ONE, time_limit_s=1.0)
+    result = run_method(hard(), PORT, "cp-sat", ONE, time_limit_s=1.0)
     assert time.perf_counter() - began < 8
     assert result.status == "feasible"
     assert result.message.startswith("time limit of 1 s reached")
-    placers = [solve(hard(), PORT, name).value_ns for name in ("heft", "peft", "etf")]
+    placers = [run_method(hard(), PORT, name).value_ns for name in ("heft", "peft", "etf")]
     assert result.value_ns is not None
     assert result.bound_ns is not None
     assert result.bound_ns < result.value_ns <= min(v for v in placers if v is not None)
@@ -78,8 +78,8 @@ def test_a_time_limit_is_kept_and_the_plan_is_no_worse_than_the_placers() -> Non
 
 def test_an_incumbent_is_never_lost() -> None:
     # The optimum, 34, as incumbent; without it the placers start at 35 or more.
-    best = solve(example(), PORT, "brute-force").plan
-    stopped = solve(
+    best = run_method(example(), PORT, "brute-force").plan
+    stopped = run_method(
         example(), PORT, "cp-sat", {**ONE, "start": False}, time_limit_s=0.0, incumbent=best
     )
     assert stopped.value_ns == 34
@@ -93,7 +93,7 @@ def test_an_incumbent_that_breaks_a_rule_is_no_incumbent() -> None:
         if oracle(instance, PORT) is not None
         and not evaluate(instance, Plan.on([0] * instance.num_ops), PORT).feasible
     )
-    result = solve(
+    result = run_method(
         overfull,
         PORT,
         "cp-sat",
@@ -105,7 +105,7 @@ def test_an_incumbent_that_breaks_a_rule_is_no_incumbent() -> None:
 
 def test_the_requested_gap_ends_the_search() -> None:
     # all on one device takes 43 (5 + 20 + 10 + 8), the longest path 5 + 20 + 8 = 33 of it
-    result = solve(example(), PORT, "cp-sat", ONE, gap=0.5)
+    result = run_method(example(), PORT, "cp-sat", ONE, gap=0.5)
     assert result.status in ("gap_met", "optimal")
     assert result.gap is not None
     assert result.gap <= 0.5
@@ -113,14 +113,14 @@ def test_the_requested_gap_ends_the_search() -> None:
 
 def test_one_worker_returns_the_same_plan_every_time() -> None:
     for instance in makespan_draws()[:10]:
-        plans = [solve(instance, PORT, "cp-sat", ONE, seed=7).plan for _ in range(2)]
+        plans = [run_method(instance, PORT, "cp-sat", ONE, seed=7).plan for _ in range(2)]
         assert plans[0] == plans[1]
 
 
 def test_several_workers_find_the_same_value() -> None:
     for instance in makespan_draws()[6:60:6]:
         for workers in (2, 4):
-            found = solve(instance, PORT, "cp-sat", {"workers": workers})
+            found = run_method(instance, PORT, "cp-sat", {"workers": workers})
             assert found.value_ns == oracle(instance, PORT)
 
 
@@ -138,14 +138,14 @@ def test_an_interrupt_ends_the_search_and_keeps_the_plan(
             alarm.cancel()
 
     monkeypatch.setattr(cp_model.CpSolver, "solve", interrupted)
-    result = solve(hard(), PORT, "cp-sat", ONE, time_limit_s=60.0)
+    result = run_method(hard(), PORT, "cp-sat", ONE, time_limit_s=60.0)
     assert result.status == "feasible"
     assert result.solve_s < 30
 
 
 def test_ctrl_c_is_pythons_again_after_a_solve() -> None:
     before = signal.getsignal(signal.SIGINT)
-    solve(example(), PORT, "cp-sat", ONE)
+    run_method(example(), PORT, "cp-sat", ONE)
     assert signal.getsignal(signal.SIGINT) is before
     with pytest.raises(KeyboardInterrupt):  # CP-SAT's own handler would have ended the process
         signal.raise_signal(signal.SIGINT)
@@ -154,12 +154,12 @@ def test_ctrl_c_is_pythons_again_after_a_solve() -> None:
 def test_a_model_that_is_too_large_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cp_sat, "MOST_PARTS", 10)
     with pytest.raises(InputError, match="24 ops x devices and edges x device pairs, above 10"):
-        solve(example(), PORT, "cp-sat")  # 4 ops x 2 devices + 4 edges x 4 pairs
+        run_method(example(), PORT, "cp-sat")  # 4 ops x 2 devices + 4 edges x 4 pairs
 
 
 def test_bad_parameters_are_named() -> None:
     with pytest.raises(InputError, match="workers"):
-        solve(example(), PORT, "cp-sat", {"workers": 0})
+        run_method(example(), PORT, "cp-sat", {"workers": 0})
 
 
 @needs_moirai
@@ -167,7 +167,7 @@ def test_moirais_example_1_takes_30_ms() -> None:
     # reference: 30, against 31 of the hand-made schedule in the workbook
     document = read_model(SHARED / "instances" / "moirai" / "example-1.xls")
     for workers in (1, 2):
-        result = solve(document.instance(), PORT, "cp-sat", {"workers": workers})
+        result = run_method(document.instance(), PORT, "cp-sat", {"workers": workers})
         assert (result.value_ns, result.bound_ns) == (30_000_000, 30_000_000)
 
 
@@ -190,7 +190,7 @@ def test_the_unit_of_time_follows_from_the_horizon_in_use(method: str, start: bo
         graph=Graph(name="g", ops=ops),
         cluster=Cluster(name="c", devices=devices),
     )
-    result = solve(instance, PORT, method, {**ONE, "start": start})
+    result = run_method(instance, PORT, method, {**ONE, "start": start})
     assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 8, 8)
 
 
@@ -230,7 +230,7 @@ def test_times_of_any_size_give_sound_bounds(shift: int) -> None:
     )
     semantics = Makespan(channels="link", transfers="per_tensor")
     optimum = oracle(instance, semantics)
-    found = solve(instance, semantics, "cp-sat", {**ONE, "start": False})
+    found = run_method(instance, semantics, "cp-sat", {**ONE, "start": False})
     assert optimum is not None
     assert found.value_ns is not None
     assert found.bound_ns is not None

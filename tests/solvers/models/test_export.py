@@ -11,7 +11,7 @@ import pytest
 from doubles import tiny_mip
 
 from placegap.instances import InputError, Makespan, Plan, example
-from placegap.solvers import METHODS, solve
+from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.method import Formulation, Start
 from placegap.solvers.models.export import write_model
 
@@ -51,7 +51,7 @@ def test_the_file_has_the_optimum_of_the_method(tmp_path: Path, name: str) -> No
     written = write_model(instance, tiny_mip.ANY, tiny_mip.NAME, {}, path)
     # 5 ops on one device each, 2 loads; x[i, k] and the largest load
     assert (written.rows, written.columns, written.unit_ns) == (7, 11, 1.0)
-    solved = solve(instance, tiny_mip.ANY, tiny_mip.NAME)
+    solved = run_method(instance, tiny_mip.ANY, tiny_mip.NAME)
     assert [file.name for file in tmp_path.iterdir()] == [name]
     if name == "M.LP":  # HiGHS knows small letters only
         path = path.rename(tmp_path / "renamed.lp")

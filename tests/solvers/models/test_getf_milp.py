@@ -10,7 +10,7 @@ from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 from placegap.formulations.getf import critical_path_ns
 from placegap.instances import Edge, Instance, Makespan, MaxLoad, Plan, example
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import METHODS, solve
+from placegap.solvers import METHODS, run_method
 
 PORT = Makespan()
 FREE = Makespan(channels="free")
@@ -23,11 +23,11 @@ def test_claims() -> None:
 
 
 def test_bounds_and_plans_hold_under_every_makespan_semantics() -> None:
-    # `solve` raises if a bound is above the method's own plan
+    # `run_method` raises if a bound is above the method's own plan
     for number, case in enumerate(makespan_draws()[:64]):
         semantics = MAKESPAN_SEMANTICS[number % len(MAKESPAN_SEMANTICS)]
-        bounds = [solve(case, semantics, name).bound_ns for name in BOUNDS]
-        milp = solve(case, semantics, "getf-milp")
+        bounds = [run_method(case, semantics, name).bound_ns for name in BOUNDS]
+        milp = run_method(case, semantics, "getf-milp")
         optima = [oracle(case, each) for each in MAKESPAN_SEMANTICS]
         best = oracle(case, semantics)
         if best is None:
@@ -52,13 +52,13 @@ def test_the_plan_is_the_models_own() -> None:
     far = ((0, 1, 50), (1, 0, 50), (50, 50, 0))
     edges = tuple(Edge(producer="a", consumer=op, transfer_ns=far) for op in "bc")
     case = base.model_copy(update={"graph": base.graph.model_copy(update={"edges": edges})})
-    result = solve(case, FREE, "getf-milp")
+    result = run_method(case, FREE, "getf-milp")
     assert (result.bound_ns, result.value_ns, result.status) == (12, 61, "feasible")
     assert result.bound_origin == "critical path"  # w alone takes as long
 
 
 def test_an_incumbent_is_kept_where_it_is_better() -> None:
-    result = solve(example(), PORT, "getf-milp", incumbent=Plan.on([0, 1, 0, 0]))
+    result = run_method(example(), PORT, "getf-milp", incumbent=Plan.on([0, 1, 0, 0]))
     assert result.value_ns is not None
     assert result.value_ns <= 35
 
@@ -66,10 +66,10 @@ def test_an_incumbent_is_kept_where_it_is_better() -> None:
 def test_value_and_bound_may_meet() -> None:
     # one op after the other on one device: nothing is left out
     case = instance("chain", [anywhere(op, 5) for op in "abc"], [("a", "b", 3), ("b", "c", 3)])
-    result = solve(case, PORT, "getf-milp")
+    result = run_method(case, PORT, "getf-milp")
     assert (result.status, result.value_ns) == ("optimal", 15)
     for name in BOUNDS:
-        bound = solve(case, PORT, name)
+        bound = run_method(case, PORT, name)
         assert (bound.status, bound.bound_ns, bound.plan) == ("bound", 15, None)
         assert bound.bound_origin == "critical path"  # as good, and a proof
 
@@ -78,15 +78,15 @@ def test_the_critical_path_costs_no_tolerance() -> None:
     # a millionth of 10 ms is 10 ns; the op of 7 ns keeps the times from having a common divisor
     case = instance("long", [anywhere("a", 10_000_019), anywhere("b", 7)], [])
     for name in ("getf-milp", *BOUNDS):
-        result = solve(case, PORT, name)
+        result = run_method(case, PORT, name)
         assert (result.bound_ns, result.bound_origin) == (10_000_019, "critical path")
-    assert solve(case, PORT, "getf-milp").status == "optimal"
+    assert run_method(case, PORT, "getf-milp").status == "optimal"
 
 
 def test_the_origin_is_the_lp_where_it_is_better_than_the_critical_path() -> None:
     # 12 ns of work on two devices, no path longer than 4
     case = instance("work", [anywhere(op, 4) for op in "abc"], [])
-    result = solve(case, PORT, "getf-lp")
+    result = run_method(case, PORT, "getf-lp")
     assert (result.bound_ns, result.bound_origin) == (8, "getf-lp")  # 6, in multiples of 4
 
 
@@ -97,7 +97,7 @@ def overfull() -> Instance:
 
 @pytest.mark.parametrize("name", ["getf-milp", "getf-lp"])
 def test_missing_memory_is_reported(name: str) -> None:
-    result = solve(overfull(), PORT, name)
+    result = run_method(overfull(), PORT, name)
     assert result.status == "infeasible"
     assert "no plan exists" in result.message
     assert result.bound_ns is None
@@ -106,7 +106,7 @@ def test_missing_memory_is_reported(name: str) -> None:
 @pytest.mark.parametrize("name", ["getf-milp", *BOUNDS])
 def test_no_time_is_reported(name: str) -> None:
     case = tiny_instance(1, num_ops=60, num_devices=3)  # more than presolve alone solves
-    result = solve(case, PORT, name, time_limit_s=0.0)
+    result = run_method(case, PORT, name, time_limit_s=0.0)
     assert "time limit" in result.message
     assert (result.bound_ns, result.bound_origin) == (critical_path_ns(case), "critical path")
 
@@ -115,17 +115,17 @@ def test_details_say_whether_communication_times_are_small() -> None:
     ops = [anywhere("a", 2), anywhere("b", 3), anywhere("c", 4)]
     for move, expected in ((2, (1, 0)), (4, (0, 1))):  # b takes 3: the transfer to c is cut to 3
         case = instance("fork", ops, [("a", "b", move), ("a", "c", move)])
-        details = solve(case, PORT, "m-sct-lp").details
+        details = run_method(case, PORT, "m-sct-lp").details
         assert (details["small_communication"], details["truncated"]) == expected
 
 
 def test_a_grouping_that_does_not_apply_is_refused() -> None:
     case = instance("pinned", [pinned("a", 0, 1), pinned("b", 1, 1)], [])
     with pytest.raises(InputError, match="use groups=auto"):
-        solve(case, PORT, "getf-lp", {"groups": "speeds"})
+        run_method(case, PORT, "getf-lp", {"groups": "speeds"})
 
 
 def test_only_the_makespan_is_bounded() -> None:
     for name in ("getf-milp", *BOUNDS):
         with pytest.raises(InputError, match="does not do max_load"):
-            solve(example(), MaxLoad(), name)
+            run_method(example(), MaxLoad(), name)

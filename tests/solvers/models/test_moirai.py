@@ -14,7 +14,7 @@ from placegap.instances.corpus.generate import generate
 from placegap.instances.io.reader import read_model
 from placegap.instances.problem.semantics import Channels
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 from placegap.solvers.core.back_ends.outcome import MipOutcome
 from placegap.solvers.core.result import word_of
 from placegap.solvers.models import run_mip as mip
@@ -46,7 +46,7 @@ def layered(num_ops: int) -> Instance:
 @both_forms
 def test_it_equals_brute_force(form: Form) -> None:
     for instance in makespan_draws():
-        result = solve(instance, PORT, "moirai", {"form": form})
+        result = run_method(instance, PORT, "moirai", {"form": form})
         optimum = oracle(instance, PORT)
         assert result.status == ("infeasible" if optimum is None else "optimal"), instance.name
         assert (result.value_ns, result.bound_ns) == (optimum, optimum), instance.name
@@ -62,7 +62,7 @@ def test_it_equals_brute_force_on_many_instances(channels: Channels) -> None:
     )
     for instance in makespan_draws() + twins:
         for symmetry in (True, False):
-            result = solve(instance, semantics, "moirai", {"symmetry": symmetry})
+            result = run_method(instance, semantics, "moirai", {"symmetry": symmetry})
             optimum = oracle(instance, semantics)
             assert (result.value_ns, result.bound_ns) == (optimum, optimum), instance.name
 
@@ -74,7 +74,7 @@ def test_identical_devices_change_no_optimum() -> None:
             semantics = Makespan(channels=channels)
             optimum = oracle(instance, semantics)
             for symmetry in (True, False):
-                result = solve(instance, semantics, "moirai", {"symmetry": symmetry})
+                result = run_method(instance, semantics, "moirai", {"symmetry": symmetry})
                 assert (result.value_ns, result.bound_ns) == (optimum, optimum), instance.name
 
 
@@ -82,8 +82,8 @@ def test_identical_devices_change_no_optimum() -> None:
 def test_moirais_example_1_takes_30_ms_by_both_forms() -> None:
     # the published optimum; the strengthened form starts from nothing, the published one from it
     instance = read_model(SHARED / "instances/moirai/example-1.xls").instance()
-    strengthened = solve(instance, PORT, "moirai")
-    published = solve(
+    strengthened = run_method(instance, PORT, "moirai")
+    published = run_method(
         instance, PORT, "moirai", {"form": "as_published"}, incumbent=strengthened.plan
     )
     for result in (strengthened, published):
@@ -108,9 +108,9 @@ def test_googlenet_has_fewer_rows_than_the_target() -> None:
 def test_googlenet_has_as_many_rows_as_recorded() -> None:
     instance = read_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
     rows = {
-        channels: solve(instance, Makespan(channels=channels), "moirai", time_limit_s=0).details[
-            "rows"
-        ]
+        channels: run_method(
+            instance, Makespan(channels=channels), "moirai", time_limit_s=0
+        ).details["rows"]
         for channels in ("port", "link")
     }
     assert rows == {"port": 14_064, "link": 17_812}
@@ -120,7 +120,7 @@ def test_googlenet_has_as_many_rows_as_recorded() -> None:
 def test_stopped_at_once_it_returns_the_incumbent(form: Form) -> None:
     incumbent = Plan.on([0, 1, 0, 0])
     params = {"form": form, "symmetry": False}  # with symmetry breaking, presolve proves it
-    result = solve(example(), PORT, "moirai", params, incumbent=incumbent, time_limit_s=0.0)
+    result = run_method(example(), PORT, "moirai", params, incumbent=incumbent, time_limit_s=0.0)
     assert result.status == "feasible"
     assert result.value_ns is not None
     assert result.value_ns <= 35
@@ -128,7 +128,7 @@ def test_stopped_at_once_it_returns_the_incumbent(form: Form) -> None:
 
 
 def test_stopped_at_once_without_a_plan_it_says_so() -> None:
-    result = solve(example(), PORT, "moirai", {"start": False}, time_limit_s=0.0)
+    result = run_method(example(), PORT, "moirai", {"start": False}, time_limit_s=0.0)
     assert (result.status, result.plan) == ("no_plan", None)
     assert (result.bound_ns, result.bound_origin) == (33, "critical path")
     assert result.message.startswith("time limit of 0 s reached, no plan found in ")
@@ -136,39 +136,39 @@ def test_stopped_at_once_without_a_plan_it_says_so() -> None:
 
 def test_a_time_limit_is_kept_and_the_bound_is_valid() -> None:
     instance = layered(60)
-    result = solve(instance, PORT, "moirai", time_limit_s=1.0)
+    result = run_method(instance, PORT, "moirai", time_limit_s=1.0)
     assert result.status == "feasible"
     assert result.value_ns is not None
     assert result.bound_ns is not None
-    assert 0 < result.bound_ns < result.value_ns <= solve(instance, PORT, "heft").value_ns  # type: ignore[operator]
+    assert 0 < result.bound_ns < result.value_ns <= run_method(instance, PORT, "heft").value_ns  # type: ignore[operator]
     assert result.build_s + result.solve_s < 60  # not minutes, however slow the machine
 
 
 def test_the_requested_gap_ends_the_search() -> None:
-    result = solve(layered(12), PORT, "moirai", gap=0.9)
+    result = run_method(layered(12), PORT, "moirai", gap=0.9)
     assert result.status in ("gap_met", "optimal")
 
 
 def test_other_semantics_are_refused() -> None:
     per_tensor = Makespan(transfers="per_tensor")
     with pytest.raises(InputError, match="states makespan per_edge"):
-        solve(example(), per_tensor, "moirai")
+        run_method(example(), per_tensor, "moirai")
 
 
 @other_channels
 def test_other_channels_than_the_papers_need_the_strengthened_form(channels: Channels) -> None:
     semantics = Makespan(channels=channels)
     with pytest.raises(InputError, match=f"port per_edge as published, not makespan {channels}"):
-        solve(example(), semantics, "moirai", {"form": "as_published"})
+        run_method(example(), semantics, "moirai", {"form": "as_published"})
 
 
 def test_models_that_are_too_large_are_refused_unbuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = layered(300)
     monkeypatch.setattr(moirai, "build", None)
     with pytest.raises(InputError, match=r"\(as_published\) would have \d+ rows"):
-        solve(instance, PORT, "moirai", {"form": "as_published"})
+        run_method(instance, PORT, "moirai", {"form": "as_published"})
     with pytest.raises(InputError, match="at most 20000 edges"):
-        solve(layered(15_000), PORT, "moirai")
+        run_method(layered(15_000), PORT, "moirai")
 
 
 def is_a_fault(result: Result, words: str) -> None:
@@ -184,22 +184,24 @@ def is_a_fault(result: Result, words: str) -> None:
 def test_a_broken_plan_of_the_solver_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moirai, "extract", lambda model, instance, semantics: Plan.on([0, 0, 0, 7]))
     monkeypatch.setattr(mip, "exclude_overload", lambda model, instance, plan: False)
-    is_a_fault(solve(example(), PORT, "moirai"), "device number 7")
+    is_a_fault(run_method(example(), PORT, "moirai"), "device number 7")
 
 
 def test_infeasibility_is_not_believed_when_a_plan_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mip, "solve_model", lambda *_, **__: MipOutcome("infeasible"))
-    is_a_fault(solve(example(), PORT, "moirai"), "says infeasible, but a plan of 34 ns is known")
+    is_a_fault(
+        run_method(example(), PORT, "moirai"), "says infeasible, but a plan of 34 ns is known"
+    )
 
 
 def test_a_bound_above_a_known_plan_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = MipOutcome("optimal", objective=99.0, dual_bound=99.0)
     monkeypatch.setattr(mip, "solve_model", lambda *_, **__: wrong)
-    is_a_fault(solve(example(), PORT, "moirai"), "a bound of 99 ns")
+    is_a_fault(run_method(example(), PORT, "moirai"), "a bound of 99 ns")
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:
-    plans = {str(solve(layered(10), PORT, "moirai", seed=3).plan) for _ in range(2)}
+    plans = {str(run_method(layered(10), PORT, "moirai", seed=3).plan) for _ in range(2)}
     assert len(plans) == 1

@@ -26,7 +26,7 @@ from placegap.instances import (
 )
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.pesto_merge import merge_ops
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 FORMS: tuple[Form, ...] = ("as_published", "strengthened")
 both_forms = pytest.mark.parametrize("form", FORMS)
@@ -53,7 +53,7 @@ def layered(num_ops: int) -> Instance:
 @pytest.mark.deep
 def test_it_equals_brute_force(form: Form) -> None:
     for instance in makespan_draws():
-        result = solve(instance, SEMANTICS, "pesto", {"form": form})
+        result = run_method(instance, SEMANTICS, "pesto", {"form": form})
         optimum = oracle(instance, SEMANTICS)
         assert result.status == ("infeasible" if optimum is None else "optimal"), instance.name
         assert (result.value_ns, result.bound_ns) == (optimum, optimum), instance.name
@@ -63,7 +63,7 @@ def test_it_equals_brute_force(form: Form) -> None:
 def test_it_proves_the_optimum_of_the_graph_as_it_is(form: Form) -> None:
     # FD-DPS, figure 3: 5 + 1 + 20 + 8; merging to 4 ops or more merges nothing
     for num_ops in (None, 4, 10):
-        result = solve(example(), SEMANTICS, "pesto", {"form": form, "num_ops": num_ops})
+        result = run_method(example(), SEMANTICS, "pesto", {"form": form, "num_ops": num_ops})
         assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 34, 34)
 
 
@@ -72,7 +72,7 @@ def test_a_merged_graph_gives_a_plan_and_no_bound(form: Form) -> None:
     # of the diamond's edges 1 -> 3 is the dearest, 20 ns: op 1 and op 3 are one op of 15. All on
     # one device: 15 + 20 + 8 = 43; op 2 alone elsewhere, 15 + 1 + 20 + 1 + 8 = 45; op 4 with it,
     # 15 + 1 + 20 + 8 = 44. But op 2 may start when op 1 ends: the plan is 43 still.
-    result = solve(example(), SEMANTICS, "pesto", {"form": form, "num_ops": 3})
+    result = run_method(example(), SEMANTICS, "pesto", {"form": form, "num_ops": 3})
     assert (result.status, result.value_ns, result.bound_ns) == ("feasible", 43, None)
     assert "merged to 3 ops, so that there is no bound" in result.message
     assert "there the plan takes 43 ns, with a bound of 43 ns" in result.message
@@ -82,8 +82,8 @@ def test_a_merged_graph_gives_a_plan_and_no_bound(form: Form) -> None:
 def test_a_plan_of_a_merged_graph_is_expanded_and_judged() -> None:
     instance = layered(24)
     merge = merge_ops(instance, 6)
-    result = solve(instance, SEMANTICS, "pesto", {"num_ops": 6})
-    coarse = solve(merge.coarse, SEMANTICS, "pesto")
+    result = run_method(instance, SEMANTICS, "pesto", {"num_ops": 6})
+    coarse = run_method(merge.coarse, SEMANTICS, "pesto")
     assert result.bound_ns is None
     assert coarse.plan is not None
     expanded = evaluate(instance, expand_plan(merge, coarse.plan, SEMANTICS), SEMANTICS)
@@ -114,16 +114,16 @@ def test_no_plan_of_a_merged_graph_proves_nothing() -> None:
             links=links,
         ),
     )
-    exact = solve(instance, SEMANTICS, "pesto")
+    exact = run_method(instance, SEMANTICS, "pesto")
     assert exact.status == "optimal"
-    result = solve(instance, SEMANTICS, "pesto", {"num_ops": 3})
+    result = run_method(instance, SEMANTICS, "pesto", {"num_ops": 3})
     assert (result.status, result.plan) == ("no_plan", None)
     assert "which proves nothing here" in result.message
 
 
 def test_stopped_at_once_it_returns_the_incumbent() -> None:
     incumbent = Plan.on([0, 1, 0, 0])
-    result = solve(example(), SEMANTICS, "pesto", incumbent=incumbent, time_limit_s=0.0)
+    result = run_method(example(), SEMANTICS, "pesto", incumbent=incumbent, time_limit_s=0.0)
     assert result.status == "feasible"
     assert result.value_ns is not None
     assert result.value_ns <= 35
@@ -133,14 +133,14 @@ def test_stopped_at_once_it_returns_the_incumbent() -> None:
 def test_stopped_at_once_without_a_plan_it_says_so() -> None:
     for num_ops, bound_ns in ((None, 33), (3, None)):  # the critical path; merged, nothing
         params = {"num_ops": num_ops, "start": False}
-        result = solve(example(), SEMANTICS, "pesto", params, time_limit_s=0.0)
+        result = run_method(example(), SEMANTICS, "pesto", params, time_limit_s=0.0)
         assert (result.status, result.plan, result.bound_ns) == ("no_plan", None, bound_ns)
         assert "reached, no plan found" in result.message
 
 
 def test_other_semantics_are_refused() -> None:
     with pytest.raises(InputError, match="makespan port per_edge"):
-        solve(example(), Makespan(), "pesto")
+        run_method(example(), Makespan(), "pesto")
 
 
 def test_models_that_are_too_large_are_refused_unbuilt_unless_merged(
@@ -150,20 +150,20 @@ def test_models_that_are_too_large_are_refused_unbuilt_unless_merged(
     with monkeypatch.context() as patch:
         patch.setattr(formulation, "build", None)
         with pytest.raises(InputError, match=r"\(as_published\) would have \d+ rows"):
-            solve(instance, SEMANTICS, "pesto", {"form": "as_published"})
+            run_method(instance, SEMANTICS, "pesto", {"form": "as_published"})
         with pytest.raises(InputError, match=r"at most 20000 edges.*merge with num_ops"):
-            solve(layered(15_000), SEMANTICS, "pesto")
-    result = solve(instance, SEMANTICS, "pesto", {"form": "as_published", "num_ops": 5})
+            run_method(layered(15_000), SEMANTICS, "pesto")
+    result = run_method(instance, SEMANTICS, "pesto", {"form": "as_published", "num_ops": 5})
     assert result.status == "feasible"
 
 
 def test_the_number_of_ops_to_merge_to_is_checked() -> None:
     with pytest.raises(InputError, match="num_ops"):
-        solve(example(), SEMANTICS, "pesto", {"num_ops": 0})
+        run_method(example(), SEMANTICS, "pesto", {"num_ops": 0})
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:
-    plans = {str(solve(layered(10), SEMANTICS, "pesto", seed=3).plan) for _ in range(2)}
+    plans = {str(run_method(layered(10), SEMANTICS, "pesto", seed=3).plan) for _ in range(2)}
     assert len(plans) == 1
 
 
@@ -171,7 +171,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
 def test_googlenet_merged_to_60_ops_is_solved() -> None:
     instance = read_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
     merge = merge_ops(instance, 60)
-    result = solve(instance, SEMANTICS, "pesto", {"num_ops": 60})
+    result = run_method(instance, SEMANTICS, "pesto", {"num_ops": 60})
     # the merged graph's optimum, 2.0445 ms; the plan is shorter, as ops need not wait for all of
     # the merged op before them
     assert "there the plan takes 2044500 ns, with a bound of 2044500 ns" in result.message

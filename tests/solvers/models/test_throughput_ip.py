@@ -33,7 +33,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.reader import read_model
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import Task, solve
+from placegap.solvers import Task, run_method
 from placegap.solvers.chains import ideal_dp
 from placegap.solvers.models import milps
 from placegap.solvers.models.run_mip import exclude_overload
@@ -58,7 +58,7 @@ all_rules = pytest.mark.parametrize("semantics", ALL_RULES, ids=lambda s: s.labe
 
 
 def agree(instance: Instance, semantics: Semantics, *, start: bool = True) -> None:
-    result = solve(instance, semantics, "throughput-ip", {"start": start})
+    result = run_method(instance, semantics, "throughput-ip", {"start": start})
     best = oracle(instance, semantics)
     assert result.status == ("infeasible" if best is None else "optimal"), instance.name
     assert (result.value_ns, result.bound_ns) == (best, best), instance.name
@@ -91,8 +91,8 @@ def test_its_chains_are_those_of_the_ideal_dp(load: str, monkeypatch: pytest.Mon
     for seed in range(9):
         instance = tiny_instance(seed, num_ops=8, num_devices=4, hosts=seed % 3, backward=True)
         if ideal_dp.applies(Task(instance, semantics), ideal_dp.IdealDPParams()) is None:
-            exact = solve(instance, semantics, "ideal-dp")
-            found = solve(instance, semantics, "throughput-ip", {"start": False})
+            exact = run_method(instance, semantics, "ideal-dp")
+            found = run_method(instance, semantics, "throughput-ip", {"start": False})
             assert (found.value_ns, found.bound_ns) == (exact.value_ns, exact.bound_ns)
             compared += 1
     assert compared >= 4
@@ -101,9 +101,9 @@ def test_its_chains_are_those_of_the_ideal_dp(load: str, monkeypatch: pytest.Mon
 def test_a_replicated_plan_may_be_the_start() -> None:
     semantics = MaxLoad(plans="chain", replicas=True)
     for instance in equal_device_draws()[::12]:
-        best = solve(instance, semantics, "brute-force")
+        best = run_method(instance, semantics, "brute-force")
         if best.plan is not None:
-            result = solve(
+            result = run_method(
                 instance, semantics, "throughput-ip", time_limit_s=0.0, incumbent=best.plan
             )
             assert result.value_ns == best.value_ns
@@ -113,14 +113,14 @@ def test_methods_that_state_no_replicas_and_no_servers_decline() -> None:
     for fields in ({"replicas": True}, {"levels": 2}):
         semantics = MaxLoad(plans="any", **fields)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="replicas and no servers"):
-            solve(equal_device_draws()[0], semantics, "noncontiguous")
+            run_method(equal_device_draws()[0], semantics, "noncontiguous")
 
 
 @pytest.mark.parametrize("contiguous", ["convex", "chain", "no"])
 def test_contiguous_names_the_class_of_plans(contiguous: str) -> None:
     plans = {"no": "any"}.get(contiguous, contiguous)
     semantics = MaxLoad(plans=plans)  # type: ignore[arg-type]
-    result = solve(example(), semantics, "throughput-ip", {"contiguous": contiguous})
+    result = run_method(example(), semantics, "throughput-ip", {"contiguous": contiguous})
     assert result.value_ns == oracle(example(), semantics)
 
 
@@ -128,7 +128,7 @@ def test_contiguous_names_the_class_of_plans(contiguous: str) -> None:
 def test_it_equals_the_enumeration_of_assignments(semantics: Semantics) -> None:
     small = [instance for instance in max_load_draws() if instance.num_ops <= 5][::2]
     for instance in small:
-        found = solve(instance, semantics, "throughput-ip").value_ns
+        found = run_method(instance, semantics, "throughput-ip").value_ns
         assert found == enumerate_assignments(instance, semantics), instance.name
 
 
@@ -141,7 +141,7 @@ def test_the_installed_highs_does_not_lose_optima_in_presolve(
     instance = scattered_instance(seed, num_ops=4, num_devices=2, max_edges=5)
     optimum = {123: 13, 126: 8, 199: 14, 234: 9, 293: 9}[seed]
     assert enumerate_assignments(instance, ADD) == optimum
-    result = solve(instance, ADD, "throughput-ip", {"start": False})
+    result = run_method(instance, ADD, "throughput-ip", {"start": False})
     assert (result.value_ns, result.bound_ns) == (optimum, optimum)
 
 
@@ -181,7 +181,7 @@ def test_plans_that_exceed_memory_by_one_byte_are_excluded(
         graph=Graph(name="tight", ops=ops),
         cluster=Cluster(name="tight", devices=devices),
     )
-    result = solve(instance, ADD, "throughput-ip", {"start": False})
+    result = run_method(instance, ADD, "throughput-ip", {"start": False})
     assert (result.status, result.value_ns) == ("optimal", 50)
     assert count.times > 0
 
@@ -192,13 +192,13 @@ def test_operator_bert_3_is_solved_to_a_millionth() -> None:
     # the best known split has 21.9084, its bound 21.9062; the contiguous optimum is 27.9186
     path = SHARED / "instances/dnn-partitioning/throughput-inputs/OperatorGraphs"
     instance = read_model(path / "bert_l-3_inference.json").instance()
-    result = solve(instance, ADD, "throughput-ip", gap=1e-5, time_limit_s=60)
+    result = run_method(instance, ADD, "throughput-ip", gap=1e-5, time_limit_s=60)
     assert result.status == "gap_met"
     assert result.value_ns == 21_908_377
 
 
 def test_stopped_at_once_it_returns_its_start() -> None:
-    result = solve(example(), ADD, "throughput-ip", time_limit_s=0.0)
+    result = run_method(example(), ADD, "throughput-ip", time_limit_s=0.0)
     assert result.status == "feasible"
     assert result.value_ns is not None
     assert "time limit" in result.message
@@ -231,13 +231,13 @@ def test_weights_too_large_to_synchronise_do_not_blunt_the_bound(
         cluster=Cluster(name="three", devices=devices, links=links),
     )
     # 5, 6, 7 and 8 ns on three devices: 11, 7 and 8, and replicas would take milliseconds
-    result = solve(instance, MaxLoad(replicas=True), "throughput-ip", {"start": start})
+    result = run_method(instance, MaxLoad(replicas=True), "throughput-ip", {"start": start})
     assert (result.status, result.value_ns, result.bound_ns) == ("optimal", 11, 11)
 
 
 def test_stopped_at_once_without_a_start_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(milps, "STARTS", ())
-    result = solve(example(), ADD, "throughput-ip", {"start": False}, time_limit_s=0.0)
+    result = run_method(example(), ADD, "throughput-ip", {"start": False}, time_limit_s=0.0)
     assert (result.status, result.plan) == ("no_plan", None)
     assert (result.bound_ns, result.bound_origin) == (22, "work")  # 43 ns on two devices
 
@@ -245,12 +245,12 @@ def test_stopped_at_once_without_a_start_it_says_so(monkeypatch: pytest.MonkeyPa
 def test_other_classes_of_plans_are_refused() -> None:
     chain = MaxLoad(plans="chain")
     with pytest.raises(InputError, match="max_load chain add"):
-        solve(example(), chain, "throughput-ip", {"contiguous": "convex"})
+        run_method(example(), chain, "throughput-ip", {"contiguous": "convex"})
     with pytest.raises(InputError, match="contiguous"):
-        solve(example(), ADD, "throughput-ip", {"contiguous": "perhaps"})
+        run_method(example(), ADD, "throughput-ip", {"contiguous": "perhaps"})
 
 
 def test_models_that_are_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("placegap.solvers.models.run_mip.MOST_ROWS", 20)
     with pytest.raises(InputError, match="28 rows"):
-        solve(example(), ADD, "throughput-ip")
+        run_method(example(), ADD, "throughput-ip")

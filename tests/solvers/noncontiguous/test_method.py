@@ -24,7 +24,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.reader import read_model
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import METHODS, Outcome, Result, Task, solve
+from placegap.solvers import METHODS, Outcome, Result, Task, run_method
 from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.noncontiguous import annealing as multilevel
@@ -42,7 +42,7 @@ OVERLAP = MaxLoad(load="overlap")
 def split(instance: Instance, semantics: Semantics = ANY, **options: float) -> Result:
     limits = {name: options.pop(name) for name in ("time_limit_s", "gap") if name in options}
     few = {"moves": 5000, "patience": 20, **options}
-    return solve(instance, semantics, "noncontiguous", few, **limits)  # type: ignore[arg-type]
+    return run_method(instance, semantics, "noncontiguous", few, **limits)  # type: ignore[arg-type]
 
 
 def chain_of_three() -> Instance:
@@ -112,7 +112,7 @@ def test_overlapping_transfers_of_three_ops_are_free() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_columns_alone_bound_larger_instances_from_below(seed: int) -> None:
     instance = tiny_instance(seed, num_ops=14, num_devices=3, hosts=1, density=0.2)
-    best = solve(instance, ANY, "throughput-ip")
+    best = run_method(instance, ANY, "throughput-ip")
     result = split(instance, mip=False)
     if result.value_ns is not None and best.value_ns is not None:
         assert result.bound_ns is not None
@@ -168,14 +168,14 @@ def test_the_same_call_gives_the_same_plan_and_bound() -> None:
 def test_other_rules_are_declined(rules: dict[str, object]) -> None:
     semantics = MaxLoad(**rules)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="not"):
-        solve(example(), semantics, "noncontiguous")
+        run_method(example(), semantics, "noncontiguous")
 
 
 @pytest.mark.parametrize("overlap", [False, True])
 def test_annealing_keeps_memory_and_repeats_itself(overlap: bool) -> None:
     instance = next(i for i in max_load_draws() if i.arrays.memory_bytes.min() < 2**62)
     problem = build_split_problem(instance, overlap=overlap)
-    plan = solve(instance, OVERLAP if overlap else ANY, "brute-force").plan
+    plan = run_method(instance, OVERLAP if overlap else ANY, "brute-force").plan
     assert plan is not None
     start = np.zeros(problem.num_blocks, np.int64)
     start[problem.block] = plan.devices
@@ -234,7 +234,7 @@ def test_ten_thousand_draws_lie_between_bound_and_value(start: int, semantics: S
 @pytest.mark.parametrize("seed", range(2))
 def test_published_inputs_close_to_half_a_percent(name: str, seed: int) -> None:
     path = SHARED / "instances/dnn-partitioning/throughput-inputs" / f"{name}.json"
-    result = solve(
+    result = run_method(
         read_model(path).instance(), ANY, "noncontiguous", {"mip": False}, gap=0.005, seed=seed
     )
     assert result.status in ("gap_met", "optimal")

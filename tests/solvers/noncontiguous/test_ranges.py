@@ -12,7 +12,7 @@ from references.brute_force import more_max_load, oracle
 
 from placegap.instances import Instance, MaxLoad, Semantics
 from placegap.instances.problem.array_types import Ints
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.column_generation import cover_all, to_integers
 from placegap.solvers.noncontiguous.knapsack import TOTAL_PRICE
@@ -70,7 +70,7 @@ def check(instance: Instance, semantics: Semantics) -> Result:
     best = oracle(instance, semantics)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = solve(instance, semantics, "noncontiguous", FEW)
+        result = run_method(instance, semantics, "noncontiguous", FEW)
     assert result.faults == ()
     if best is None:
         assert result.plan is None

@@ -21,7 +21,7 @@ from placegap.instances import (
     Plan,
     evaluate,
 )
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.brute_force.stage_chains import MOST_PLANS, chains, count_chains
 
 
@@ -57,7 +57,7 @@ def test_rows_of_layers_are_balanced_as_brute_force_over_their_cuts_says() -> No
         semantics = PipelineIteration(
             schedule=rng.choice(["gpipe", "1f1b"]), microbatches=rng.choice([1, 1, 2, 4])
         )
-        found = solve(row, semantics, "stage-cuts")
+        found = run_method(row, semantics, "stage-cuts")
         assert found.plan is not None
         every = (balance(row, semantics, plan) for plan in all_cuts(row, n, count))
         best = min(each for each in every if each is not None)
@@ -87,7 +87,7 @@ def compare(seeds: range, most_layers: int, most_devices: int) -> int:
         )
         if count_chains(instance, semantics) > MOST_PLANS:
             continue
-        found = solve(instance, semantics, "stage-cuts")
+        found = run_method(instance, semantics, "stage-cuts")
         if found.plan is None or found.details["balance"] != "proven":
             continue
         every = (balance(instance, semantics, plan) for plan in chains(instance, semantics))
@@ -110,7 +110,7 @@ def test_of_equally_light_plans_the_one_with_little_memory_is_kept() -> None:
     # m = 1 takes 4 ns wherever the cut is, and the lighter stage takes 0 ns behind the first layer
     # or behind the second; 10 bytes of each op are best halved
     row = layer_row([0, 0, 4, 0], None, num_devices=2, resident_bytes=10)
-    found = solve(row, PipelineIteration(microbatches=1), "stage-cuts")
+    found = run_method(row, PipelineIteration(microbatches=1), "stage-cuts")
     assert found.plan is not None
     assert found.plan.stage == (0, 0, 1, 1)
     assert found.details["balance"] == "proven"
@@ -134,7 +134,7 @@ def test_a_chain_of_equal_time_takes_the_devices_of_its_own_kinds() -> None:
         cluster = Cluster(name="unlike", devices=devices, links=links)
         instance = Instance(name="unlike", graph=graph, cluster=cluster)
         semantics = PipelineIteration(microbatches=1)
-        found = solve(instance, semantics, "stage-cuts")
+        found = run_method(instance, semantics, "stage-cuts")
         assert found.plan is not None
         assert balance(instance, semantics, found.plan) == (7, -2, 1, 1), kinds
         assert found.details["balance"] == "proven"

@@ -39,7 +39,7 @@ from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import stage_blocks
-from placegap.solvers import METHODS, Task, solve
+from placegap.solvers import METHODS, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.brute_force.stage_chains import MOST_PLANS, best_chain, count_chains
 from placegap.solvers.core.registry import why_not
@@ -87,7 +87,7 @@ def compare(drawn: Iterator[Draw]) -> Counter[str]:
         if count_chains(instance, semantics) > MOST_PLANS:
             continue
         best, where = best_chain(instance, semantics), (instance.name, semantics.label)
-        found = solve(instance, semantics, "stage-cuts")
+        found = run_method(instance, semantics, "stage-cuts")
         assert found.value_ns == (None if best is None else best[0]), where
         assert best is None or quick_bound(instance, semantics).ns <= best[0], where
         assert found.status == ("infeasible" if best is None else "optimal"), (where, found.message)
@@ -197,7 +197,7 @@ def compare_peaks(seeds: range) -> Counter[str]:
             applies = why_not(METHODS[name], Task(instance, rules), METHODS[name].params()) is None
             if not applies:
                 continue
-            found, where = solve(instance, rules, name), (seed, name, rules.label)
+            found, where = run_method(instance, rules, name), (seed, name, rules.label)
             if best is None:
                 assert found.value_ns is None, where
                 ended[name, found.status] += 1
@@ -240,8 +240,8 @@ def test_inference_that_only_fits_at_its_peak_is_placed_and_proven() -> None:
     graph = row.graph.model_copy(update={"ops": ops, "edges": edges})
     cluster = row.cluster.model_copy(update={"devices": devices})
     tight = row.model_copy(update={"graph": graph, "cluster": cluster})
-    assert solve(tight, PipelineIteration(), "stage-cuts").status == "infeasible"
-    found = solve(tight, PipelineIteration(memory="peak"), "stage-cuts")
+    assert run_method(tight, PipelineIteration(), "stage-cuts").status == "infeasible"
+    found = run_method(tight, PipelineIteration(memory="peak"), "stage-cuts")
     assert (found.status, found.value_ns, found.bound_ns) == ("optimal", 22, 22)
 
 
@@ -299,7 +299,7 @@ def least_by_all_cuts(row: Instance, rules: PipelineIteration) -> int:
 def test_a_tensor_that_two_stages_of_a_device_read_is_paid_once() -> None:
     for seed in range(40):
         row, rules = shared_row(seed)
-        result = solve(row, rules, "stage-cuts")
+        result = run_method(row, rules, "stage-cuts")
         least = least_by_all_cuts(row, rules)
         assert (result.value_ns, result.bound_ns) == (least, least), seed
 
@@ -328,7 +328,7 @@ def repeated_row(seed: int) -> tuple[Instance, PipelineIteration]:
 def compare_with_all_cuts(seeds: range) -> None:
     for seed in seeds:
         row, rules = repeated_row(seed)
-        found = solve(row, rules, "stage-cuts", {"start": False})
+        found = run_method(row, rules, "stage-cuts", {"start": False})
         least = least_by_all_cuts(row, rules)
         assert (found.value_ns, found.bound_ns) == (least, least), seed
 
@@ -357,7 +357,7 @@ def test_the_bound_of_interleaved_stages_counts_whole_layers_of_a_device() -> No
     # Without that the bound is 6 % below the best plan
     row = pipeline_of(layer_chain("llama-7b"), 4)
     rules = PipelineIteration(schedule="interleaved", stages_per_device=4, microbatches=16)
-    found = solve(row, rules, "stage-cuts", gap=0.02, time_limit_s=120)
+    found = run_method(row, rules, "stage-cuts", gap=0.02, time_limit_s=120)
     assert found.gap is not None
     assert found.gap <= 0.02
 
@@ -374,7 +374,7 @@ def test_proves_chains_under_zero_bubble_and_gains_on_1f1b() -> None:
     values = {}
     for schedule in ("1f1b", "zero_bubble"):
         semantics = PipelineIteration.model_validate({"schedule": schedule, "microbatches": 8})
-        found = solve(row, semantics, "stage-cuts", time_limit_s=120)
+        found = run_method(row, semantics, "stage-cuts", time_limit_s=120)
         assert found.status == "optimal"
         values[schedule] = found.value_ns or 0
     assert values["zero_bubble"] < values["1f1b"]
@@ -385,7 +385,7 @@ def test_proves_chains_of_a_model_under_every_schedule(schedule: str, chunks: in
     semantics = PipelineIteration.model_validate(
         {"schedule": schedule, "stages_per_device": chunks, "microbatches": 8}
     )
-    found = solve(model_row(32, 4, 0, 10**5), semantics, "stage-cuts", time_limit_s=120)
+    found = run_method(model_row(32, 4, 0, 10**5), semantics, "stage-cuts", time_limit_s=120)
     assert found.status == "optimal"
 
 
@@ -394,7 +394,7 @@ def test_proves_chains_of_a_model_under_every_schedule(schedule: str, chunks: in
 @pytest.mark.parametrize("seed", range(8))
 def test_proves_chains_of_128_layers_in_16_stages(seed: int, microbatches: int) -> None:
     semantics = PipelineIteration(microbatches=microbatches)
-    found = solve(model_row(128, 16, seed, 10**5), semantics, "stage-cuts", time_limit_s=60)
+    found = run_method(model_row(128, 16, seed, 10**5), semantics, "stage-cuts", time_limit_s=60)
     assert found.status == "optimal"
 
 
@@ -418,7 +418,7 @@ def test_proves_chains_on_devices_of_two_speeds(microbatches: int) -> None:
         }
     )
     semantics = PipelineIteration(microbatches=microbatches)
-    found = solve(unlike, semantics, "stage-cuts", time_limit_s=120)
+    found = run_method(unlike, semantics, "stage-cuts", time_limit_s=120)
     assert found.status == "optimal"
 
 
@@ -437,13 +437,13 @@ def test_the_last_device_is_tried_of_each_kind_that_is_as_fast() -> None:
     )
     cluster = Cluster(name="four", devices=devices, links=links)
     instance = Instance(name="two", graph=graph, cluster=cluster)
-    found = solve(instance, PipelineIteration(microbatches=2), "stage-cuts", {"start": False})
+    found = run_method(instance, PipelineIteration(microbatches=2), "stage-cuts", {"start": False})
     assert found.value_ns == found.bound_ns == 22
 
 
 def test_the_time_limit_leaves_a_plan_and_a_bound() -> None:
     semantics = PipelineIteration(microbatches=16)
-    found = solve(model_row(64, 8, 1), semantics, "stage-cuts", time_limit_s=0)
+    found = run_method(model_row(64, 8, 1), semantics, "stage-cuts", time_limit_s=0)
     assert found.value_ns is not None
     assert found.bound_ns is not None
     assert 0 < found.bound_ns <= found.value_ns
@@ -460,13 +460,13 @@ def test_after_the_time_limit_no_more_tables_of_events_are_made(
         return event_table(semantics, count, **parts)
 
     monkeypatch.setattr(method, "event_table", note)
-    found = solve(model_row(64, 8, 1), PipelineIteration(), "stage-cuts", time_limit_s=0)
+    found = run_method(model_row(64, 8, 1), PipelineIteration(), "stage-cuts", time_limit_s=0)
     assert found.value_ns is not None
     assert made == [8]
 
 
 def plain(instance: Instance, microbatches: int) -> int | None:
-    return solve(instance, PipelineIteration(microbatches=microbatches), "stage-cuts").value_ns
+    return run_method(instance, PipelineIteration(microbatches=microbatches), "stage-cuts").value_ns
 
 
 def test_corners() -> None:
@@ -491,7 +491,7 @@ def test_memory_is_full_to_the_byte() -> None:
             update={"cluster": row.cluster.model_copy(update={"devices": devices})}
         )
         assert explain_infeasible(tight) == ()
-        found = solve(tight, PipelineIteration(microbatches=4), "stage-cuts")
+        found = run_method(tight, PipelineIteration(microbatches=4), "stage-cuts")
         used = None if found.plan is None else len(set(found.plan.placement))
         assert (used, found.proved) == (stages, True)
 
@@ -500,7 +500,7 @@ def test_of_equal_plans_the_second_heaviest_stage_is_light() -> None:
     # m = 1 takes 12 ns wherever the cuts are; the lightest second-heaviest of two stages is the
     # light first layer alone, and no device is left empty
     row = layer_row([1, 5, 6], None, num_devices=2)
-    found = solve(row, PipelineIteration(microbatches=1), "stage-cuts")
+    found = run_method(row, PipelineIteration(microbatches=1), "stage-cuts")
     assert found.plan is not None
     assert found.plan.stage == (0, 1, 1)
 
@@ -562,7 +562,7 @@ def test_the_first_chain_keeps_layers_whole() -> None:
 
     plan = first(instance)
     assert plan is not None
-    verdict, best = evaluate(instance, plan, semantics), solve(whole, semantics, "stage-cuts")
+    verdict, best = evaluate(instance, plan, semantics), run_method(whole, semantics, "stage-cuts")
     assert verdict.feasible
     assert best.value_ns is not None
     assert best.value_ns <= verdict.value_ns <= best.value_ns / (1 - method.LAYERS_GAP)

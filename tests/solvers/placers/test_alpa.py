@@ -12,7 +12,7 @@ from draws.pipelines import model_row, pipeline_instance
 from placegap.instances import HybridPipeline, InputError, PipelineIteration
 from placegap.instances.problem.nets import stage_blocks
 from placegap.instances.transforms.one_pipeline import one_pipeline
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.placers.pipeline_stages import alpa_cuts, stage_times
 
 
@@ -46,8 +46,8 @@ def test_a_stage_takes_its_ops_and_what_crosses_its_borders() -> None:
 def test_plans_are_no_better_than_the_optimum_and_near_it_for_many_microbatches() -> None:
     for microbatches, most in ((8, 1.08), (64, 1.02)):
         row, rules = model_row(32, 8, 0, 10**5), PipelineIteration(microbatches=microbatches)
-        exact = solve(row, rules, "stage-cuts", time_limit_s=60)
-        value = solve(row, rules, "alpa").value_ns
+        exact = run_method(row, rules, "stage-cuts", time_limit_s=60)
+        value = run_method(row, rules, "alpa").value_ns
         assert exact.status == "optimal"
         assert value is not None
         assert exact.value_ns is not None
@@ -57,4 +57,4 @@ def test_plans_are_no_better_than_the_optimum_and_near_it_for_many_microbatches(
 def test_interleaved_is_refused() -> None:
     rounds = PipelineIteration(schedule="interleaved", stages_per_device=2)
     with pytest.raises(InputError, match="one stage for each device"):
-        solve(pipeline_instance(3), rounds, "alpa")
+        run_method(pipeline_instance(3), rounds, "alpa")

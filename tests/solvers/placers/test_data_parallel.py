@@ -18,7 +18,7 @@ from placegap.instances import (
 )
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.recheck.recheck import recheck
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 
 FREE = Makespan(channels="free")
 PORT = Makespan(channels="port")
@@ -55,7 +55,7 @@ def step(devices: int, bandwidth: int, memory: int | None = None, batch: int = 8
 
 
 def placed(instance: Instance, semantics: Makespan, **params: int) -> Result:
-    result = solve(instance, semantics, "data-parallel", params)
+    result = run_method(instance, semantics, "data-parallel", params)
     if result.plan is not None and result.split is not None:
         assert evaluate(result.split.fine, result.plan, semantics).feasible
         assert recheck(result.split.fine, result.plan, semantics).value_ns == result.value_ns
@@ -64,7 +64,7 @@ def placed(instance: Instance, semantics: Makespan, **params: int) -> Result:
 
 def test_a_step_takes_its_share_of_time_and_the_last_all_reduce() -> None:
     # one device: forward 2 x 80, backward 2 x 160, updates 2 x 8: 496
-    assert solve(step(1, 1), FREE, "single-device").value_ns == 496
+    assert run_method(step(1, 1), FREE, "single-device").value_ns == 496
     # four copies: forward 2 x 20, backward 2 x 40, to 120. Layer two's gradient travels while layer
     # one's backward op runs, its update runs to 128; layer one's, 2 / 4 of 120 bytes to each other
     # device at 10 bytes/ns, is there at 126: update 8 from 128 on
@@ -110,6 +110,6 @@ def test_a_graph_that_fits_no_device_has_no_plan() -> None:
 
 def test_without_a_batch_it_asks_for_one() -> None:
     with pytest.raises(InputError, match=r"which no op states \(axis_sizes\): --param batch=N"):
-        solve(example(), FREE, "data-parallel")
+        run_method(example(), FREE, "data-parallel")
     # figure 3 on two devices, which differ in nothing: halves of 5, 20, 10 and 8, rounded up
     assert placed(example(), FREE, batch=8).value_ns == 3 + 10 + 5 + 4

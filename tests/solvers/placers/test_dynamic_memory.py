@@ -8,7 +8,7 @@ from draws.tiny import tiny_instance
 from references.placers import pressed_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, evaluate
-from placegap.solvers import METHODS, Task, solve
+from placegap.solvers import METHODS, Task, run_method
 from placegap.solvers.placers.baechi import (
     Footprint,
     MemoryParams,
@@ -104,7 +104,7 @@ def test_a_device_that_was_full_is_tried_again() -> None:
 
 
 def test_what_does_not_fit_names_what_it_lacks() -> None:
-    result = solve(line([10, 10], [15]), SEMANTICS, "m-etf", {"memory": "dynamic"})
+    result = run_method(line([10, 10], [15]), SEMANTICS, "m-etf", {"memory": "dynamic"})
     assert (result.status, result.plan) == ("no_plan", None)
     assert result.message == (
         "memory: op 'op1' needs 10 bytes for its outputs and scratch memory beside the resident"
@@ -123,7 +123,7 @@ def test_a_plan_under_dynamic_memory_fits_the_resident_bytes(name: str) -> None:
         )
         cluster = drawn.cluster.model_copy(update={"devices": devices})
         instance = drawn.model_copy(update={"cluster": cluster})
-        result = solve(instance, SEMANTICS, name, {"memory": "dynamic"})
+        result = run_method(instance, SEMANTICS, name, {"memory": "dynamic"})
         if result.plan is None:
             assert result.message.startswith("memory: ")
             continue

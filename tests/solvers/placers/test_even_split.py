@@ -9,35 +9,35 @@ import pytest
 from draws.pipelines import iteration_semantics, layer_row, model_row, pipeline_instance
 
 from placegap.instances import InputError, MaxLoad, Mode, PipelineIteration, evaluate
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.placers.pipeline_stages import lightest_cuts
 
 METHODS = ("even-split", "heaviest-stage", "simulated-moves")
 
 
 def test_an_even_split_has_one_layer_more_in_its_first_stages() -> None:
-    found = solve(layer_row([1] * 7, None, num_devices=3), PipelineIteration(), "even-split")
+    found = run_method(layer_row([1] * 7, None, num_devices=3), PipelineIteration(), "even-split")
     assert found.plan is not None
     assert found.plan.stage == (0, 0, 0, 1, 1, 2, 2)
 
 
 def test_interleaved_takes_as_many_devices_as_divide_the_microbatches() -> None:
     rounds = PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=4)
-    found = solve(layer_row([1] * 9, None, num_devices=3), rounds, "even-split")
+    found = run_method(layer_row([1] * 9, None, num_devices=3), rounds, "even-split")
     assert found.plan is not None
     assert found.plan.stage == (0, 0, 0, 1, 1, 2, 2, 3, 3)
 
 
 def test_the_heaviest_stage_is_max_loads_optimum() -> None:
     row = model_row(12, 4, 0, 10**5)
-    found = solve(row, PipelineIteration(microbatches=4), "heaviest-stage")
+    found = run_method(row, PipelineIteration(microbatches=4), "heaviest-stage")
     assert found.plan is not None
     chain = MaxLoad(plans="chain")
-    optimum = solve(row, chain, "ideal-dp").value_ns
+    optimum = run_method(row, chain, "ideal-dp").value_ns
     assert evaluate(row, type(found.plan)(found.plan.placement), chain).value_ns == optimum
     rounds = PipelineIteration(schedule="interleaved", stages_per_device=2)
     with pytest.raises(InputError, match="one stage for each device"):
-        solve(row, rounds, "heaviest-stage")
+        run_method(row, rounds, "heaviest-stage")
 
 
 def test_layers_of_one_stage_may_have_different_modes() -> None:
@@ -49,7 +49,7 @@ def test_layers_of_one_stage_may_have_different_modes() -> None:
         for op, name, group in zip(row.graph.ops, names, groups, strict=True)
     )
     tied = row.with_graph(row.graph.model_copy(update={"ops": ops}))
-    found = solve(tied, PipelineIteration(microbatches=2), "heaviest-stage")
+    found = run_method(tied, PipelineIteration(microbatches=2), "heaviest-stage")
     assert found.value_ns == 6
 
 
@@ -70,8 +70,8 @@ def test_the_lightest_cuts_are_those_of_enumeration() -> None:
 def test_simulated_moves_are_never_worse_than_the_dp_and_help_where_few_microbatches_run() -> None:
     # m = p: the first stages wait for the last, so that a lighter last stage pays
     row, semantics = model_row(32, 8, 0, 10**5), PipelineIteration(microbatches=8)
-    exact = solve(row, semantics, "stage-cuts", time_limit_s=120)
-    values = {method: solve(row, semantics, method).value_ns for method in METHODS}
+    exact = run_method(row, semantics, "stage-cuts", time_limit_s=120)
+    values = {method: run_method(row, semantics, method).value_ns for method in METHODS}
     assert exact.status == "optimal"
     assert all(value is not None and value >= (exact.value_ns or 0) for value in values.values())
     assert (values["simulated-moves"] or 0) < (values["even-split"] or 0)
@@ -83,7 +83,7 @@ def test_plans_are_chains_whatever_the_instance_is() -> None:
         instance, rng = pipeline_instance(seed), random.Random(f"splits-{seed}")
         semantics = iteration_semantics(rng)
         for method in METHODS[::2]:
-            found = solve(instance, semantics, method)
+            found = run_method(instance, semantics, method)
             made += found.value_ns is not None
             assert found.value_ns is not None or found.message
     assert made >= 100

@@ -16,7 +16,7 @@ from references.placers import (
 
 from placegap.instances import Instance, Makespan
 from placegap.instances.transforms.op_splitting import Cut
-from placegap.solvers import Task, solve
+from placegap.solvers import Task, run_method
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits
 from placegap.solvers.placers.fastt import FastTParams, dpos, improvements, path_devices, place
@@ -97,16 +97,16 @@ def test_a_split_is_kept_only_if_the_makespan_falls() -> None:
     assert values == sorted(set(values), reverse=True)
     # op 3 is tried first (10 ns, the dearest of the path 1-3-4), then 4 and 1
     assert place(task, {2: Cut("batch", 2)}).value_ns == 38
-    assert solve(task.instance, FREE, "fastt").value_ns == values[-1] == 38
+    assert run_method(task.instance, FREE, "fastt").value_ns == values[-1] == 38
 
 
 def test_it_is_never_worse_than_dpos_and_sometimes_better() -> None:
     better = 0
     for seed in range(24):
         instance = splittable_instance(seed, num_ops=8)
-        whole = solve(instance, PORT, "fastt", {"patience": 0})
+        whole = run_method(instance, PORT, "fastt", {"patience": 0})
         assert whole.split is None
-        result = solve(instance, PORT, "fastt")
+        result = run_method(instance, PORT, "fastt")
         if whole.value_ns is None:
             assert result.value_ns is None
             assert result.message == whole.message
@@ -119,7 +119,7 @@ def test_it_is_never_worse_than_dpos_and_sometimes_better() -> None:
 
 
 def test_when_the_time_is_over_the_best_plan_so_far_comes_back() -> None:
-    result = solve(splittable_diamond(), FREE, "fastt", time_limit_s=0.0)
+    result = run_method(splittable_diamond(), FREE, "fastt", time_limit_s=0.0)
     assert (result.value_ns, result.split) == (43, None)
     assert result.message == "the time limit is over"
 

@@ -24,7 +24,7 @@ from placegap.instances import (
 )
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.recheck.recheck import recheck
-from placegap.solvers import Outcome, SolverDisagreement, solve
+from placegap.solvers import Outcome, SolverDisagreement, run_method
 from placegap.solvers.core.result import finish
 
 FREE = Makespan(channels="free")
@@ -33,7 +33,7 @@ SPLIT_ALL = {"min_share": 0.1, "max_parameters": 10**12}
 
 def test_a_plan_of_the_parts_is_a_plan_of_another_instance() -> None:
     instance = splittable_diamond()
-    result = solve(instance, FREE, "fd-dps", {"min_share": 0.4, "parts": 3})
+    result = run_method(instance, FREE, "fd-dps", {"min_share": 0.4, "parts": 3})
     assert result.split is not None
     assert result.split.coarse is instance
     assert result.instance == result.split.fine.name == f"{instance.name}-split"
@@ -48,10 +48,10 @@ def test_a_plan_of_the_parts_is_a_plan_of_another_instance() -> None:
 
 
 def test_without_an_op_to_split_it_is_d_dps() -> None:
-    result = solve(example(), FREE, "fd-dps")
+    result = run_method(example(), FREE, "fd-dps")
     assert result.split is None
     assert result.instance_hash == example().content_hash
-    assert result.plan == solve(example(), FREE, "d-dps").plan
+    assert result.plan == run_method(example(), FREE, "d-dps").plan
 
 
 def test_parts_that_do_not_fit_leave_the_ops_whole() -> None:
@@ -62,8 +62,8 @@ def test_parts_that_do_not_fit_leave_the_ops_whole() -> None:
         for op in instance.graph.ops
     )
     instance = instance.model_copy(update={"graph": instance.graph.model_copy(update={"ops": ops})})
-    whole = solve(instance, FREE, "d-dps")
-    split = solve(instance, FREE, "fd-dps", {"min_share": 0, "max_parameters": 10**12})
+    whole = run_method(instance, FREE, "d-dps")
+    split = run_method(instance, FREE, "fd-dps", {"min_share": 0, "max_parameters": 10**12})
     assert split.split is None
     assert split.plan == whole.plan is not None
     assert split.message.startswith("ops left whole: memory: ")
@@ -72,15 +72,15 @@ def test_parts_that_do_not_fit_leave_the_ops_whole() -> None:
 def test_axes_and_kinds_can_be_given_as_text() -> None:
     instance = splittable_diamond()
     wanted = {"min_share": "0.1", "axes": "in_channel, batch", "kinds": "op,Conv"}
-    result = solve(instance, FREE, "fd-dps", wanted)
+    result = run_method(instance, FREE, "fd-dps", wanted)
     assert result.options["axes"] == ["in_channel", "batch"]
     assert result.split is not None
     with pytest.raises(InputError, match="axes"):
-        solve(instance, FREE, "fd-dps", {"axes": "depth"})
+        run_method(instance, FREE, "fd-dps", {"axes": "depth"})
 
 
 def test_the_referee_judges_a_claim_on_the_instance_of_the_plan() -> None:
-    result = solve(splittable_diamond(), FREE, "fd-dps", {"min_share": 0.4, "parts": 3})
+    result = run_method(splittable_diamond(), FREE, "fd-dps", {"min_share": 0.4, "parts": 3})
     outcome = Outcome(result.plan, claim_ns=29, split=result.split)
     with pytest.raises(SolverDisagreement, match=r"-split: claims 29, the referee finds 30"):
         finish(splittable_diamond(), FREE, "fake", outcome, solve_s=0.0)
@@ -98,7 +98,7 @@ def compared_with_brute_force(seeds: range) -> int:
         semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
         for method in ("fd-dps", "fastt"):
             params = SPLIT_ALL if method == "fd-dps" else {}
-            result = solve(instance, semantics, method, params)
+            result = run_method(instance, semantics, method, params)
             if result.split is None or result.split.fine.num_ops > 6 or result.value_ns is None:
                 continue
             best = oracle(result.split.fine, semantics)
@@ -147,7 +147,7 @@ def test_a_training_step_is_split_along_its_batch_with_its_update(channels: str)
         ),
     )
     semantics = Makespan.model_validate({"channels": channels})
-    result = solve(instance, semantics, "fd-dps", {"max_parameters": 10**12})
+    result = run_method(instance, semantics, "fd-dps", {"max_parameters": 10**12})
     assert result.split is not None
     # forward, backward and update op of both layers
     assert result.split.num_split == 6

@@ -22,7 +22,7 @@ from placegap.instances import (
     evaluate,
 )
 from placegap.instances.io.reader import read_model
-from placegap.solvers import Task, solve
+from placegap.solvers import Task, run_method
 from placegap.solvers.placers.greedy_and_moves import greedy
 
 ANY = MaxLoad()
@@ -133,7 +133,7 @@ def test_latencies_are_those_that_the_reference_program_recorded() -> None:
     for file, recorded in rows.items():
         if recorded:
             instance = read_model(SHARED / "instances" / "dnn-partitioning" / file).instance()
-            value = solve(instance, LATENCY, "greedy").value_ns
+            value = run_method(instance, LATENCY, "greedy").value_ns
             assert value is not None
             ratios[file] = value / 1e6 / float(recorded)
     assert {name for name, ratio in ratios.items() if abs(ratio - 1) < 1e-6} == {
@@ -177,11 +177,11 @@ def test_single_sample_plans_of_training_graphs_are_accepted(name: str) -> None:
         }
     )
     once = LatencySubgraphs(subgraphs=2)
-    result = solve(instance, once, name)
+    result = run_method(instance, once, name)
     assert result.plan is not None
     assert set(result.plan.devices.tolist()) == {0}
     # 2 bytes each: f and b on one device, g on the other would be calls that wait for each other
-    result = solve(tight, once, name)
+    result = run_method(tight, once, name)
     assert result.plan is None
     assert result.message.startswith("memory: ")
 
@@ -193,7 +193,7 @@ def test_no_single_sample_plan_is_rejected(name: str) -> None:
         instance = tiny_instance(
             seed, num_ops=6, num_devices=2 + seed % 2, hosts=seed % 3 % 2, backward=True
         )
-        result = solve(instance, LatencySubgraphs(), name)
+        result = run_method(instance, LatencySubgraphs(), name)
         assert "breaks a rule" not in result.message
         found += result.plan is not None
     assert found >= 20

@@ -14,7 +14,7 @@ from placegap.instances.io.reader import read_model
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import combine, device_loads
-from placegap.solvers import Task, solve
+from placegap.solvers import Task, run_method
 from placegap.solvers.placers.greedy_and_moves import LocalSearchParams, local_search
 from placegap.solvers.placers.movable_units import (
     arcs_of,
@@ -134,7 +134,7 @@ def roomy(seed: int = 4) -> Instance:
 def test_a_seed_decides_the_plan() -> None:
     instance = roomy()
     plans = [
-        solve(instance, ANY, "local-search", {"restarts": 1}, seed=seed).plan
+        run_method(instance, ANY, "local-search", {"restarts": 1}, seed=seed).plan
         for seed in (1, 1, 2, 3, 4)
     ]
     assert plans[0] == plans[1]
@@ -142,7 +142,7 @@ def test_a_seed_decides_the_plan() -> None:
 
 
 def test_a_time_limit_ends_it_with_what_it_has() -> None:
-    result = solve(roomy(), ANY, "local-search", {"restarts": 10**6}, time_limit_s=0.0)
+    result = run_method(roomy(), ANY, "local-search", {"restarts": 10**6}, time_limit_s=0.0)
     assert (result.status, result.message) == (
         "feasible",
         "stopped after 0 restarts: the time limit is over",
@@ -157,7 +157,7 @@ def test_values_are_like_those_that_the_reference_program_recorded() -> None:
         rows = [row for row in csv.DictReader(table) if row["local_search"]]
     for row in rows:
         instance = read_model(SHARED / "instances" / "dnn-partitioning" / row["file"]).instance()
-        value = solve(instance, ANY, "local-search").value_ns
+        value = run_method(instance, ANY, "local-search").value_ns
         assert value is not None
         most = 1.12 if "bert_l-6" in row["file"] else 1.01
         assert float(row["lower_bound_any_split"]) < value / 1e6 < most * float(row["local_search"])

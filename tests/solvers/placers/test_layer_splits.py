@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.placers.layer_splits import exo_split, sglang_split, vllm_split
 
 
@@ -39,7 +39,7 @@ def row_of_layers(num_layers: int, *memory: int, host: int | None = None) -> Ins
 
 
 def homes(instance: Instance, method: str) -> list[int] | None:
-    plan = solve(instance, Makespan(), method).plan
+    plan = run_method(instance, Makespan(), method).plan
     return None if plan is None else plan.devices.tolist()
 
 
@@ -73,6 +73,6 @@ def test_llama_cpp_leaves_the_first_layers_and_the_embedding_on_the_host() -> No
 def test_a_rule_that_looks_at_no_memory_has_no_plan_where_it_overfills_a_device(
     method: str,
 ) -> None:
-    result = solve(row_of_layers(6, 3, 99), Makespan(), method)
+    result = run_method(row_of_layers(6, 3, 99), Makespan(), method)
     assert result.plan is None
     assert "g0" in result.message

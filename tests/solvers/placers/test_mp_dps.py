@@ -13,7 +13,7 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.merge import Merge
 from placegap.instances.transforms.power_merge import merge_by_power
-from placegap.solvers import Task, solve
+from placegap.solvers import Task, run_method
 from placegap.solvers.placers.heft_peft_cpop import by_path_costs, mp_dps, peft
 
 FREE = Makespan(channels="free")
@@ -130,7 +130,7 @@ def test_where_the_merged_ops_do_not_fit_the_ops_are_placed_unmerged() -> None:
         instance = pressed_instance(seed, num_ops=12, num_devices=2)
         merge = merge_by_power(instance, 1.0)
         whole, parts = by_path_costs(merge.coarse), by_path_costs(instance)
-        result = solve(instance, FREE, "mp-dps", {"memory_share": 1.0})
+        result = run_method(instance, FREE, "mp-dps", {"memory_share": 1.0})
         if whole.plan is None and parts.plan is not None:
             assert result.plan == parts.plan
             assert result.details["merged_ops"] == instance.num_ops

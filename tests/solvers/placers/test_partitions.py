@@ -17,7 +17,7 @@ from references.brute_force import (
 
 from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, MaxLoad, Op
 from placegap.instances.problem.nets import build_nets
-from placegap.solvers import METHODS, Task, solve
+from placegap.solvers import METHODS, Task, run_method
 from placegap.solvers.core import method as extras
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.placers import partitioners
@@ -69,7 +69,7 @@ by_name = pytest.mark.parametrize("name", ["metis", "mt-kahypar", "scotch"])
 @by_name
 def test_what_is_joined_stays_together(name: str) -> None:
     skip_unless_installed(name)
-    result = solve(two_cliques(), ANY, name)
+    result = run_method(two_cliques(), ANY, name)
     assert result.plan is not None
     a, b = result.plan.placement[0], result.plan.placement[4]
     assert a != b
@@ -85,7 +85,7 @@ def test_plans_are_accepted_and_no_better_than_the_optimum(name: str) -> None:
     found = 0
     for number, (instance, rules) in enumerate(draws):
         semantics = rules[number % len(rules)]
-        result, best = solve(instance, semantics, name), oracle(instance, semantics)
+        result, best = run_method(instance, semantics, name), oracle(instance, semantics)
         if result.value_ns is None:
             assert result.message.startswith("memory: "), result.message
             continue
@@ -104,7 +104,7 @@ def test_metis_runs_until_two_runs_agree(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(
         package, "part_graph", lambda *_, **__: SimpleNamespace(vertex_part=next(made))
     )
-    plan = solve(two_cliques(), ANY, "metis").plan
+    plan = run_method(two_cliques(), ANY, "metis").plan
     assert plan is not None
     assert plan.devices.tolist() == own
     assert next(made, None) is None
@@ -113,7 +113,7 @@ def test_metis_runs_until_two_runs_agree(monkeypatch: pytest.MonkeyPatch) -> Non
 @by_name
 def test_chains_are_refused(name: str) -> None:
     with pytest.raises(InputError, match="neither convex nor chains: not max_load chain add"):
-        solve(two_cliques(), CHAIN, name)
+        run_method(two_cliques(), CHAIN, name)
 
 
 @pytest.mark.parametrize(("name", "hint"), [("metis", "metis"), ("mt-kahypar", "kahypar")])
@@ -124,13 +124,13 @@ def test_a_package_that_is_missing_is_named(
     package = {"metis": "pymetis", "kahypar": "mtkahypar"}[hint]
     message = rf"needs {package}: pip install 'placegap\[{hint}\]'"
     with pytest.raises(InputError, match=message):
-        solve(two_cliques(), ANY, name)
+        run_method(two_cliques(), ANY, name)
 
 
 def test_the_program_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitioners.shutil, "which", lambda name: None)
     with pytest.raises(InputError, match="needs Scotch's program gpart on the PATH"):
-        solve(two_cliques(), ANY, "scotch")
+        run_method(two_cliques(), ANY, "scotch")
 
 
 def halves(parting: partitioners.Parting) -> np.ndarray:
@@ -221,8 +221,8 @@ def test_metis_without_repair_leaves_what_does_not_fit_where_it_is() -> None:
     skip_unless_installed("metis")
     # 8 bytes per clique, 4 on the second device: two ops move, or nothing does
     tight = two_cliques(memory=(None, 4))
-    assert solve(tight, ANY, "metis").plan is not None
-    result = solve(tight, ANY, "metis", {"mend": False})
+    assert run_method(tight, ANY, "metis").plan is not None
+    result = run_method(tight, ANY, "metis", {"mend": False})
     assert result.plan is None
     assert "holds 8 bytes, 4 more than its 4" in result.message
 
@@ -238,6 +238,6 @@ def test_metis_cuts_the_fewest_edges_if_edges_count() -> None:
         for edge in drawn.graph.edges
     )
     graph = drawn.graph.model_copy(update={"edges": edges})
-    result = solve(drawn.with_graph(graph), ANY, "metis", {"edges": "count"})
+    result = run_method(drawn.with_graph(graph), ANY, "metis", {"edges": "count"})
     assert result.plan is not None
     assert len(set(result.plan.placement[:4])) == len(set(result.plan.placement[4:])) == 1

@@ -10,7 +10,7 @@ from placegap.instances import Document, Instance, PipelineIteration
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
 from placegap.instances.problem.gradients import mark_weight_gradients
 from placegap.instances.problem.nets import stage_blocks
-from placegap.solvers import Task, solve
+from placegap.solvers import Task, run_method
 from placegap.solvers.core.registry import find_method, why_not
 
 METHODS = ("even-split", "heaviest-stage", "simulated-moves", "stage-cuts")
@@ -43,7 +43,7 @@ def check(name: str, semantics: PipelineIteration, time_limit_s: float = 1) -> N
     for name in METHODS:
         method = find_method(name)
         if why_not(method, Task(instance, semantics), method.params()) is None:
-            found = solve(instance, semantics, name, time_limit_s=time_limit_s)
+            found = run_method(instance, semantics, name, time_limit_s=time_limit_s)
             if parts < semantics.stages_per_device:
                 assert f"too few layers for this schedule: {parts};" in found.message
             else:
@@ -67,6 +67,6 @@ def test_every_method_finds_a_plan_for_every_training_step(name: str, schedule: 
 
 def test_a_weight_that_first_and_last_layer_share_leaves_the_layers_between_apart() -> None:
     # all 212 layers of GPT-2 were one stage while the sum of the shared gradients bound its copies
-    found = solve(roomy(load("gpt2-train")), PipelineIteration(), "even-split")
+    found = run_method(roomy(load("gpt2-train")), PipelineIteration(), "even-split")
     assert found.plan is not None
     assert len(set(found.plan.placement)) == 2

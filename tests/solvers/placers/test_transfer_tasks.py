@@ -13,7 +13,7 @@ from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.problem.semantics import parse_semantics
 from placegap.instances.problem.weighted_dag import cpd_topo
 from placegap.instances.recheck.recheck import recheck
-from placegap.solvers import Task, solve
+from placegap.solvers import Task, run_method
 from placegap.solvers.placers.celeritas import CeleritasParams, celeritas
 
 HALF_DUPLEX = Makespan(channels="half_duplex", transfers="per_tensor")
@@ -174,7 +174,7 @@ def test_a_training_step_that_fits_no_device_is_spread_and_fits(method: str, cha
         cluster=cluster.model_copy(update={"devices": devices}),
     )
     semantics = parse_semantics({"objective": "makespan", "channels": channels})
-    result = solve(instance, semantics, method)
+    result = run_method(instance, semantics, method)
     assert result.plan is not None
     assert result.evaluation is not None
     assert all(use.num_ops > 0 for use in result.evaluation.uses)

@@ -37,7 +37,7 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     memory_rule,
 )
-from placegap.solvers import METHODS, Limits, Outcome, Result, Task, solve
+from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
@@ -75,7 +75,7 @@ def hard() -> Instance:
 )
 def test_it_is_no_worse_than_its_placers_and_its_cheap_bounds(semantics: Semantics) -> None:
     instance = tiny_instance(3, num_ops=6, num_devices=3)
-    found = solve(instance, semantics, "auto", ALONE, time_limit_s=2.0)
+    found = run_method(instance, semantics, "auto", ALONE, time_limit_s=2.0)
     assert found.value_ns is not None
     assert found.bound_ns is not None
     assert found.bound_ns >= quick_bound(instance, semantics).ns
@@ -97,30 +97,32 @@ def test_the_best_load_is_a_bound_on_forward_and_backward_loads(semantics: MaxLo
         together, apart = oracle(instance, step.semantics), oracle(instance, semantics)
         assert (together is None) == (apart is None)
         assert together is None or apart is None or together <= apart
-    found = solve(instances[-1], semantics, "auto", ALONE, time_limit_s=20.0)
+    found = run_method(instances[-1], semantics, "auto", ALONE, time_limit_s=20.0)
     assert found.value_ns == oracle(instances[-1], semantics)
 
 
 def test_an_iteration_of_a_pipeline_is_proven_by_cuts() -> None:
-    found = solve(example(), PipelineIteration(microbatches=2), "auto", ALONE, time_limit_s=10.0)
+    found = run_method(
+        example(), PipelineIteration(microbatches=2), "auto", ALONE, time_limit_s=10.0
+    )
     assert found.status == "optimal"
 
 
 def test_the_whole_time_is_used_where_nothing_is_proven() -> None:
-    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=1.0)
+    found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=1.0)
     assert found.status == "feasible"
     assert found.message == "stopped at the time limit"
     assert 0.7 < found.solve_s < 20.0  # busy machines are late
 
 
 def test_it_stops_at_the_gap_that_suffices() -> None:
-    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=300.0, gap=0.9)
+    found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=300.0, gap=0.9)
     assert found.status == "gap_met"
 
 
 def test_without_a_limit_it_says_which_one_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "USUAL_S", 0.5)
-    found = solve(hard(), PORT, "auto", ALONE)
+    found = run_method(hard(), PORT, "auto", ALONE)
     assert found.message == "stopped at the time limit of 0.5 s, the usual where none is given"
 
 
@@ -135,7 +137,7 @@ def test_a_part_that_fails_costs_a_sentence(
         raise error
 
     monkeypatch.setattr(beside, "solve", fail)
-    found = solve(hard(), PORT, "auto", ALONE, time_limit_s=2.0)
+    found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=2.0)
     assert found.plan is not None
     assert found.bound_ns is not None
     assert message in found.message
@@ -157,7 +159,7 @@ def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
 
 def test_two_processes_are_no_worse_than_one_plan_after_another() -> None:
     instance = hard()
-    found = solve(instance, PORT, "auto", {"workers": 2}, time_limit_s=2.0)
+    found = run_method(instance, PORT, "auto", {"workers": 2}, time_limit_s=2.0)
     assert found.value_ns is not None
     task = Task(instance, PORT)
     assert found.value_ns <= min(start.value_ns for start in starts(task, placers(task)))
@@ -224,12 +226,12 @@ def test_what_one_exact_method_proves_alone_costs_no_other_work(
     for _ in range(4):
         instance = tiny_instance(rng.randrange(10**6), num_ops=5, num_devices=2)
         asked.clear()
-        alone = solve(instance, semantics, proving_method(semantics), time_limit_s=60.0)
+        alone = run_method(instance, semantics, proving_method(semantics), time_limit_s=60.0)
         own = [*asked]
         if not alone.proved:
             continue
         asked.clear()
-        found = solve(instance, semantics, "auto", {"workers": 2}, time_limit_s=60.0)
+        found = run_method(instance, semantics, "auto", {"workers": 2}, time_limit_s=60.0)
         assert (found.value_ns, found.bound_ns) == (alone.value_ns, alone.bound_ns)
         steps = auto_steps.proofs(Task(instance, semantics))
         first = [step.method for step in steps if step.semantics != semantics]
@@ -322,7 +324,7 @@ def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
     board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
     search = Beside(board, Clock(60.0), None)
     board.prove(34, "somebody")
-    board.take(solve(example(), PORT, "brute-force"))
+    board.take(run_method(example(), PORT, "brute-force"))
     with pytest.raises(KeyboardInterrupt), search, search.proof:
         _until(lambda: False)
     assert search.proof.has_interrupted
@@ -341,7 +343,7 @@ def test_nothing_but_a_proof_is_interrupted() -> None:
     # what loads a solver meanwhile would leave half of it
     board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
     board.prove(34, "somebody")
-    board.take(solve(example(), PORT, "brute-force"))
+    board.take(run_method(example(), PORT, "brute-force"))
     with Beside(board, Clock(60.0), None) as search:
         time.sleep(5 * beside.POLL_S)
     assert not search.proof.has_interrupted
@@ -489,7 +491,7 @@ def test_memory_that_cannot_suffice_is_an_answer_at_once() -> None:
     devices = tuple(d.model_copy(update={"memory_bytes": 1}) for d in tight.cluster.devices)
     cluster = tight.cluster.model_copy(update={"devices": devices})
     for semantics in (Makespan(), Makespan(memory="peak"), MaxLoad(plans="any")):
-        result = solve(tight.model_copy(update={"cluster": cluster}), semantics, "auto")
+        result = run_method(tight.model_copy(update={"cluster": cluster}), semantics, "auto")
         assert result.status == "infeasible"
         assert result.rests_on == PROOF
         assert "need" in result.message
@@ -515,7 +517,7 @@ def test_the_value_is_the_best_one_whichever_placer_finds_it(
 ) -> None:
     # By turns one placer alone has a plan, and it is the best; nothing else looks for plans.
     instance = example()
-    best = solve(instance, semantics, "brute-force").plan
+    best = run_method(instance, semantics, "brute-force").plan
     assert best is not None
     value_ns = evaluate(instance, best, semantics).value_ns
     names = [
@@ -533,7 +535,7 @@ def test_the_value_is_the_best_one_whichever_placer_finds_it(
                     METHODS[name], run=_saying(plan), applies=_always, missing=lambda: None
                 )
                 patch.setitem(METHODS._loaded, name, silent)
-            found = solve(instance, semantics, "auto", {"workers": 1}, time_limit_s=60.0)
+            found = run_method(instance, semantics, "auto", {"workers": 1}, time_limit_s=60.0)
         assert found.value_ns == value_ns, winner
 
 
@@ -563,7 +565,7 @@ def test_a_graph_too_large_to_be_copied_stays_in_one_process(
     assert auto._head_start_s(task, Clock(60.0), 2) is not None
     monkeypatch.setattr(auto, "MOST_PARTS", auto.parts_of(task) - 1)
     assert auto._head_start_s(task, Clock(60.0), 2) is None
-    found = solve(task.instance, Makespan(), "auto", {"workers": 2}, time_limit_s=0.5)
+    found = run_method(task.instance, Makespan(), "auto", {"workers": 2}, time_limit_s=0.5)
     assert found.value_ns is not None
 
 

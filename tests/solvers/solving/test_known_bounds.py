@@ -6,7 +6,7 @@ import pytest
 
 from placegap.instances import BestKnown, Instance, Makespan, Plan, example
 from placegap.instances.problem.semantics import Semantics
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.core.result import Outcome, fault_words, finish
 from placegap.solvers.solving import known_bounds
 from placegap.solvers.solving.known_bounds import with_known_bound
@@ -36,7 +36,7 @@ def test_a_recorded_bound_that_a_plan_refutes_is_no_fault_of_a_solver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     record(monkeypatch, bound_ns=35, bound_origin="by hand")
-    found = with_known_bound(example(), solve(example(), Makespan(), "brute-force"))
+    found = with_known_bound(example(), run_method(example(), Makespan(), "brute-force"))
     assert (found.status, found.bound_ns, found.bound_origin) == ("optimal", 34, "brute-force")
     (fault,) = found.faults
     assert fault_words(fault).startswith("recorded: by hand: says that no plan is better than 35")
@@ -45,7 +45,7 @@ def test_a_recorded_bound_that_a_plan_refutes_is_no_fault_of_a_solver(
 def test_a_recorded_value_refutes_a_proof_of_more(monkeypatch: pytest.MonkeyPatch) -> None:
     # were there a plan of 33 ns, whoever has proven 34 would be wrong, and paths would not
     record(monkeypatch, value_ns=33)
-    found = with_known_bound(example(), solve(example(), Makespan(), "brute-force"))
+    found = with_known_bound(example(), run_method(example(), Makespan(), "brute-force"))
     assert (found.status, found.value_ns, found.bound_ns) == ("feasible", 34, 33)
     assert found.gap == 1 / 34
     (fault,) = found.faults

@@ -24,7 +24,7 @@ from placegap.instances import (
     recheck,
 )
 from placegap.instances.referee.loads import check_semantics
-from placegap.solvers import solve
+from placegap.solvers import run_method
 
 
 def row(
@@ -114,8 +114,8 @@ def agree(seed: int) -> bool:
     first, second = (judge(instance, Plan.on(home), semantics) for judge in (evaluate, recheck))
     assert first.value_ns == second.value_ns
     assert {each.rule for each in first.violations} == {each.rule for each in second.violations}
-    least = solve(instance, semantics, "brute-force")
-    found = solve(instance, semantics, "most-tokens", time_limit_s=60)
+    least = run_method(instance, semantics, "brute-force")
+    found = run_method(instance, semantics, "most-tokens", time_limit_s=60)
     assert (found.status, found.value_ns) == (least.status, least.value_ns)
     if first.feasible:
         assert least.value_ns is not None
@@ -139,11 +139,11 @@ def test_lighter_ends_have_room_for_more_tokens_than_an_even_split() -> None:
     instance = row(8, 4, ends=30)
     even = Plan.on([0, 0, 0, 1, 1, 2, 2, 3, 3, 3])
     assert evaluate(instance, even, MaxContext(plans="chain")).value_ns == -25
-    assert solve(instance, MaxContext(plans="chain")).value_ns == -25
+    assert run_method(instance, MaxContext(plans="chain")).value_ns == -25
     # with 60 bytes at the ends: even (100 - 60 - 20) / 2 = 10, lighter (100 - 30) / 3 = 23
     heavy = row(8, 4, ends=60)
     assert evaluate(heavy, even, MaxContext(plans="chain")).value_ns == -10
-    best = solve(heavy, MaxContext(plans="chain"))
+    best = run_method(heavy, MaxContext(plans="chain"))
     assert (best.value_ns, best.bound_ns, best.status) == (-23, -23, "optimal")
     assert best.evaluation is not None
     assert [use.tokens for use in best.evaluation.uses] == [30, 23, 23, 30]
@@ -152,9 +152,9 @@ def test_lighter_ends_have_room_for_more_tokens_than_an_even_split() -> None:
 def test_a_load_limits_the_tokens() -> None:
     # of 8 layers of 1 ns, a load of 2 ns allows the even split alone: 10 tokens, as above
     heavy = row(8, 4, ends=60)
-    limited = solve(heavy, MaxContext(plans="chain", at_most_ns=2))
+    limited = run_method(heavy, MaxContext(plans="chain", at_most_ns=2))
     assert (limited.status, limited.value_ns) == ("optimal", -10)
-    assert solve(heavy, MaxContext(plans="chain", at_most_ns=1)).status == "infeasible"
+    assert run_method(heavy, MaxContext(plans="chain", at_most_ns=1)).status == "infeasible"
 
 
 def test_without_caches_nothing_is_asked() -> None:
@@ -179,7 +179,7 @@ def test_caches_beyond_64_bits_go_where_memory_has_no_limit() -> None:
     )
     for at_most_ns, tokens in ((None, 10**9), (9, 7)):
         semantics = MaxContext(at_most_ns=at_most_ns)
-        found = solve(instance, semantics, "most-tokens")
+        found = run_method(instance, semantics, "most-tokens")
         assert (found.status, found.value_ns) == ("optimal", -tokens)
         assert found.plan is not None
         assert recheck(instance, found.plan, semantics).value_ns == -tokens
@@ -195,6 +195,6 @@ def test_a_question_that_no_method_can_answer_stays_open() -> None:
         for op in plain.graph.ops
     )
     long = plain.with_graph(plain.graph.model_copy(update={"ops": ops}))
-    found = solve(long, MaxContext(plans="chain"), "most-tokens")
+    found = run_method(long, MaxContext(plans="chain"), "most-tokens")
     assert (found.status, found.value_ns) == ("no_plan", None)
     assert "0 tokens fit stayed open: times or bytes are too large" in found.message

@@ -32,7 +32,7 @@ from placegap.instances import (
     recheck,
 )
 from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory
-from placegap.solvers import METHODS, Limits, Outcome, Task, solve
+from placegap.solvers import METHODS, Limits, Outcome, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.progress import News
 from placegap.solvers.solving.coarsened import solve_coarse
@@ -55,7 +55,9 @@ def compare(first_seed: int, number: int) -> dict[str, Counter[str]]:
             best = oracle(instance, semantics)
             for name in methods:
                 try:
-                    result = solve(instance, semantics, name, little(METHODS[name]), time_limit_s=5)
+                    result = run_method(
+                        instance, semantics, name, little(METHODS[name]), time_limit_s=5
+                    )
                 except InputError:
                     continue  # not its class of plans
                 where = f"{name} on {instance.name}, {semantics.label}"
@@ -130,31 +132,31 @@ def chain(memory_bytes: int, workspace_bytes: int = 0) -> Instance:
 
 def test_a_plan_that_fits_on_the_floor_is_proven_best() -> None:
     # two ops each: 20 of state; the middle ops have 6 in and 6 out: 32 bytes. The sum is 36
-    result = solve(chain(32), CHAIN, "ideal-dp")
+    result = run_method(chain(32), CHAIN, "ideal-dp")
     assert (result.status, result.value_ns, result.details["memory_run"]) == (
         "optimal",
         11,
         "floor",
     )
     plain = CHAIN.model_copy(update={"memory": "sum"})
-    assert solve(chain(31), plain).status == "infeasible"
+    assert run_method(chain(31), plain).status == "infeasible"
     # 31 bytes hold 30 of state and nothing else
-    assert solve(chain(31), CHAIN).plan is None
+    assert run_method(chain(31), CHAIN).plan is None
 
 
 def test_a_plan_that_does_not_fit_is_made_again_with_less_room() -> None:
     # a and d have 6 bytes at most, b and c 12. The floor is 40, and 12 at one of b and c: it lets
     # a device have a, b, c or b, c, d less often than it should where memory is 42: 30 + 12
-    result = solve(chain(42), CHAIN)
+    result = run_method(chain(42), CHAIN)
     assert result.plan is not None
     assert evaluate(chain(42), result.plan, CHAIN).feasible
     assert result.value_ns == 11
 
 
 def test_that_no_plan_exists_is_proven_by_the_floor() -> None:
-    result = solve(chain(9), CHAIN)
+    result = run_method(chain(9), CHAIN)
     assert result.status == "infeasible"
-    assert solve(chain(9), CHAIN, "brute-force").status == "infeasible"
+    assert run_method(chain(9), CHAIN, "brute-force").status == "infeasible"
 
 
 def test_where_no_run_finds_a_plan_that_fits_the_reason_names_a_device() -> None:
@@ -172,7 +174,7 @@ def test_where_no_run_finds_a_plan_that_fits_the_reason_names_a_device() -> None
         graph=Graph(name="apart", ops=ops),
         cluster=Cluster(name="two", devices=devices),
     )
-    result = solve(apart, PASS, "heft")
+    result = run_method(apart, PASS, "heft")
     assert result.plan is None
     assert "holds 50 bytes at its peak, 10 more than its 40" in result.message
 
@@ -180,7 +182,7 @@ def test_where_no_run_finds_a_plan_that_fits_the_reason_names_a_device() -> None
 def test_the_incumbent_stands_where_an_exact_method_finds_nothing_better() -> None:
     net = chain(32)
     plan = Plan.on([0, 0, 1, 1])
-    result = solve(net, CHAIN, incumbent=plan)
+    result = run_method(net, CHAIN, incumbent=plan)
     assert result.value_ns == 11
 
 
@@ -219,7 +221,7 @@ def test_a_search_that_the_clock_ends_goes_on_from_its_plan(*, waits: bool, runs
 
 def test_listeners_hear_of_bounds_and_of_plans_that_fit() -> None:
     heard: list[News] = []
-    result = solve(chain(32), CHAIN, progress=heard.append)
+    result = run_method(chain(32), CHAIN, progress=heard.append)
     assert heard[-1].value_ns == result.value_ns
     assert all(news.value_ns in (None, result.value_ns) for news in heard)
     assert max(news.bound_ns or 0 for news in heard) <= (result.bound_ns or 0)
@@ -260,6 +262,6 @@ def test_devices_that_differ_only_in_what_they_hold_at_the_peak_are_told_apart()
         graph=Graph(name="peak", ops=ops, edges=edges),
         cluster=Cluster(name="two", devices=devices),
     )
-    assert solve(instance, CHAIN, "ideal-dp").bound_ns == 5
+    assert run_method(instance, CHAIN, "ideal-dp").bound_ns == 5
     with pytest.raises(InputError, match="memory differ between 'x' and 'y'"):
-        solve(instance, CHAIN, "archer-exact")
+        run_method(instance, CHAIN, "archer-exact")

@@ -33,7 +33,7 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     has_two_levels,
 )
-from placegap.solvers import METHODS, Limits, Outcome, Task, solve
+from placegap.solvers import METHODS, Limits, Outcome, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import ExactParams, Method, Params
@@ -96,7 +96,9 @@ def test_no_exact_method_is_worse_than_a_fast_placer_or_proves_less_than_a_cheap
         limited = replace(task, limits=Limits(time_limit_s=0.1))
         best, floor = best_start(task, placers(limited)), quick_bound(instance, semantics)
         for limit_s in (0.1, 2.0):  # a busy machine gives a fraction of the seconds
-            result = solve(instance, semantics, name, QUICK.get(name, {}), time_limit_s=limit_s)
+            result = run_method(
+                instance, semantics, name, QUICK.get(name, {}), time_limit_s=limit_s
+            )
             value_ns = result.value_ns
             if best is None or (value_ns is not None and value_ns <= best.value_ns):
                 break
@@ -123,8 +125,10 @@ def training(ops: int) -> Instance:
 
 def test_a_training_graph_starts_from_the_best_placer_and_is_bounded_by_its_work() -> None:
     instance = training(100)
-    result = solve(instance, PORT, "decomposition", {"workers": 1}, time_limit_s=1.0)
-    values = [solve(instance, PORT, name).value_ns for name in ("heft", "celeritas", "dsc-glb")]
+    result = run_method(instance, PORT, "decomposition", {"workers": 1}, time_limit_s=1.0)
+    values = [
+        run_method(instance, PORT, name).value_ns for name in ("heft", "celeritas", "dsc-glb")
+    ]
     assert result.value_ns is not None
     assert result.value_ns <= min(value for value in values if value is not None)
     work = sum(instance.arrays.time_ns[:, 0].tolist())  # on four equal devices
@@ -143,7 +147,7 @@ def test_quick_bounds_are_below_the_optimum() -> None:
         semantics = ALL_SEMANTICS[seed % len(ALL_SEMANTICS)]
         if has_two_levels(semantics):
             continue
-        best = solve(instance, semantics, "brute-force")
+        best = run_method(instance, semantics, "brute-force")
         floor = quick_bound(instance, semantics)
         origins[floor.origin] += 1
         assert best.value_ns is None or floor.ns <= best.value_ns, (seed, semantics.label)
@@ -240,7 +244,7 @@ def test_a_placer_that_fails_costs_its_plan_and_a_sentence(
     monkeypatch.setitem(METHODS, "heft", replace(METHODS["heft"], run=_fails))
     fault = f"an internal error in heft on {example().name}: ValueError: a bug"
     with pytest.warns(Fault, match="heft on .*: ValueError: a bug"):  # of sections, too
-        found = solve(example(), PORT, method, {"workers": 1})
+        found = run_method(example(), PORT, method, {"workers": 1})
     assert (found.value_ns, found.bound_ns) == (34, 34)
     assert fault in found.faults
 
@@ -314,8 +318,8 @@ def test_a_method_s_own_figures_can_still_be_seen() -> None:
 def test_without_starts_no_placer_is_asked_but_the_incumbent_counts() -> None:
     register(_method(Outcome()))
     try:
-        alone = solve(example(), PORT, "wrong", {"start": False})
-        given = solve(example(), PORT, "wrong", {"start": False}, incumbent=Plan.on([0] * 4))
+        alone = run_method(example(), PORT, "wrong", {"start": False})
+        given = run_method(example(), PORT, "wrong", {"start": False}, incumbent=Plan.on([0] * 4))
     finally:
         METHODS.pop("wrong")
     assert (alone.status, alone.bound_ns, alone.message) == ("no_plan", 33, "ended unproven")

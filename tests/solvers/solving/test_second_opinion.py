@@ -19,7 +19,7 @@ from references.brute_force import (
 
 from placegap.instances import Instance, Makespan, MaxLoad, Plan, Semantics, example
 from placegap.instances.corpus.generate import generate
-from placegap.solvers import METHODS, Result, solve
+from placegap.solvers import METHODS, Result, run_method
 from placegap.solvers.core.result import PROOF, Outcome, carry_bound, finish
 from placegap.solvers.solving.second_opinion import (
     ASKED,
@@ -101,7 +101,7 @@ def test_a_handful_of_ops_is_enumerated_and_agrees(semantics: Semantics) -> None
         semantics.objective, "throughput-ip"
     )
     instance = stage_draws()[1]  # it names servers
-    first = solve(instance, semantics, method, little(METHODS[method]), time_limit_s=10)
+    first = run_method(instance, semantics, method, little(METHODS[method]), time_limit_s=10)
     opinion = second_opinion(instance, semantics, first, 10)
     assert (opinion.verdict, opinion.method) == ("agrees", "brute-force"), opinion.sentence
 
@@ -139,7 +139,7 @@ def test_infeasible_instances_find_agreement() -> None:
     ]
     seen = 0
     for instance, semantics in draws:
-        first = solve(instance, semantics, "brute-force")
+        first = run_method(instance, semantics, "brute-force")
         if first.status == "infeasible" and seen < 4:
             seen += 1
             assert second_opinion(instance, semantics, first, 10).verdict == "agrees"

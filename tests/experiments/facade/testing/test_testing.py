@@ -8,7 +8,7 @@ import pytest
 
 import placegap
 from placegap.instances import InputError, Makespan, MaxLoad, Plan, example
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.core.result import Outcome
 from placegap.testing import KnownOptimum, assert_gap, known_optima, prove_optimum
 
@@ -31,7 +31,7 @@ def problem() -> KnownOptimum:
 
 
 def test_the_plan_of_a_placer_passes_where_it_is_close_enough(problem: KnownOptimum) -> None:
-    found = solve(problem.instance, problem.semantics, "etf")
+    found = run_method(problem.instance, problem.semantics, "etf")
     assert found.plan is not None
     assert found.value_ns is not None
     gap = (found.value_ns - problem.optimum_ns) / found.value_ns
@@ -59,7 +59,7 @@ def test_a_result_without_a_plan_fails_with_its_message(problem: KnownOptimum) -
     small = problem.instance.model_copy(
         update={"cluster": cluster.model_copy(update={"devices": devices})}
     )
-    result = solve(small, problem.semantics, "etf")
+    result = run_method(small, problem.semantics, "etf")
     assert result.plan is None
     assert "memory" in result.message
     tight = KnownOptimum(small, problem.semantics, problem.optimum_ns)
@@ -71,7 +71,7 @@ def test_a_result_without_a_plan_fails_with_its_message(problem: KnownOptimum) -
         assert_gap(tight, Outcome(message="my placer gave up"), at_most=1.0)
     with pytest.raises(AssertionError, match="there is no plan: None was given"):
         assert_gap(tight, result.plan, at_most=1.0)
-    assert_gap(problem, solve(problem.instance, problem.semantics, "etf"), at_most=1.0)
+    assert_gap(problem, run_method(problem.instance, problem.semantics, "etf"), at_most=1.0)
 
 
 def test_an_optimum_that_a_plan_undercuts_is_reported(problem: KnownOptimum) -> None:

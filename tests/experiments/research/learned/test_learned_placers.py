@@ -11,7 +11,7 @@ import pytest
 from placegap.instances import Instance, Makespan, evaluate, generate, load_cluster
 from placegap.instances.problem.instance import Cluster, Device
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 
 CLUSTER = "celeritas-4xV100-pcie"
 BOTH = ("hrl", "placeto")
@@ -35,7 +35,7 @@ def blocks(share: float | None = None) -> Instance:
 
 
 def run(method: str, evaluations: int, seed: int = 0, share: float | None = None) -> Result:
-    return solve(blocks(share), Makespan(), method, {"evaluations": evaluations}, seed=seed)
+    return run_method(blocks(share), Makespan(), method, {"evaluations": evaluations}, seed=seed)
 
 
 @pytest.mark.torch
@@ -45,8 +45,8 @@ def test_a_learned_plan_is_better_than_random_placements_usually_are_and_than_on
 ) -> None:
     pytest.importorskip("torch", reason="needs the torch extra")
     found = run(method, 400).value_ns
-    alone = solve(blocks(), Makespan(), "single-device").value_ns
-    draws = [solve(blocks(), Makespan(), "random", seed=seed).value_ns for seed in range(5)]
+    alone = run_method(blocks(), Makespan(), "single-device").value_ns
+    draws = [run_method(blocks(), Makespan(), "random", seed=seed).value_ns for seed in range(5)]
     assert found is not None
     assert alone is not None
     assert found < alone  # where placeto's episodes begin
@@ -87,7 +87,7 @@ def test_without_a_placement_that_fits_the_message_says_so(method: str) -> None:
 def test_the_time_limit_ends_the_training_and_the_best_plan_so_far_comes_back(method: str) -> None:
     pytest.importorskip("torch", reason="needs the torch extra")
     params = {"evaluations": 10**6}
-    found = solve(blocks(), Makespan(), method, params, time_limit_s=0.5)
+    found = run_method(blocks(), Makespan(), method, params, time_limit_s=0.5)
     assert found.plan is not None
     assert "time limit" in found.message
 

@@ -18,7 +18,7 @@ from placegap.experiments.research.learned.table import (
 )
 from placegap.instances import Makespan, example
 from placegap.instances.reading.errors import InputError
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.core.clock import Clock
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
@@ -90,9 +90,11 @@ def test_the_shipped_policy_is_small_and_places_graphs_that_it_never_saw() -> No
     trained, untrained = [], []
     for seed in (0, 1, 2):
         graph = family_graph(seed)
-        trained.append(solve(graph, Makespan(), "placeto", {**once, "policy": POLICY}).value_ns)
-        untrained.append(solve(graph, Makespan(), "placeto", once).value_ns)
-        alone = solve(graph, Makespan(), "single-device").value_ns
+        trained.append(
+            run_method(graph, Makespan(), "placeto", {**once, "policy": POLICY}).value_ns
+        )
+        untrained.append(run_method(graph, Makespan(), "placeto", once).value_ns)
+        alone = run_method(graph, Makespan(), "single-device").value_ns
         assert trained[-1] is not None
         assert alone is not None
         assert trained[-1] < alone
@@ -112,11 +114,11 @@ def test_a_damaged_policy_is_refused_in_one_line(tmp_path: Path, text: str, comp
     path = tmp_path / "policy.json"
     path.write_text(text)
     with pytest.raises(InputError, match=complaint) as caught:
-        solve(example(), Makespan(), "placeto", {"policy": str(path)})
+        run_method(example(), Makespan(), "placeto", {"policy": str(path)})
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_policy_is_refused_with_those_that_ship() -> None:
     with pytest.raises(InputError, match="did you mean 'blocks-4'"):
-        solve(example(), Makespan(), "placeto", {"policy": "blocks-3"})
+        run_method(example(), Makespan(), "placeto", {"policy": "blocks-3"})

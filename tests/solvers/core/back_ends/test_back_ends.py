@@ -15,7 +15,7 @@ import pytest
 from doubles import tiny_mip
 
 from placegap.instances import InputError, Plan
-from placegap.solvers import Limits, solve
+from placegap.solvers import Limits, run_method
 from placegap.solvers.core import back_ends, clock
 from placegap.solvers.core.back_ends import (
     COMMERCIAL,
@@ -218,7 +218,7 @@ def test_a_method_proves_the_same_value_with_every_solver(solver: SolverName) ->
             max(sum(t for t, on in zip(times, side, strict=True) if on == k) for k in (0, 1))
             for side in itertools.product((0, 1), repeat=7)
         )
-        result = solve(instance, tiny_mip.ANY, tiny_mip.NAME, {"solver": solver})
+        result = run_method(instance, tiny_mip.ANY, tiny_mip.NAME, {"solver": solver})
         assert (result.status, result.value_ns, result.bound_ns) == ("optimal", best, best)
         assert result.bound_origin == solver
         assert result.details["ending"] == "optimal"
@@ -228,7 +228,7 @@ def test_a_method_proves_the_same_value_with_every_solver(solver: SolverName) ->
 @every_solver
 def test_every_solver_starts_from_the_incumbent(solver: SolverName) -> None:
     instance = tiny_mip.ops_on(3, 4, 5)
-    result = solve(
+    result = run_method(
         instance,
         tiny_mip.ANY,
         tiny_mip.NAME,
@@ -241,19 +241,19 @@ def test_every_solver_starts_from_the_incumbent(solver: SolverName) -> None:
 
 
 def test_highs_is_the_default() -> None:
-    result = solve(tiny_mip.ops_on(3, 4, 5), tiny_mip.ANY, tiny_mip.NAME)
+    result = run_method(tiny_mip.ops_on(3, 4, 5), tiny_mip.ANY, tiny_mip.NAME)
     assert (result.value_ns, result.bound_origin) == (7, "highs")
 
 
 def test_an_unknown_solver_is_bad_input() -> None:
     with pytest.raises(InputError, match="solver"):
-        solve(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": "glpk"})
+        run_method(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": "glpk"})
 
 
 def test_scip_where_it_is_not_installed_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyscipopt", None)
     with pytest.raises(InputError, match=r"solver=scip needs pyscipopt: pip install"):
-        solve(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": "scip"})
+        run_method(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": "scip"})
 
 
 class Absent:
@@ -287,7 +287,7 @@ def test_a_solver_that_is_not_installed_is_bad_input(
 ) -> None:
     monkeypatch.setattr(other_mips.pyo, "SolverFactory", lambda name: Absent())
     with pytest.raises(InputError, match=f"solver={solver} needs .* licence: pip install") as error:
-        solve(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": solver})
+        run_method(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": solver})
     assert "\n" not in str(error.value)
 
 

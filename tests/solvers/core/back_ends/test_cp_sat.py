@@ -13,7 +13,7 @@ from placegap.formulations import makespan_cp
 from placegap.formulations.latency_ip import cp as latency_cp
 from placegap.formulations.shared.cp_families import LARGEST_ACTIVITY
 from placegap.instances import Instance, LatencySubgraphs, Makespan, Plan, example
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.result import PROOF, word_of
@@ -40,7 +40,7 @@ class Liar(cp_model.CpSolver):
 
     status: object = cp_model.INFEASIBLE
 
-    def solve(self, model: object, callback: object = None) -> object:
+    def run_method(self, model: object, callback: object = None) -> object:
         honest = super().solve(model)  # type: ignore[arg-type]
         return honest if honest == cp_model.INFEASIBLE else self.status
 
@@ -77,12 +77,14 @@ def test_infeasible_is_not_believed_where_a_plan_is_known(
     lies: Callable[[type[Liar]], None],
 ) -> None:
     lies(Liar)
-    is_answered_from_the_rest(solve(example(), PORT, "cp-sat", ONE), "but one of 34 ns is known")
+    is_answered_from_the_rest(
+        run_method(example(), PORT, "cp-sat", ONE), "but one of 34 ns is known"
+    )
 
 
 def test_a_bound_above_a_known_value_is_not_believed(lies: Callable[[type[Liar]], None]) -> None:
     lies(Optimist)
-    is_answered_from_the_rest(solve(example(), PORT, "cp-sat", ONE), "a bound of 1000000 ns")
+    is_answered_from_the_rest(run_method(example(), PORT, "cp-sat", ONE), "a bound of 1000000 ns")
 
 
 def test_a_claim_that_the_referee_cannot_confirm_is_a_fault(
@@ -90,13 +92,13 @@ def test_a_claim_that_the_referee_cannot_confirm_is_a_fault(
 ) -> None:
     # A reader of the solution that puts everything on one device: 43, and not the 34 it claims.
     monkeypatch.setattr(cp_sat, "read_plan", lambda model, value: Plan.on([0] * 4))
-    result = solve(example(), PORT, "cp-sat", {**ONE, "start": False})
+    result = run_method(example(), PORT, "cp-sat", {**ONE, "start": False})
     is_answered_from_the_rest(result, "claims 34 ns for a plan that takes 43 ns")
 
 
 def test_a_plan_that_breaks_a_rule_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cp_sat, "read_plan", lambda model, value: Plan.on([0, 0, 0, 7]))
-    is_answered_from_the_rest(solve(example(), PORT, "cp-sat", ONE), "breaks a rule")
+    is_answered_from_the_rest(run_method(example(), PORT, "cp-sat", ONE), "breaks a rule")
 
 
 @pytest.mark.parametrize("kind", [Liar, Optimist])
@@ -104,7 +106,7 @@ def test_the_latency_model_is_checked_too(
     kind: type[Liar], lies: Callable[[type[Liar]], None]
 ) -> None:
     lies(kind)
-    result = solve(example(), ONCE, "latency-ip", ONE)
+    result = run_method(example(), ONCE, "latency-ip", ONE)
     # 43, on one device, is the optimum; the chains prove it
     assert (result.value_ns, result.bound_ns, result.rests_on) == (43, 43, PROOF)
     assert len(result.faults) == 1
@@ -115,7 +117,7 @@ def test_decomposition_keeps_its_plan_and_names_the_fault(monkeypatch: pytest.Mo
         return cp_sat_run.Answer("fault", faults=(f"{WORD} on a section: says nonsense",))
 
     monkeypatch.setattr(cp_sat_run, "run_cp_sat", faulty)
-    result = solve(example(), PORT, "decomposition", ONE)
+    result = run_method(example(), PORT, "decomposition", ONE)
     assert result.value_ns is not None
     assert result.bound_ns is not None
     assert 0 < result.bound_ns < 34 <= result.value_ns
@@ -152,7 +154,7 @@ def test_a_model_of_too_large_numbers_is_not_run(
     for module in (cp_sat, makespan_cp, latency_cp):
         monkeypatch.setattr(module, "build", spoiled(module.build))  # type: ignore[attr-defined]
     semantics = ONCE if method == "latency-ip" else PORT
-    result = solve(example(), semantics, method, ONE)
+    result = run_method(example(), semantics, method, ONE)
     assert result.plan is not None
     assert result.faults == ()
     assert f"no CP-SAT: its model is not safe for {WORD}" in result.message
@@ -206,7 +208,7 @@ def test_a_model_that_is_rejected_is_no_traceback(monkeypatch: pytest.MonkeyPatc
         status = cp_model.MODEL_INVALID
 
     monkeypatch.setattr(cp_sat_run.cp_model, "CpSolver", Rejects)
-    result = solve(example(), PORT, "cp-sat", ONE)
+    result = run_method(example(), PORT, "cp-sat", ONE)
     assert (result.value_ns, result.bound_ns) == (34, LONGEST_PATH_NS)
     assert f"no CP-SAT: {WORD} rejects its model" in result.message
 
@@ -218,20 +220,20 @@ def test_no_search_runs_the_unsound_part_of_presolve(
     limits = []
 
     class Watched(cp_model.CpSolver):
-        def solve(self, model: object, callback: object = None) -> object:
+        def run_method(self, model: object, callback: object = None) -> object:
             limits.append(self.parameters.presolve_inclusion_work_limit)
             return super().solve(model)  # type: ignore[arg-type]
 
     monkeypatch.setattr(cp_sat_run.cp_model, "CpSolver", Watched)
-    solve(example(), ONCE if method == "latency-ip" else PORT, method, ONE)
+    run_method(example(), ONCE if method == "latency-ip" else PORT, method, ONE)
     assert limits
     assert set(limits) == {0}
 
 
 def test_what_a_bound_rests_on_is_said() -> None:
-    result = solve(example(), PORT, "cp-sat", ONE)
+    result = run_method(example(), PORT, "cp-sat", ONE)
     assert (result.bound_ns, result.bound_origin, result.rests_on) == (34, "cp-sat", WORD)
-    stopped = solve(example(), PORT, "cp-sat", ONE, time_limit_s=0.0)
+    stopped = run_method(example(), PORT, "cp-sat", ONE, time_limit_s=0.0)
     assert stopped.rests_on == (PROOF if stopped.bound_origin == "path" else WORD)
 
 

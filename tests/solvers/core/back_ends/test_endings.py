@@ -15,7 +15,7 @@ from doubles import tiny_mip
 from draws.tiny import tiny_instance
 
 from placegap.instances import InputError, Makespan, Plan, example
-from placegap.solvers import Result, solve
+from placegap.solvers import Result, run_method
 from placegap.solvers.core import clock
 from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.result import word_of
@@ -57,7 +57,7 @@ def run(
     **limits: float,
 ) -> Result:
     instance = tiny_mip.ops_on(*TIMES, memory=memory, size=size)
-    return solve(
+    return run_method(
         instance,
         tiny_mip.ANY,
         tiny_mip.NAME,
@@ -179,24 +179,24 @@ def test_an_interrupted_search_is_not_begun_again(monkeypatch: pytest.MonkeyPatc
 def hard() -> tuple[object, Plan]:
     """60 ops on 4 devices, minutes away from a proof, and a plan."""
     instance = tiny_instance(6, num_ops=60, num_devices=4, density=0.06)
-    plan = solve(instance, PORT, "heft").plan
+    plan = run_method(instance, PORT, "heft").plan
     assert plan is not None
     return instance, plan
 
 
 def test_cp_sat_at_a_time_limit_returns_a_bound_and_the_start_if_there_is_one() -> None:
     instance, plan = hard()
-    alone = solve(instance, PORT, "cp-sat", ONE, time_limit_s=0.0)
+    alone = run_method(instance, PORT, "cp-sat", ONE, time_limit_s=0.0)
     assert (alone.status, alone.details["ending"]) == ("no_plan", "time_limit")
     assert alone.message.startswith("time limit of 0 s reached, no plan found in ")
     assert alone.bound_ns is not None
-    started = solve(instance, PORT, "cp-sat", ONE, time_limit_s=0.0, incumbent=plan)
+    started = run_method(instance, PORT, "cp-sat", ONE, time_limit_s=0.0, incumbent=plan)
     assert (started.status, started.details["ending"]) == ("feasible", "time_limit")
     assert started.bound_ns is not None
 
 
 def test_cp_sat_proves_that_no_plan_exists() -> None:
-    result = solve(tiny_mip.ops_on(*TIMES, memory=1), PORT, "cp-sat", ONE)
+    result = run_method(tiny_mip.ops_on(*TIMES, memory=1), PORT, "cp-sat", ONE)
     assert (result.status, result.details["ending"]) == ("infeasible", "infeasible")
     assert result.message == f"{word_of('ortools')} proves that no plan exists"
     assert result.rests_on == word_of("ortools")
@@ -214,8 +214,8 @@ def test_a_cp_sat_model_that_is_not_built_keeps_the_start(
     monkeypatch.setattr(cp_sat, "build", fail)
     words = {"interrupted": "interrupted", "memory_limit": "out of memory"}[ending]
     instance = tiny_mip.ops_on(*TIMES)
-    assert solve(instance, PORT, "cp-sat", ONE).status == "no_plan"
-    result = solve(instance, PORT, "cp-sat", ONE, incumbent=START)
+    assert run_method(instance, PORT, "cp-sat", ONE).status == "no_plan"
+    result = run_method(instance, PORT, "cp-sat", ONE, incumbent=START)
     assert (result.value_ns, result.details["ending"]) == (12, ending)
     assert result.message == f"{words} before {word_of('ortools')} answered"
 
@@ -229,7 +229,7 @@ def test_cp_sat_says_that_it_was_interrupted(monkeypatch: pytest.MonkeyPatch) ->
         return status, True
 
     monkeypatch.setattr(cp_sat_run, "run_stoppable", stopped)
-    result = solve(instance, PORT, "cp-sat", ONE, time_limit_s=0.0, incumbent=plan)
+    result = run_method(instance, PORT, "cp-sat", ONE, time_limit_s=0.0, incumbent=plan)
     assert (result.status, result.details["ending"]) == ("feasible", "interrupted")
     assert "interrupt" in result.message
 
@@ -253,8 +253,8 @@ def test_a_solver_that_hears_no_interrupt_is_left_behind(monkeypatch: pytest.Mon
 )
 def test_impossible_limits_are_one_line(limits: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        solve(example(), PORT, "heft", **limits)  # type: ignore[arg-type]
+        run_method(example(), PORT, "heft", **limits)  # type: ignore[arg-type]
 
 
 def test_large_seeds_are_seeds() -> None:
-    assert solve(example(), PORT, "cp-sat", ONE, seed=2**40).value_ns == 34
+    assert run_method(example(), PORT, "cp-sat", ONE, seed=2**40).value_ns == 34

@@ -14,7 +14,7 @@ from draws.tiny import tiny_instance
 from references.brute_force import max_load_draws, more_stages, oracle
 
 from placegap.instances import MaxLoad, Plan, evaluate
-from placegap.solvers import Limits, solve
+from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends.highs import solve_model
 from placegap.solvers.core.back_ends.outcome import BOUND_MARGIN, bound_ns
 
@@ -217,10 +217,10 @@ def test_models_that_presolve_by_enumeration_got_wrong_are_solved() -> None:
     # With that rule, HiGHS 1.13.1 takes the first for infeasible, and proves 12 for the second.
     first = tiny_instance(50_146, num_ops=6, num_devices=3, hosts=1, backward=True)
     chain = MaxLoad(plans="chain")
-    assert solve(first, chain, "archer-three-blocks").bound_ns == oracle(first, chain) == 17
+    assert run_method(first, chain, "archer-three-blocks").bound_ns == oracle(first, chain) == 17
     (second,) = islice(more_stages(210_090), 4, 5)
     stages = MaxLoad(plans="chain", replicas=True, levels=2)
-    result = solve(second, stages, "throughput-ip")
+    result = run_method(second, stages, "throughput-ip")
     assert (result.value_ns, result.bound_ns) == (11, 11) == (oracle(second, stages),) * 2
 
 
@@ -231,5 +231,5 @@ def test_a_model_that_presolve_by_probing_got_wrong_from_a_start_is_solved() -> 
     start = Plan.on([0, 1, 0, 0, 1, 1, 2])
     assert evaluate(instance, start, overlap).value_ns == 11
     for seed in range(3):
-        result = solve(instance, overlap, "throughput-ip", incumbent=start, seed=seed)
+        result = run_method(instance, overlap, "throughput-ip", incumbent=start, seed=seed)
         assert (result.value_ns, result.bound_ns) == (10, 10) == (oracle(instance, overlap),) * 2

@@ -10,7 +10,7 @@ from draws.tiny import tiny_instance
 from placegap.formulations import sections
 from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances import Instance, Makespan
-from placegap.solvers import solve
+from placegap.solvers import run_method
 from placegap.solvers.core.back_ends.highs import solve_model
 from placegap.solvers.core.back_ends.outcome import bound_ns
 from placegap.solvers.core.back_ends.standard_form import (
@@ -72,7 +72,7 @@ def test_section_lps_prove_no_more_than_is_true_at_any_range_of_times() -> None:
     excluded = 0
     for seed in range(16):
         instance = far_apart(seed)
-        best = solve(instance, PORT, "brute-force").value_ns
+        best = run_method(instance, PORT, "brute-force").value_ns
         horizon = serial_horizon_ns(instance)
         for limit in (horizon, horizon if best is None else best // 2):
             model = sections.build(instance, PORT, limit)
@@ -88,8 +88,8 @@ def test_section_lps_prove_no_more_than_is_true_at_any_range_of_times() -> None:
 def test_exact_methods_agree_with_brute_force_at_any_range_of_times() -> None:
     for seed in range(5):
         instance = far_apart(seed)
-        best = solve(instance, PORT, "brute-force").value_ns
-        result = solve(instance, PORT, "decomposition", {"workers": 1, "start": seed % 2 == 0})
+        best = run_method(instance, PORT, "brute-force").value_ns
+        result = run_method(instance, PORT, "decomposition", {"workers": 1, "start": seed % 2 == 0})
         assert not result.faults
         assert result.value_ns == best
         if best is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack, cast
 
@@ -35,7 +36,7 @@ class LimitOptions(TypedDict, total=False):
 
 
 class SolveOptions(LimitOptions, total=False):
-    """When `solve` stops, and who hears of what it finds meanwhile."""
+    """When `run_method` stops, and who hears of what it finds meanwhile."""
 
     progress: Listener | None
     on_plan: OnPlan | None
@@ -75,7 +76,7 @@ def default_method(semantics: Semantics) -> str:
     return "auto"
 
 
-def solve(
+def run_method(
     instance: Instance,
     semantics: Semantics,
     method: str | None = None,
@@ -96,6 +97,8 @@ def solve(
         The method's own parameters.
     incumbent : Plan, optional
         A plan to start from; it is ignored by methods that cannot use one.
+    **options
+        Those that follow.
     time_limit_s, gap, seed : float, float, int, optional
         When to stop (never, and at no gap), and the seed of methods that draw random numbers.
     progress : callable, optional
@@ -104,7 +107,7 @@ def solve(
     on_plan, on_bound : callable, optional
         Called with ``(value_ns, plan or None)`` and with ``(bound_ns, by)`` whenever one is better.
         If one returns False or raises `progress.StopSearch`, the search ends with the plan so far,
-        as after Ctrl-C; for this `solve` has to be called from the main thread.
+        as after Ctrl-C; for this `run_method` has to be called from the main thread.
 
     Raises
     ------
@@ -115,11 +118,11 @@ def solve(
     Examples
     --------
     >>> from placegap.instances import Makespan, MaxLoad, example
-    >>> from placegap.solvers import solve
-    >>> result = solve(example(), Makespan(), "brute-force")
+    >>> from placegap.solvers import run_method
+    >>> result = run_method(example(), Makespan(), "brute-force")
     >>> result.status, result.value_ns
     ('optimal', 34)
-    >>> solve(example(), MaxLoad(plans="chain")).method
+    >>> run_method(example(), MaxLoad(plans="chain")).method
     'auto'
     """
     chosen = find_method(default_method(semantics) if method is None else method)
@@ -192,6 +195,22 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
         from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS
 
     return run_exact(method, task, params)
+
+
+def solve(*args: Any, **options: Any) -> Result:
+    """The old name of `run_method`: `args` and `options` are its arguments; it warns.
+
+    Examples
+    --------
+    >>> from placegap.instances import MaxLoad, example
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as seen:
+    ...     found = solve(example(), MaxLoad(), "brute-force")
+    >>> str(seen[0].message)
+    'placegap.solvers.solve is now run_method'
+    """
+    warnings.warn("placegap.solvers.solve is now run_method", DeprecationWarning, stacklevel=2)
+    return run_method(*args, **options)
 
 
 def what_is_missing(method: AnyMethod, params: Params) -> str | None:
