@@ -30,7 +30,7 @@ from placegap.formulations.shared.devices import possible_placements
 from placegap.formulations.shared.families import Linear
 from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import NO_LIMIT
 
 Favourites = list[int | None]

@@ -50,11 +50,9 @@ from placegap.formulations.shared.times import (
     serial_horizon_ns,
     windows,
 )
+from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Transfer
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div
-from placegap.instances.problem.plan import Plan, Schedule, Transfer
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import channels_of, plan_from_times
 
 

@@ -73,10 +73,8 @@ from placegap.formulations.shared.times import (
     serial_horizon_ns,
     windows,
 )
+from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]

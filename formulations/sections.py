@@ -39,8 +39,7 @@ from placegap.formulations.shared.families import (
 )
 from placegap.formulations.shared.naming import describe, names_of
 from placegap.formulations.shared.times import ScaledTimes, Windows, scale_times, windows
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 

@@ -80,7 +80,7 @@ def _measure(as_json: bool) -> None:
 def _compile_all() -> None:
     """Compile what a small instance makes the methods need, and keep it."""
     from placegap.experiments.running.warm_up import warm_up
-    from placegap.instances.problem.semantics import BY_OBJECTIVE
+    from placegap.instances.problem import BY_OBJECTIVE
     from placegap.solvers.core.registry import METHODS
 
     with spinner("compiling") as doing:

@@ -42,7 +42,7 @@ from placegap.instances.torch_models.options import DeviceType, TraceOptions, is
 if TYPE_CHECKING:
     from placegap.experiments.running.pipeline_run import PipelineComparison
     from placegap.instances.io.standard_evaluation import Estimate
-    from placegap.instances.problem.instance import Instance
+    from placegap.instances.problem import Instance
     from placegap.instances.torch_models.profile import Profile
 
 
@@ -524,7 +524,7 @@ def _write_plan(instance: Instance, path: Path) -> str | None:
     Why there is none, if so.
     """
     from placegap.instances.io.plan_file import save_plan
-    from placegap.instances.problem.semantics import Makespan
+    from placegap.instances.problem import Makespan
     from placegap.solvers import run_method
     from placegap.solvers.core.result import with_reason
 

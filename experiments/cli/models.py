@@ -38,8 +38,7 @@ from placegap.instances.torch_models.options import TraceOptions
 if TYPE_CHECKING:
     from placegap.experiments.show.transform_table import TransformRow
     from placegap.instances.io.document import Document
-    from placegap.instances.problem.instance import Cluster, Instance
-    from placegap.instances.problem.semantics import Semantics
+    from placegap.instances.problem import Cluster, Instance, Semantics
     from placegap.instances.transforms.op_splitting import OpSplit
     from placegap.instances.transforms.table import Claim, Coarsening
 
@@ -126,7 +125,7 @@ def convert_command(asked: ConvertOptions) -> None:
 def _one_pipeline(asked: str, document: Document, chosen: Cluster | None, model: str) -> Document:
     """What ``--pipeline`` makes of a model with its own devices, or others."""
     from placegap.instances.io.document import Document
-    from placegap.instances.problem.semantics import HybridPipeline
+    from placegap.instances.problem import HybridPipeline
     from placegap.instances.transforms.one_pipeline import one_pipeline
 
     read = re.fullmatch(r"([1-9]\d{0,5})x([1-9]\d{0,5}):(.+)", asked)

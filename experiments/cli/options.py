@@ -14,7 +14,7 @@ import typer
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.rendering import spinner, warn
 from placegap.instances.io.costing import Costs
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     Channels,
     Degrees,
     LoadRule,
@@ -39,7 +39,7 @@ from placegap.instances.torch_models.options import (
 
 if TYPE_CHECKING:
     from placegap.experiments.running.sources import Source
-    from placegap.instances.problem.instance import Graph, Instance
+    from placegap.instances.problem import Graph, Instance
 
 
 Model = Annotated[

@@ -39,9 +39,8 @@ from placegap.experiments.show.place_report import (
 from placegap.experiments.show.rendering import output, print_json, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
 from placegap.instances.io.output_files import attempt, is_file, reserve_outputs
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, MaxContext, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
-from placegap.instances.problem.semantics import MaxContext, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions, is_traced
 from placegap.solvers.core.result import fault_words
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from placegap.experiments.running.exporting import ModulePrice
     from placegap.experiments.running.placing import Attempt
     from placegap.instances.io.certificate_file import Certificate
-    from placegap.instances.problem.plan import Plan
+    from placegap.instances.problem import Plan
     from placegap.solvers import Result
     from placegap.solvers.solving.claims import Claim
     from placegap.solvers.solving.second_opinion import Opinion

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from placegap.experiments.show.anatomy import Anatomy
     from placegap.instances.io.document import Document
     from placegap.instances.io.plan_file import PlanFile, StatedPlan
-    from placegap.instances.problem.instance import BestKnown, Instance
+    from placegap.instances.problem import BestKnown, Instance
 
 BROKEN_RULES = 1
 
@@ -309,7 +309,7 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
     from placegap.experiments.running.sources import Source, is_known_cluster, load_source
     from placegap.instances.corpus.corpus import corpus_names
     from placegap.instances.corpus.layer_chains import is_chain
-    from placegap.instances.problem.semantics import HybridPipeline
+    from placegap.instances.problem import HybridPipeline
 
     layers = isinstance(plan.semantics, HybridPipeline)
     if source is not None:
@@ -346,7 +346,7 @@ def judged(
     What one file claims stands beside the other plans, too.
     """
     from placegap.experiments.show.anatomy import Anatomy, take_apart
-    from placegap.instances.problem.semantics import told
+    from placegap.instances.problem import told
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
     from placegap.solvers.solving.claims import claims_of, refuted_claims

@@ -36,8 +36,7 @@ from placegap.instances.reading.errors import InputError
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Verdict
     from placegap.instances.io.verification import Verification
-    from placegap.instances.problem.instance import Instance
-    from placegap.instances.problem.semantics import Semantics
+    from placegap.instances.problem import Instance, Semantics
     from placegap.solvers.solving.claims import Claim
     from placegap.solvers.solving.known_bounds import KnownBound
 
@@ -97,8 +96,7 @@ def verify_command(asked: VerifyOptions) -> None:
     from placegap.experiments.running.placing import plan_file_at
     from placegap.instances.io.plan_file import load_stated_plan
     from placegap.instances.io.verification import verify
-    from placegap.instances.problem.plan import Plan
-    from placegap.instances.problem.semantics import HybridPipeline
+    from placegap.instances.problem import HybridPipeline, Plan
     from placegap.solvers.solving.claims import claims_of, refuted_claims
     from placegap.solvers.solving.known_bounds import KnownBound, known_bound, recorded_value_ns
 

@@ -26,9 +26,15 @@ from placegap.experiments.show.rendering import output
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.document import Document
 from placegap.instances.io.plan_file import save_plan
-from placegap.instances.problem.instance import Cluster, Graph, Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import MaxContext, MemoryRule, Semantics
+from placegap.instances.problem import (
+    Cluster,
+    Graph,
+    Instance,
+    MaxContext,
+    MemoryRule,
+    Plan,
+    Semantics,
+)
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 from placegap.experiments.studies.gaps import GapCell
 from placegap.experiments.studies.run import logged_cells, run_study
-from placegap.instances.problem.semantics import Objective
+from placegap.instances.problem import Objective
 from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import find_method, register, use_module

@@ -25,10 +25,8 @@ from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.report import markdown_grid
 from placegap.instances.io.export_modules import layer_list
 from placegap.instances.io.output_files import write_text
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.modules import is_expert, layer_of, with_granularity
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.torch_models.presets import find_preset

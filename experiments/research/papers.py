@@ -56,7 +56,7 @@ from placegap.experiments.studies.plan import Cell
 from placegap.experiments.studies.published import PublishedTable, load_published
 from placegap.experiments.studies.run import logged_cells
 from placegap.instances.io.output_files import write_text
-from placegap.instances.problem.semantics import StatedSemantics
+from placegap.instances.problem import StatedSemantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.result import relative_gap
 

@@ -24,9 +24,9 @@ from placegap.instances.corpus.corpus import (
     record_best,
 )
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.problem.instance import BestKnown
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     PLAN_CLASSES,
+    BestKnown,
     parse_semantics,
     plan_class,
     with_plans,

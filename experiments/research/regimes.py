@@ -25,7 +25,7 @@ from placegap.experiments.studies.published import (
     Sentence,
     load_published,
 )
-from placegap.instances.problem.instance import Name
+from placegap.instances.problem import Name
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.solvers.core.result import relative_gap

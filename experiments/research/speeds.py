@@ -20,9 +20,7 @@ from typing import Any
 
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.io.costing import Costs, catalogue
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.torch_models.options import TraceOptions
 

@@ -42,8 +42,7 @@ from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.log import Record, RunLog, run_key
 from placegap.experiments.studies.run import LOG_NAME
-from placegap.instances.problem.instance import Edge, Instance, Op
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem import Edge, Instance, Makespan, Op
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import run_method

@@ -17,9 +17,7 @@ from placegap.instances.io.certificate_file import (
     save_certificate,
 )
 from placegap.instances.io.document import read_json
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics, parse_semantics, plan_class
+from placegap.instances.problem import Instance, Plan, Semantics, parse_semantics, plan_class
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import refuse_other
 from placegap.solvers.core.result import PROOF, Result, fault_words

@@ -19,9 +19,8 @@ from placegap.instances.io.export_table import (
 )
 from placegap.instances.io.onnx_model import inlined_model
 from placegap.instances.io.output_files import attempt, write_bytes, write_text
-from placegap.instances.problem.instance import WITHOUT_OPS, Graph, Instance
+from placegap.instances.problem import WITHOUT_OPS, Graph, HybridPipeline, Instance, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, layer_of
-from placegap.instances.problem.semantics import HybridPipeline, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import LEFT_OUT, UNREAD
 from placegap.solvers import Result, run_method

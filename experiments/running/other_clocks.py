@@ -5,9 +5,7 @@ So a ranking that turns round can be read: contention, transfers, or the plans t
 
 from __future__ import annotations
 
-from placegap.instances.problem.instance import Cluster, Instance, Link
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem import Cluster, Instance, Link, Makespan, Plan
 from placegap.instances.referee.simulate import PlanError, simulate
 
 FREE_CHANNELS, NO_TRANSFERS = "free_channels_ns", "no_transfers_ns"

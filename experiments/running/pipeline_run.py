@@ -18,9 +18,7 @@ from statistics import median
 from typing import Any
 
 from placegap.instances.io.export_stages import split_points
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import PipelineIteration, Semantics
+from placegap.instances.problem import Instance, PipelineIteration, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.iteration import Iteration, simulate_iteration
 from placegap.instances.referee.simulate import PlanError

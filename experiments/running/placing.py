@@ -20,19 +20,19 @@ from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import GRACE_S, one_line
 from placegap.instances.io.document import read_json
 from placegap.instances.io.plan_file import PlanFile, is_plan
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import times_written
-from placegap.instances.problem.loading import loading_s
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     FIELDS,
     HybridPipeline,
+    Instance,
     LoadSemantics,
     Makespan,
     MaxContext,
+    Plan,
     Semantics,
     parse_semantics,
 )
+from placegap.instances.problem.integers import times_written
+from placegap.instances.problem.loading import loading_s
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.hybrid import why_no_degrees
 from placegap.instances.referee.loads import check_semantics

@@ -9,7 +9,7 @@ from typing import get_args
 
 from pydantic import ValidationError
 
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     DEFAULTS,
     FIELDS,
     OBJECTIVES,

@@ -19,16 +19,16 @@ from placegap.instances.io.cluster_text import is_cluster_text
 from placegap.instances.io.costing import Costs, with_costs
 from placegap.instances.io.document import Document
 from placegap.instances.io.layer_modes import ModelledOn
-from placegap.instances.problem.instance import (
+from placegap.instances.problem import (
     ASSUMED_DIMS,
     WITHOUT_RULE,
     Cluster,
     Graph,
+    HybridPipeline,
     Instance,
 )
 from placegap.instances.problem.links import slowed
 from placegap.instances.problem.memory_pressure import with_device_memory
-from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.torch_models.options import (

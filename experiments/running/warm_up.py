@@ -7,9 +7,9 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
+from placegap.instances.problem import Semantics
 from placegap.instances.problem.example import example
 from placegap.instances.problem.kernels import all_compiled
-from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import run_method
 from placegap.solvers.core.registry import find_method

@@ -25,15 +25,16 @@ from placegap.experiments.show.timeline import (
     timeline,
 )
 from placegap.instances.io.export_trace import Levels, levels_of, memory_levels
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.modules import Granularity, with_content
-from placegap.instances.problem.plan import Evaluation, Plan
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     AllLoads,
+    Evaluation,
     HybridPipeline,
+    Instance,
     MaxContext,
+    Plan,
     Semantics,
 )
+from placegap.instances.problem.modules import Granularity, with_content
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import relative_gap
 from placegap.solvers.solving.claims import Claim

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Literal, NamedTuple
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Evaluation, Plan, Schedule
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     AllLoads,
+    Evaluation,
+    Instance,
     LatencySubgraphs,
     Makespan,
     PipelineIteration,
+    Plan,
+    Schedule,
     Semantics,
 )
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from placegap.instances.problem.semantics import MOST_TOKENS, MaxContext, Semantics
+from placegap.instances.problem import MOST_TOKENS, MaxContext, Semantics
 
 UNITS_NS = (("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1))
 

@@ -19,9 +19,8 @@ from placegap.experiments.show.figures import common_unit, format_gap, format_va
 from placegap.experiments.show.timeline import Block, blocks
 from placegap.instances import load_cluster, load_corpus
 from placegap.instances.io.output_files import write_bytes
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.integers import format_bytes
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError, shorten
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.result import with_reason

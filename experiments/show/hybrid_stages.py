@@ -13,10 +13,8 @@ from typing import NamedTuple
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.single_moves import SingleMove, Tried
 from placegap.experiments.show.timeline import NO_OP, Bar, Crossing, labels_of
-from placegap.instances.problem.instance import Instance, Mode
+from placegap.instances.problem import Evaluation, HybridPipeline, Instance, Mode, Plan
 from placegap.instances.problem.integers import NS_PER_S, ceil_div, format_bytes
-from placegap.instances.problem.plan import Evaluation, Plan
-from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.hybrid import (
     HybridStage,

@@ -38,10 +38,9 @@ from placegap.experiments.show.words import (
     path_sentences,
 )
 from placegap.instances.io.export_trace import Levels
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, PipelineIteration, memory_rule
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.modules import layer_of
-from placegap.instances.problem.semantics import PipelineIteration, memory_rule
 from placegap.instances.reading.printable import printable
 
 MOST_BARS = 30_000

@@ -11,10 +11,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import (
+    Evaluation,
+    Instance,
+    LatencySubgraphs,
+    PipelineIteration,
+    Plan,
+    Schedule,
+    Semantics,
+)
 from placegap.instances.problem.modules import layer_of
-from placegap.instances.problem.plan import Evaluation, Plan, Schedule
-from placegap.instances.problem.semantics import LatencySubgraphs, PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 

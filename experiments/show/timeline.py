@@ -19,19 +19,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.gradients import exchanged_edges
-from placegap.instances.problem.instance import Graph, Instance
-from placegap.instances.problem.integers import ceil_div
-from placegap.instances.problem.modules import layer_of
-from placegap.instances.problem.plan import Evaluation, Plan, Schedule
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     AllLoads,
+    Evaluation,
+    Graph,
+    Instance,
     LatencySubgraphs,
     Makespan,
     MaxLoadFwdBwd,
     PipelineIteration,
+    Plan,
+    Schedule,
     Semantics,
 )
+from placegap.instances.problem.gradients import exchanged_edges
+from placegap.instances.problem.integers import ceil_div
+from placegap.instances.problem.modules import layer_of
 from placegap.instances.referee.iteration import simulate_iteration
 from placegap.instances.referee.loads import border_costs
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, Semantics
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
-from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.table import TRANSFORMS, Claim, coarsen
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from placegap.instances.problem.instance import Name
-from placegap.instances.problem.semantics import StatedSemantics
+from placegap.instances.problem import Name, StatedSemantics
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.input_files import refuse_other
 from placegap.instances.reading.time_unit import TimeUnit

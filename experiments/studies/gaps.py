@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.plan import Cell
-from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, plan_class, with_plans
+from placegap.instances.problem import PLAN_CLASSES, PlanClass, plan_class, with_plans
 from placegap.solvers.core.result import PROOF, RECORDED, relative_gap
 
 NOT_RUN = "not_run"

@@ -18,10 +18,9 @@ import numpy as np
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances.corpus.workloads import find_workload
 from placegap.instances.io.measurements import EXACT, Deviations, deviations, fit_lines
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.array_types import Floats
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.transforms.split_rule import SplitRule, choose_cuts
 from placegap.instances.transforms.table import coarsen
 from placegap.solvers.bounds.cheap_bounds import quick_bound

@@ -9,7 +9,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from placegap.instances.problem.semantics import Objective
+from placegap.instances.problem import Objective
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.method import AnyMethod
 from placegap.solvers.core.registry import METHODS, OURS

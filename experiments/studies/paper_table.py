@@ -25,7 +25,7 @@ from placegap.experiments.studies.paper_comparison import (
 )
 from placegap.experiments.studies.published import NO_PLAN, UNITS_NS
 from placegap.experiments.studies.report import markdown_grid
-from placegap.instances.problem.semantics import memory_rule
+from placegap.instances.problem import memory_rule
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
 

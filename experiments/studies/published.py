@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from placegap.experiments.studies.config import Entry
-from placegap.instances.problem.instance import Name
+from placegap.instances.problem import Name
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.yaml_file import read_yaml
 

@@ -23,9 +23,8 @@ from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.own_code import code_of
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, Progress
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.loading import loading_s
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, run_method
 from placegap.solvers.core.clock import while_compiling

@@ -81,9 +81,7 @@ from placegap.formulations.shared.pairs import (
     op_reach,
     tensor_edges,
 )
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan, Schedule
-from placegap.instances.problem.semantics import LatencySubgraphs, Semantics
+from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule, Semantics
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
 Form = Literal["as_published", "strengthened"]

@@ -45,10 +45,8 @@ from placegap.formulations.shared.cp_families import (
 from placegap.formulations.shared.or_tools import cp_model
 from placegap.formulations.shared.pairs import tensor_edges
 from placegap.formulations.shared.times import granularity_ns
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, LatencySubgraphs, Plan
 from placegap.instances.problem.integers import ceil_div
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import LatencySubgraphs
 
 Member = tuple[int, int, int]
 

@@ -23,10 +23,9 @@ from placegap.formulations.shared.times import (
     settled_windows,
     time_unit_ns,
 )
+from placegap.instances.problem import Instance, LatencySubgraphs
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.semantics import LatencySubgraphs
 
 Pair = tuple[int, int]
 

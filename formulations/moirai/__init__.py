@@ -19,9 +19,7 @@ from placegap.formulations.shared.families import placement, set_placement
 from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import PairSolution, edge_ends, plan_in_order, spans_ns
 from placegap.formulations.shared.times import serial_horizon_ns
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Makespan, Semantics
+from placegap.instances.problem import Instance, Makespan, Plan, Semantics
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.simulate import simulate
 

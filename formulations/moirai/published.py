@@ -36,7 +36,7 @@ from placegap.formulations.shared.pairs import (
     unordered_pairs,
 )
 from placegap.formulations.shared.times import ScaledTimes, scale_times
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance
 
 
 def build(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:

@@ -63,8 +63,7 @@ from placegap.formulations.shared.times import (
     scale_times,
     windows,
 )
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Channels
+from placegap.instances.problem import Channels, Instance
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 Pair = tuple[int, int]

@@ -24,12 +24,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.families import Linear, for_whole_groups, possible_devices
+from placegap.instances.problem import Instance, Makespan, Plan, Semantics, Transfer
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.plan import Plan, Transfer
-from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 
 if TYPE_CHECKING:

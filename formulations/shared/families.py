@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.plan import Plan
 
 if TYPE_CHECKING:  # half of this module serves CP-SAT, which need not wait for Pyomo to load
     import pyomo.environ as pyo

@@ -20,7 +20,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyomo.environ as pyo
 
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance
 
 P = ParamSpec("P")
 T = TypeVar("T")

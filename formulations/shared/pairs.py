@@ -7,10 +7,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Transfer
 from placegap.instances.problem.graph_index import GraphIndex
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan, Schedule, Transfer
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import plan_from_times
 
 Ends = list[tuple[int, int]]

@@ -20,7 +20,7 @@ import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import Linear
 from placegap.formulations.throughput_ip.columns import Columns, ThroughputSets
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.referee.loads import sync_ns
 

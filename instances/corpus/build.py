@@ -31,8 +31,15 @@ from placegap.instances.io.costing import COSTS
 from placegap.instances.io.dnn_partitioning import read_dnn_partitioning
 from placegap.instances.io.document import Document, load_document, save_document
 from placegap.instances.io.onnx_model import read_onnx
-from placegap.instances.problem.instance import InstancePart, Name, Positive, Provenance
-from placegap.instances.problem.semantics import LatencySubgraphs, MaxLoad, MemoryRule
+from placegap.instances.problem import (
+    InstancePart,
+    LatencySubgraphs,
+    MaxLoad,
+    MemoryRule,
+    Name,
+    Positive,
+    Provenance,
+)
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml

@@ -17,8 +17,7 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError, model_vali
 
 from placegap.instances.io.costing import with_costs
 from placegap.instances.io.document import Document, load_document, read_json, write_json
-from placegap.instances.problem.instance import BestKnown, Cluster, Instance, Name
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem import BestKnown, Cluster, Instance, Name, Semantics
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,

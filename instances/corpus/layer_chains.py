@@ -17,7 +17,7 @@ from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.io.costing import with_costs
 from placegap.instances.io.document import Document
 from placegap.instances.io.layer_modes import LayerPart, ModelledOn, TrainedLayer, layer_graph
-from placegap.instances.problem.instance import (
+from placegap.instances.problem import (
     Cluster,
     Device,
     Edge,

@@ -33,7 +33,7 @@ from placegap.instances.corpus.tape import (
     Tensor,
     Weight,
 )
-from placegap.instances.problem.instance import Graph, Provenance
+from placegap.instances.problem import Graph, Provenance
 from placegap.instances.reading.errors import paused_collector
 
 STEERED_BY = {

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from placegap.instances.corpus.generate import mirror_training
-from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
+from placegap.instances.problem import Cluster, Device, Edge, Graph, Instance, Link, Op
 
 NS_PER_BYTE = {"light": 1 / 2100, "heavy": 1 / 2.1}
 """Transfers of dnn-partitioning's layer graphs, and those of its other inputs."""

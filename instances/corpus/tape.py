@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, NamedTuple, TypedDict, Unpack
 
-from placegap.instances.problem.instance import Edge, Graph, Op, Provenance
+from placegap.instances.problem import Edge, Graph, Op, Provenance
 from placegap.instances.reading.errors import paused_collector
 
 

@@ -31,7 +31,7 @@ from placegap.instances.corpus.transformers import (
 from placegap.instances.corpus.translation import gnmt, nmt
 from placegap.instances.io.costing import with_costs
 from placegap.instances.io.document import Document
-from placegap.instances.problem.instance import Provenance
+from placegap.instances.problem import Provenance
 from placegap.instances.reading.errors import InputError, look_up, paused_collector
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml

@@ -13,8 +13,7 @@ from placegap.instances.io import (
     certificate_ideals,
 )
 from placegap.instances.io.document import Document, Version, write_json
-from placegap.instances.problem.instance import Count, Instance, InstancePart
-from placegap.instances.problem.semantics import StatedSemantics
+from placegap.instances.problem import Count, Instance, InstancePart, StatedSemantics
 
 Number = Annotated[int, Field(strict=True, ge=0)]
 """An op, an edge, a device or a channel, counted from 0; or a weight."""

@@ -37,7 +37,7 @@ from placegap.instances.io.costing import (
     read_catalogue,
 )
 from placegap.instances.io.document import read_json
-from placegap.instances.problem.instance import (
+from placegap.instances.problem import (
     Cluster,
     Device,
     DeviceSpec,

@@ -23,7 +23,7 @@ from decimal import Decimal
 from typing import Any
 
 from placegap.instances.io.costing import catalogue
-from placegap.instances.problem.instance import DeviceSpec
+from placegap.instances.problem import DeviceSpec
 from placegap.instances.reading.errors import InputError, instead_of, plain_name
 from placegap.instances.reading.input_files import MAX_DEVICES, MAX_LINKS
 

@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import BeforeValidator, TypeAdapter
 
 from placegap.instances.io.launches import bytes_inside, launch_of
-from placegap.instances.problem.instance import (
+from placegap.instances.problem import (
     Cluster,
     Device,
     DeviceSpec,
@@ -186,7 +186,7 @@ def cost_graph(
 
     Examples
     --------
-    >>> from placegap.instances.problem.instance import Device
+    >>> from placegap.instances.problem import Device
     >>> graph = Graph(name="one", ops=(Op(name="a", flops=10**9, bytes_moved=16_000_000),))
     >>> cost_graph(graph, Cluster(name="c", devices=(Device(name="d", kind="T4"),))).ops[0].time_ns
     {'T4': 128457}

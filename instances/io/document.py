@@ -14,15 +14,16 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from placegap.instances.io.costing import costed
 from placegap.instances.io.output_files import write_text
-from placegap.instances.problem.instance import (
+from placegap.instances.problem import (
     BestKnown,
     Cluster,
     Graph,
     Instance,
     InstancePart,
     Name,
+    Semantics,
+    StatedSemantics,
 )
-from placegap.instances.problem.semantics import Semantics, StatedSemantics
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,

@@ -22,11 +22,9 @@ import numpy as np
 
 from placegap.instances.io.costing import is_cpu
 from placegap.instances.io.export_modules import layer_list
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.modules import homes_by_layer, is_expert, layer_ends, layer_of
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 

@@ -27,10 +27,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from placegap.instances.io.export_stages import TORCHTITAN, layout
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import HybridPipeline, Instance, Plan
 from placegap.instances.problem.modules import layer_of
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.hybrid import hybrid_stages

@@ -19,10 +19,8 @@ from io import StringIO
 from itertools import pairwise
 
 from placegap.instances.io.costing import is_cpu
-from placegap.instances.problem.instance import WITHOUT_OPS, Instance
+from placegap.instances.problem import WITHOUT_OPS, Instance, PipelineIteration, Plan, Semantics
 from placegap.instances.problem.modules import feeders, layer_of, numbered_layers
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
 from placegap.instances.referee.evaluate import evaluate

@@ -18,9 +18,7 @@ from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import Any
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import LoadSemantics, PipelineIteration, Semantics
+from placegap.instances.problem import Instance, LoadSemantics, PipelineIteration, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.stages import plan_stages
 

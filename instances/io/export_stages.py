@@ -21,10 +21,8 @@ import json
 from typing import Any
 
 from placegap.instances.io.export_modules import layer_list, layer_stages, run_order
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, PipelineIteration, Plan, Semantics
 from placegap.instances.problem.modules import feeders, layer_ends, layer_of
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 

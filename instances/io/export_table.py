@@ -24,10 +24,8 @@ from placegap.instances.io.export_stages import (
     write_vllm,
 )
 from placegap.instances.io.export_trace import write_chrome_trace
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
 from placegap.instances.problem.modules import layer_of
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import HybridPipeline, Semantics
 from placegap.instances.reading.errors import InputError, look_up
 
 

@@ -15,12 +15,13 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan, Schedule
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     AllLoads,
+    Instance,
     Makespan,
     PipelineIteration,
+    Plan,
+    Schedule,
     Semantics,
     memory_rule,
 )

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances.io.onnx_flops import ELEMENTWISE, MOVES, PER_OUTPUT, VARIADIC, WHOLE_INPUT
+from placegap.instances.problem import Graph, Op
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import DisjointSets, GraphIndex
-from placegap.instances.problem.instance import Graph, Op
 from placegap.instances.problem.modules import is_expert
 
 LIGHT = ELEMENTWISE | MOVES | VARIADIC | WHOLE_INPUT | PER_OUTPUT.keys()

@@ -32,7 +32,7 @@ from math import gcd
 from typing import NamedTuple
 
 from placegap.instances.io.costing import specs_of
-from placegap.instances.problem.instance import Cluster, Edge, Graph, Mode, Op, Provenance
+from placegap.instances.problem import Cluster, Edge, Graph, Mode, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.links import Group
 from placegap.instances.reading.errors import InputError

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 from placegap.instances.io.document import read_json
-from placegap.instances.problem.instance import Cluster, Graph
+from placegap.instances.problem import Cluster, Graph
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,

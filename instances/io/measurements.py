@@ -20,8 +20,8 @@ from typing import Literal
 
 import numpy as np
 
+from placegap.instances.problem import Cluster, Link
 from placegap.instances.problem.array_types import Flags, Floats, Ints
-from placegap.instances.problem.instance import Cluster, Link
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S
 from placegap.instances.problem.links import Links
 from placegap.instances.reading.errors import InputError

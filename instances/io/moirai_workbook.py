@@ -22,8 +22,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from placegap.instances.io.document import Document
-from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Op, Provenance
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem import Cluster, Device, Edge, Graph, Makespan, Op, Provenance
 from placegap.instances.reading.errors import InputError, MissingExtra, from_validation_error
 from placegap.instances.reading.input_files import MAX_CELLS, MAX_WORKBOOK_BYTES, read_content
 from placegap.instances.reading.time_unit import TimeReader, TimeUnit, exact_number, whole_number

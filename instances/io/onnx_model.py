@@ -43,7 +43,7 @@ from placegap.instances.io.onnx_flops import (
 )
 from placegap.instances.io.onnx_shapes import Tensors, Value, infer_tensors, node_label
 from placegap.instances.io.weight_formats import WeightFormat
-from placegap.instances.problem.instance import ASSUMED_DIMS, WITHOUT_RULE, Graph
+from placegap.instances.problem import ASSUMED_DIMS, WITHOUT_RULE, Graph
 from placegap.instances.reading.errors import (
     InputError,
     MissingExtra,

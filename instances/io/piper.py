@@ -16,18 +16,19 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from placegap.instances.io.document import Document, parse_json
-from placegap.instances.problem.instance import (
+from placegap.instances.problem import (
+    MAX_BATCH,
     Cluster,
     Device,
     Edge,
     Graph,
+    HybridPipeline,
     InstancePart,
     Mode,
     Op,
     Provenance,
 )
 from placegap.instances.problem.links import Group, Links
-from placegap.instances.problem.semantics import MAX_BATCH, HybridPipeline
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.input_files import MAX_DEVICES, read_content
 from placegap.instances.reading.time_unit import Number, TimeReader, TimeUnit, Whole

@@ -10,16 +10,21 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationInfo, field_validator
 
 from placegap.instances.io.document import Version, read_json, write_json
-from placegap.instances.problem.instance import Count, Instance, InstancePart, Positive
-from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.problem.plan import Plan, Times, Transfer
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     MOST_TOKENS,
+    Count,
+    Instance,
+    InstancePart,
     Makespan,
     MaxContext,
+    Plan,
+    Positive,
     Semantics,
     StatedSemantics,
+    Times,
+    Transfer,
 )
+from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,

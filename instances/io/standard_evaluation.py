@@ -28,7 +28,7 @@ from placegap.instances.io.measurements import (
     fit_links,
     with_links,
 )
-from placegap.instances.problem.instance import Cluster, Edge, Graph, Op
+from placegap.instances.problem import Cluster, Edge, Graph, Op
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.reading.input_files import LARGEST

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placegap.instances.io.plan_file import StatedPlan
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Evaluation, Plan, Violation
-from placegap.instances.problem.semantics import Makespan, told
+from placegap.instances.problem import Evaluation, Instance, Makespan, Plan, Violation, told
 from placegap.instances.recheck.recheck import recheck
 from placegap.instances.recheck.values import recheck_times
 from placegap.instances.referee.channels import plan_from_times

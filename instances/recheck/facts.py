@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from functools import cached_property
 
-from placegap.instances.problem.instance import Edge, Instance
+from placegap.instances.problem import Edge, Instance
 
 
 class Facts:

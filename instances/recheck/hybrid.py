@@ -7,10 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 
-from placegap.instances.problem.instance import Mode
+from placegap.instances.problem import Evaluation, HybridPipeline, Mode, Plan, Violation
 from placegap.instances.problem.links import Group
-from placegap.instances.problem.plan import Evaluation, Plan, Violation
-from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.recheck.facts import Facts
 
 Row = dict[int, Mode]

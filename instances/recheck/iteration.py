@@ -21,8 +21,14 @@ import heapq
 from collections.abc import Iterator
 from itertools import pairwise
 
-from placegap.instances.problem.plan import Plan, Times, Violation
-from placegap.instances.problem.semantics import Makespan, PipelineIteration, Semantics
+from placegap.instances.problem import (
+    Makespan,
+    PipelineIteration,
+    Plan,
+    Semantics,
+    Times,
+    Violation,
+)
 from placegap.instances.recheck.facts import Facts
 from placegap.instances.recheck.values import OrderError
 

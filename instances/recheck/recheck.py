@@ -10,19 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placegap.instances.problem.instance import Instance, Op
-from placegap.instances.problem.plan import Evaluation, Plan, Violation
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     MOST_TOKENS,
+    Evaluation,
     HybridPipeline,
+    Instance,
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
     MaxContext,
     MaxLoad,
     MaxLoadFwdBwd,
+    Op,
     PipelineIteration,
+    Plan,
     Semantics,
+    Violation,
     has_replicas,
     has_two_levels,
     memory_rule,

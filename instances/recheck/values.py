@@ -12,14 +12,17 @@ import heapq
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan, Times, Transfer, Violation
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
+    Instance,
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
     MaxLoad,
     MaxLoadFwdBwd,
+    Plan,
+    Times,
+    Transfer,
+    Violation,
     has_two_levels,
 )
 from placegap.instances.recheck.facts import Facts

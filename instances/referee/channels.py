@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from placegap.instances.problem.instance import Cluster, Instance
-from placegap.instances.problem.plan import Plan, Transfer
-from placegap.instances.problem.semantics import Channels, Makespan
+from placegap.instances.problem import Channels, Cluster, Instance, Makespan, Plan, Transfer
 
 NO_CHANNEL = -1
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from placegap.instances.problem import MOST_TOKENS, Instance, MaxContext, Plan, Violation
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan, Violation
-from placegap.instances.problem.semantics import MOST_TOKENS, MaxContext
 
 
 def tokens_per_device(instance: Instance, plan: Plan) -> list[int]:

@@ -44,12 +44,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance, PipelineIteration, Plan, Violation
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.gradients import exchanged_edges
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.problem.plan import Plan, Violation
-from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import MAX_EVENTS
 from placegap.instances.referee.memory import Holdings, Spans, fullest, state_of

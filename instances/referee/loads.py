@@ -20,13 +20,20 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from placegap.instances.problem import (
+    Instance,
+    LoadRule,
+    MaxContext,
+    Plan,
+    Semantics,
+    ServerUse,
+    Violation,
+    has_two_levels,
+)
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
 from placegap.instances.problem.links import widest_paths
-from placegap.instances.problem.plan import Plan, ServerUse, Violation
-from placegap.instances.problem.semantics import LoadRule, MaxContext, Semantics, has_two_levels
 from placegap.instances.reading.errors import InputError
 
 

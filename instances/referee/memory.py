@@ -29,10 +29,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import (
+    Instance,
+    Makespan,
+    Plan,
+    Schedule,
+    Semantics,
+    Violation,
+    memory_rule,
+)
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan, Schedule, Violation
-from placegap.instances.problem.semantics import Makespan, Semantics, memory_rule
 
 
 class Holdings(NamedTuple):

@@ -14,11 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance, PipelineIteration, Plan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.gradients import exchanged_edges
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.simulate import PlanError
 
 

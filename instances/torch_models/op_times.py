@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from placegap.instances.problem.instance import DeviceSpec
+from placegap.instances.problem import DeviceSpec
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_nodes import is_check, tensors_in

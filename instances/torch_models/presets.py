@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, TypeAdapter
 
-from placegap.instances.problem.instance import InstancePart, Name, Positive
+from placegap.instances.problem import InstancePart, Name, Positive
 from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem import Instance
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import freeze
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT, times_written
 from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.instances.problem.mean_costs import Flow, flow_of

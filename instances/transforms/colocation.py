@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem import Instance
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.graph_index import DisjointSets
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.transforms.merge import Merge, merge_groups
 

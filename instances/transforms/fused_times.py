@@ -6,7 +6,7 @@ import numpy as np
 
 from placegap.instances.io.costing import roofline_ns, specs_of
 from placegap.instances.io.launches import bytes_inside
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance
 from placegap.instances.transforms.merge import Merge
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.instances.problem.instance import Graph
+from placegap.instances.problem import Graph
 
 HALF = "float16"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem import Instance
 from placegap.instances.problem.additive_memory import with_resident
-from placegap.instances.problem.instance import Instance
 
 _KINDS = """Add AddN BiasAdd Cast Exp Floor Log Maximum Mul Neg RealDiv Relu ReluGrad Rsqrt Sigmoid
     SigmoidGrad Softmax Sqrt Square SquareGrad SquaredDifference Sub Tanh TanhGrad truediv"""

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from placegap.instances.io.document import Version
-from placegap.instances.problem.instance import Instance, InstancePart, Name
+from placegap.instances.problem import Instance, InstancePart, Name
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from fractions import Fraction
 
-from placegap.instances.problem.instance import Edge, Graph, Instance, Op
+from placegap.instances.problem import Edge, Graph, Instance, Op
 from placegap.instances.reading.errors import as_input_error, paused_collector
 from placegap.instances.transforms.split_gradients import is_update, works_on_weights
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placegap.instances.problem import Instance, Op
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.instance import Instance, Op
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.transforms.op_splitting import Axis, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_gradients import is_update

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
+    Instance,
     LoadSemantics,
     Makespan,
+    Plan,
     Semantics,
     has_replicas,
     memory_rule,

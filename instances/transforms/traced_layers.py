@@ -26,7 +26,7 @@ from placegap.instances.io.layer_modes import (
     TrainedLayer,
     layer_graph,
 )
-from placegap.instances.problem.instance import Cluster, Edge, Graph, Op
+from placegap.instances.problem import Cluster, Edge, Graph, Op
 from placegap.instances.reading.errors import InputError
 
 NUMBERED = re.compile(r"^(.*?\.?\d+(?:\.(?:blocks|layers)\.\d+)?)(?:\.|$)")

@@ -6,10 +6,9 @@ from collections import deque
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     HybridPipeline,
+    Instance,
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
@@ -19,6 +18,7 @@ from placegap.instances.problem.semantics import (
     has_replicas,
     has_two_levels,
 )
+from placegap.instances.problem.array_types import Flags
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import Merge, merge_groups
 

@@ -35,11 +35,9 @@ from placegap.instances.io.certificate_file import (
 )
 from placegap.instances.io.certificate_hybrid import HybridLayers, plan_within
 from placegap.instances.io.certificate_ideals import IdealBlocks, chain_within
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NEVER
-from placegap.instances.problem.sections import choose_chain, intervals
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     HybridPipeline,
+    Instance,
     LatencySubgraphs,
     Makespan,
     MaxContext,
@@ -47,6 +45,8 @@ from placegap.instances.problem.semantics import (
     PipelineIteration,
     Semantics,
 )
+from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.certificate_lp import MOST_ROUTES, SectionLp, grow_tree, num_routes
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.bounds.spread_bound import spread_weights

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.devices import possible_placements
+from placegap.instances.problem import Instance
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.room_prices import FREE, RoomPrices, climb_prices

@@ -15,12 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.devices import identical_devices
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.sections import Section, memory_is_slack
-from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.bounds.nested_layers import NestedLayer, NestedLayers
 from placegap.solvers.bounds.section_gaps import (
     ChannelTable,

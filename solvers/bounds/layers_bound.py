@@ -28,11 +28,10 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.times import serial_horizon_ns
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import memory_is_slack
-from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.bounds.layer_labels import (
     MOST_TRIALS,
     Effort,

@@ -41,12 +41,10 @@ from scipy import sparse
 
 from placegap.formulations.shared.devices import colocated_times, possible_placements
 from placegap.formulations.shared.times import serial_horizon_ns, time_unit_ns
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.array_types import Floats, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
-from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.sections import Interval, intervals, memory_is_slack
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.layer_chain import CHAIN, Stops, least_chain, stops_of
 from placegap.solvers.core.back_ends import word

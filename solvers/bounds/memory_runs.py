@@ -38,9 +38,9 @@ import numpy as np
 
 from placegap.formulations.shared.devices import DevicePools, device_pools, identical_devices
 from placegap.formulations.shared.families import possible_devices
+from placegap.instances.problem import Instance
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, Section, choose_chain, memory_is_slack
 from placegap.solvers.bounds.least_runs import LinkWays, RunTerms, least_runs, price_links

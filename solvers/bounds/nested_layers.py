@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.sections import Interval, Section, choose_chain, interval
 
 FEWEST_LAYERS, LEAST_SHARE = 2, 0.2

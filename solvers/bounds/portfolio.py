@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placegap.formulations.shared.devices import possible_placements
+from placegap.instances.problem import Instance, Makespan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.sections import memory_is_slack
-from placegap.instances.problem.semantics import Makespan, Semantics
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
 from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.layer_chain import CHAIN, chain_bound

@@ -29,12 +29,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import copy_to, kernel, stable_order
 from placegap.instances.problem.sections import Interval, Section
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import channels_of, num_channels
 from placegap.solvers.bounds.cheap_bounds import Direction, directions
 

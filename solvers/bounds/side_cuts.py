@@ -30,10 +30,9 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.devices import possible_placements
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import ceil_div, to_whole
-from placegap.instances.problem.semantics import Makespan
 
 HERE, ELSEWHERE, FREE = 1, 0, -1
 """Of an op: where it must be, or that it may be anywhere."""

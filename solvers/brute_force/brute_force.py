@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     OBJECTIVES,
     HybridPipeline,
+    Instance,
     LatencySubgraphs,
     Makespan,
     MaxContext,
     PipelineIteration,
+    Plan,
     Semantics,
     has_replicas,
     has_two_levels,

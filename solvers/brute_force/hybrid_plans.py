@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from placegap.instances.problem.instance import Instance, Mode
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import HybridPipeline
+from placegap.instances.problem import HybridPipeline, Instance, Mode, Plan
 from placegap.instances.recheck.facts import Facts
 from placegap.instances.recheck.hybrid import (
     batch_ns,

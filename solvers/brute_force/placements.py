@@ -20,20 +20,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import NEVER, UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plan import Plan, Transfer
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     MOST_TOKENS,
+    Instance,
     LatencySubgraphs,
     LoadSemantics,
     Makespan,
     MaxContext,
+    Plan,
     Semantics,
+    Transfer,
     memory_rule,
 )
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.integers import NEVER, UNSUPPORTED
+from placegap.instances.problem.kernels import kernel
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of, plan_from_times
 
 MOST_LATENCY_OPS = 8

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import combinations, permutations
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
+    Instance,
     LoadSemantics,
     PipelineIteration,
+    Plan,
     Semantics,
     has_replicas,
 )

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.blocks import Blocks, contract
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.plan import Plan
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.chains.ideals import ideals_as_bits
 

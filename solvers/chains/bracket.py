@@ -10,9 +10,8 @@ from itertools import islice
 
 import numpy as np
 
+from placegap.instances.problem import MaxLoad, Plan
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.chains.ideals import (
     Ideals,

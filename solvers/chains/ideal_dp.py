@@ -16,8 +16,8 @@ from collections.abc import Callable
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem import MaxLoad
 from placegap.instances.problem.blocks import Blocks, IdleRule
-from placegap.instances.problem.semantics import MaxLoad
 from placegap.solvers.chains.bracket import Bracket
 from placegap.solvers.chains.idle_steps import Misfit, Steps
 from placegap.solvers.chains.kinds_problem import build_kinds, why_not_kinds

@@ -21,12 +21,10 @@ from functools import partial
 
 import numpy as np
 
+from placegap.instances.problem import Instance, MaxLoad, Plan
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import Blocks, IdleRule
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import MaxLoad
 from placegap.solvers.chains.bracket import Bracket, value_below
 from placegap.solvers.core.clock import LimitReached, now_s
 from placegap.solvers.core.method import Task

@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance, MaxLoad
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import Blocks, IdleRule, contract
 from placegap.instances.problem.graph_index import freeze, group_by
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.links import widest_paths
-from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.loads import (
     border_costs,
     server_costs,

@@ -16,13 +16,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from placegap.instances.problem import Instance, MaxLoad, Plan
 from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory
 from placegap.instances.problem.array_types import Flags
 from placegap.instances.problem.blocks import Blocks, IdleRule, contract
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import MaxLoad
 from placegap.solvers.chains.bracket import Bracket, value_below
 from placegap.solvers.chains.ideals import Ideals
 from placegap.solvers.chains.kinds_problem import build_kinds, why_not_kinds

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from placegap.instances.problem import Instance
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import Blocks, IdleRule, contract
 from placegap.instances.problem.graph_index import freeze, group_by
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import build_nets

@@ -20,12 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance, MaxLoad
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import build_nets
-from placegap.instances.problem.semantics import MaxLoad
 from placegap.solvers.chains.orders import places_to_cut
 from placegap.solvers.chains.problem import (
     ACCELERATOR,

@@ -12,12 +12,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, JsonValue
 from typing_extensions import TypeVar
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     OBJECTIVES,
+    Instance,
     MemoryRule,
     Objective,
+    Plan,
     Semantics,
 )
 from placegap.instances.reading.errors import InputError

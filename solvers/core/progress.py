@@ -17,10 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics
 from placegap.solvers.core.clock import Interruptible
 from placegap.solvers.core.result import PROOF, relative_gap
 

@@ -25,8 +25,8 @@ from types import ModuleType
 
 from pydantic import ValidationError
 
+from placegap.instances.problem import Objective, memory_rule
 from placegap.instances.problem.loading import loading
-from placegap.instances.problem.semantics import Objective, memory_rule
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.solvers.core.method import AnyMethod, Cost, Method, P, Params, T, Task
 from placegap.solvers.core.method_homes import HOMES

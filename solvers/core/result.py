@@ -9,16 +9,17 @@ from functools import cache
 from importlib.metadata import version
 from typing import Literal, Required, TypedDict, Unpack
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.loading import loading
-from placegap.instances.problem.plan import Evaluation, Plan
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     PLAN_CLASSES,
+    Evaluation,
+    Instance,
+    Plan,
     PlanClass,
     Semantics,
     plan_class,
     told,
 )
+from placegap.instances.problem.loading import loading
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
 from placegap.instances.transforms.op_splitting import OpSplit

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     PLAN_CLASSES,
     LoadSemantics,
     MaxLoad,
     Objective,
+    Plan,
     with_plans,
 )
 from placegap.instances.reading.errors import InputError

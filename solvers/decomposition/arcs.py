@@ -15,12 +15,10 @@ import numpy as np
 from placegap.formulations.shared.devices import Classes, identical_devices
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.times import bare_lengths, path_bounds, windows
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.sections import Section
-from placegap.instances.problem.semantics import Makespan
 
 PROOFS = ("path", "section lp", "cp-sat")
 """What proves a bound, the weakest first."""

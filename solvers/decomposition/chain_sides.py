@@ -13,12 +13,10 @@ from pydantic import Field
 
 from placegap.formulations.shared.devices import identical_devices
 from placegap.formulations.shared.times import serial_horizon_ns
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
-from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.sections import Interval, choose_chain, intervals, memory_is_slack
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.side_cuts import FREE, HERE, MOST_NODES, Branches, SideArcs, TwoSides
 from placegap.solvers.bounds.work_windows import chain_arcs, work_windows

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS, serial_horizon_ns
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.sections import (
     Interval,
     Section,
@@ -34,7 +34,6 @@ from placegap.instances.problem.sections import (
     memory_is_slack,
     sections_between,
 )
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.outcome import MOST_PARTS, say_rest
 from placegap.solvers.core.clock import stop_asked

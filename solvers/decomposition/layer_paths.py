@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.formulations.shared.devices import possible_placements
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.layer_labels import LayerPath
 from placegap.solvers.bounds.layer_options import LayerTable

@@ -14,12 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.times import ways_through
+from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
-from placegap.instances.problem.plan import Plan, Transfer
 from placegap.instances.problem.sections import Interval, Section, SectionMaker
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate

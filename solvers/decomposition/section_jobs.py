@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Literal
 
 from placegap.formulations.shared import devices
 from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.outcome import bound_ns

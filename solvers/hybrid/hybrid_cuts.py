@@ -21,11 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem import HybridPipeline, Instance, Plan
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, ceil_div
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.hybrid import check_hybrid
 from placegap.solvers.core.clock import LimitReached

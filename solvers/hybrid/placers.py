@@ -9,10 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.instance import Instance, Mode
+from placegap.instances.problem import HybridPipeline, Instance, Mode, Plan
 from placegap.instances.problem.nets import stage_blocks
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import HybridPipeline
 from placegap.instances.referee.hybrid import (
     HybridStage,
     bubble_ns,

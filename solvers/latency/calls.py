@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plan import Plan
 
 
 class CallProblem(NamedTuple):

@@ -13,8 +13,8 @@ from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.formulations.latency_ip.cp import LatencyModel
 from placegap.formulations.latency_ip.rows import serial_horizon_ns
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS, granularity_ns
+from placegap.instances.problem import LatencySubgraphs
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.clock import now_s

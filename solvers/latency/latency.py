@@ -14,10 +14,9 @@ from pydantic import Field
 
 from placegap.formulations import latency_ip as model
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
+from placegap.instances.problem import LatencySubgraphs, Plan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import LatencySubgraphs
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import LimitReached, now_s, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task

@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import copy_to, draw, kernel
-from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.sections import Interval, intervals
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import EFFORT, Method, Params, Task

@@ -14,11 +14,9 @@ from itertools import repeat
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.plan import Plan, Transfer
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import Clock, now_s

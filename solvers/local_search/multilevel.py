@@ -11,9 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from pydantic import Field
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import copy_to, kernel, stable_order
-from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.local_search.disjunctive_graph import (
     DURATION,
     START,

@@ -18,11 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel, pop, push, set_all
-from placegap.instances.problem.plan import Plan, Transfer
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.channels import plan_from_times
 from placegap.solvers.local_search.disjunctive_graph import NONE, channel_table
 

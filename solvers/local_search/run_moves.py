@@ -16,15 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem import Instance, Makespan, Plan, Schedule, memory_rule
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.instances.problem.modules import group_order, place_of_ops
-from placegap.instances.problem.plan import Plan, Schedule
-from placegap.instances.problem.semantics import Makespan, memory_rule
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task

@@ -24,8 +24,8 @@ import pyomo.environ as pyo
 from placegap.formulations import archer
 from placegap.formulations.archer import Units, build_units
 from placegap.formulations.shared.times import granularity_ns
+from placegap.instances.problem import LoadRule, MaxLoad
 from placegap.instances.problem.integers import UNSUPPORTED, ceil_div
-from placegap.instances.problem.semantics import LoadRule, MaxLoad
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.chains.problem import why_not_two_kinds
 from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word

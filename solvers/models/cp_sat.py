@@ -7,8 +7,8 @@ from pydantic import Field
 
 from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS, serial_horizon_ns
+from placegap.instances.problem import Makespan
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.back_ends.outcome import MOST_PARTS

@@ -13,10 +13,8 @@ from typing import Literal, get_args
 import pyomo.environ as pyo
 
 from placegap.instances.io.output_files import OutputError, OutputFile, is_file
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics
 from placegap.instances.reading.errors import InputError, paused_collector
 from placegap.solvers.core.method import Formulation, Limits, Task
 from placegap.solvers.core.registry import METHODS, find_method, parse_params, why_not

@@ -11,7 +11,7 @@ from placegap.formulations import m_sct
 from placegap.formulations.getf import build_lp, count_rows_lp, critical_path_ns, horizon_ns
 from placegap.formulations.shared.devices import Grouping, device_groups, related_speeds
 from placegap.formulations.shared.times import LARGEST_TIME, granularity_ns
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem import Makespan
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.bounds.cheap_bounds import PATH
 from placegap.solvers.core.back_ends.highs import solve_model

@@ -11,7 +11,7 @@ from pydantic import Field
 from placegap.formulations import getf, moirai, pesto, throughput_ip
 from placegap.formulations.getf import critical_path_ns
 from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
-from placegap.instances.problem.semantics import LoadSemantics, Makespan, MaxLoad
+from placegap.instances.problem import LoadSemantics, Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 import pyomo.environ as pyo
 
 from placegap.formulations.shared.families import exclude_overload
-from placegap.instances.problem.plan import Plan
+from placegap.instances.problem import Plan
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word

@@ -15,11 +15,10 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem import MaxLoad, Plan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import freeze, group_by
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import Nets, build_nets
 from placegap.solvers.core.clock import Clock

@@ -24,11 +24,9 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
+from placegap.instances.problem import Instance, PipelineIteration, Plan
 from placegap.instances.problem.array_types import Flags, Floats, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NEVER, to_whole
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.pipeline.cuts import CutProblem, devices_alike, links_alike

@@ -16,12 +16,11 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem import PipelineIteration, Plan
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import gradient_tie, stage_blocks
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.iteration import check_iteration
 from placegap.instances.referee.stages import device_orders, held_beside

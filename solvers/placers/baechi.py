@@ -13,13 +13,18 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import (
+    OBJECTIVES,
+    Instance,
+    Makespan,
+    Plan,
+    has_two_levels,
+    plan_class,
+)
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import contract
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel, sizes_of
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import OBJECTIVES, Makespan, has_two_levels, plan_class
 from placegap.instances.referee.loads import server_numbers
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register

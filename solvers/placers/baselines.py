@@ -12,16 +12,16 @@ from pydantic import Field
 from placegap.instances.io.dnn_partitioning import read_split
 from placegap.instances.io.document import read_json
 from placegap.instances.io.plan_file import is_plan, load_plan
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     OBJECTIVES,
+    Instance,
     Makespan,
     MaxLoad,
     Objective,
+    Plan,
     plan_class,
 )
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import equal_devices

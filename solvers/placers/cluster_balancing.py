@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel, pop, push, sizes_of
 from placegap.instances.problem.mean_costs import Flow, flow_of
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.problem.weighted_dag import predecessors
 from placegap.solvers.core.method import Cost, Method, Params, Task
 from placegap.solvers.core.registry import register

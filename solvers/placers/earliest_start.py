@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Makespan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import copy_to, kernel, sizes_of
-from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

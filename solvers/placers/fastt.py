@@ -14,11 +14,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.op_splitting import WHOLE, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_rule import SplitRule, cut_unit

@@ -12,12 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem import OBJECTIVES, MaxLoad, Plan, plan_class
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import build_nets
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import OBJECTIVES, MaxLoad, plan_class
 from placegap.solvers.chains.orders import order_of_keys
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Cost, Method, Params, Task

@@ -8,12 +8,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power
 from placegap.solvers.core.method import Cost, Method, Params, Task

@@ -25,10 +25,8 @@ from itertools import accumulate
 import numpy as np
 
 from placegap.instances.io.costing import is_cpu
-from placegap.instances.problem.instance import Cluster, Instance
+from placegap.instances.problem import Cluster, Instance, Plan, plan_class
 from placegap.instances.problem.modules import homes_by_layer, layer_of, numbered_layers
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import plan_class
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

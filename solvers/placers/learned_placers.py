@@ -12,7 +12,7 @@ from typing import Literal, Protocol, cast
 
 from pydantic import Field
 
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem import Makespan
 from placegap.solvers.core.method import EFFORT, Method, Params, Task, why_not_installed
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome

@@ -11,12 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance, Plan
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plan import Plan
 from placegap.solvers.core.result import Outcome
 
 NOWHERE = -1

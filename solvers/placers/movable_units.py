@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance, has_two_levels, plan_class
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import Blocks, block_sums, contract, roomy_devices
 from placegap.instances.problem.graph_index import freeze, group_by
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import Nets
-from placegap.instances.problem.semantics import has_two_levels, plan_class
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
 

@@ -21,14 +21,12 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.problem import Instance, LoadSemantics, Plan, plan_class
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED, to_whole
 from placegap.instances.problem.nets import Nets, build_nets
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import LoadSemantics, plan_class
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.method import Method, Params, Task, why_not_installed
 from placegap.solvers.core.registry import register

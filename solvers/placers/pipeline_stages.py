@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.problem import Edge, Instance, MaxLoad, PipelineIteration, Plan
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Edge, Instance
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import gradient_tie, stage_arcs, stage_blocks
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import MaxLoad, PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import border_costs
 from placegap.solvers.core.method import Cost, Method, Params, Task

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import PLAN_CLASSES, PlanClass, Semantics, plan_class
+from placegap.instances.problem import PLAN_CLASSES, Plan, PlanClass, Semantics, plan_class
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.core.method import Task

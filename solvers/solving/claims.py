@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from placegap.instances.io.plan_file import StoredBound
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, Plan, Semantics, includes, told
 from placegap.instances.problem.modules import with_content
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics, includes, told
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.result import Result, describe_basis
 from placegap.solvers.solving.known_bounds import KnownBound, proven_by, recorded_value_ns

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Unpack
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics, memory_rule, told
+from placegap.instances.problem import Instance, Plan, Semantics, memory_rule, told
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import shrink_plan
 from placegap.instances.transforms.table import Coarsening, coarsen, expand

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from placegap.instances.corpus.corpus import known_of
 from placegap.instances.io.plan_file import StoredBound
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     PLAN_CLASSES,
+    Instance,
     PlanClass,
     Semantics,
     plan_class,

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from itertools import count
 
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, MaxContext, Plan
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import MaxContext
 from placegap.instances.reading.errors import as_input_error
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import ROOM, most_tokens

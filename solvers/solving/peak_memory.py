@@ -27,15 +27,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Evaluation, Instance, PipelineIteration, Plan, Semantics
 from placegap.instances.problem.additive_memory import (
     ceiling_bytes,
     relax_memory,
     with_resident,
 )
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.problem.plan import Evaluation, Plan
-from placegap.instances.problem.semantics import PipelineIteration, Semantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Task

@@ -6,10 +6,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack, cast
 
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, Plan, Semantics, memory_rule
 from placegap.instances.problem.loading import loading, loading_s
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics, memory_rule
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers.core.back_ends import SolverName, require

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics, plan_class, told
+from placegap.instances.problem import Instance, Semantics, plan_class, told
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.back_ends import require
 from placegap.solvers.core.method import Task

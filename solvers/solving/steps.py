@@ -9,10 +9,7 @@ from itertools import count
 import numpy as np
 
 from placegap.formulations.shared.devices import possible_placements
-from placegap.instances.problem.additive_memory import relax_memory
-from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.sections import memory_is_slack
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     HybridPipeline,
     LatencySubgraphs,
     LoadSemantics,
@@ -24,6 +21,9 @@ from placegap.instances.problem.semantics import (
     Semantics,
     with_plans,
 )
+from placegap.instances.problem.additive_memory import relax_memory
+from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.sections import memory_is_slack
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import METHODS, parse_params, why_not
 from placegap.solvers.core.starts import task_for

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem import Makespan, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import METHODS, Method, Outcome, Task
 from placegap.solvers.core.method import Params

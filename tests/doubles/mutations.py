@@ -120,7 +120,7 @@ def good_plan() -> dict[str, Any]:
     """A plan of the good document, with all that a file may state."""
     from placegap.instances import Makespan, simulate
     from placegap.instances.io.plan_file import describe_plan
-    from placegap.instances.problem.plan import Plan
+    from placegap.instances.problem import Plan
 
     instance, semantics = _instance(), Makespan(channels="link")
     plan = Plan.on([0, 1, 1])

@@ -29,7 +29,7 @@ from placegap.instances import (
     Op,
     Semantics,
 )
-from placegap.instances.problem.semantics import Objective
+from placegap.instances.problem import Objective
 
 MOST = 10**15
 """Nanoseconds of an op or a latency, and bytes of a tensor, an op or a device: 11 days, 1 PB."""

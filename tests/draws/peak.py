@@ -9,7 +9,7 @@ from itertools import cycle
 from draws.tiny import tiny_instance
 
 from placegap.instances import Edge, Instance, MaxLoad, Op, Plan, Semantics, evaluate
-from placegap.instances.problem.semantics import with_plans
+from placegap.instances.problem import with_plans
 
 TIED = {"tied": 3, "table": 2, "cache": 1}
 """Names of shared state, and their sizes relative to the largest tensor."""

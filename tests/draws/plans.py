@@ -36,7 +36,7 @@ from placegap.instances import (
     Semantics,
     Transfer,
 )
-from placegap.instances.problem.semantics import has_replicas
+from placegap.instances.problem import has_replicas
 
 STAGES = tuple(
     MaxLoad(plans=plans, load=load, replicas=replicas, levels=levels)

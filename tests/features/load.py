@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from features.makespan import anywhere, instance, pinned
 
 from placegap.instances import Instance, LatencySubgraphs, Op, Semantics
-from placegap.instances.problem.semantics import parse_semantics
+from placegap.instances.problem import parse_semantics
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from placegap.instances import (
     Semantics,
     evaluate,
 )
-from placegap.instances.problem.semantics import parse_semantics
+from placegap.instances.problem import parse_semantics
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 

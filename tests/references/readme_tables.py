@@ -16,7 +16,7 @@ from references import notebooks
 from placegap.experiments.studies.gaps import GapCell, summarize
 from placegap.experiments.studies.plan import Cell
 from placegap.experiments.studies.report import SUMMARY_HEAD, summary_row
-from placegap.instances.problem.semantics import parse_semantics
+from placegap.instances.problem import parse_semantics
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "quickstart.md"

@@ -19,9 +19,7 @@ from dataclasses import dataclass
 
 from placegap.instances.corpus.corpus import load_corpus, read_best_known
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import Outcome, Result, relative_gap

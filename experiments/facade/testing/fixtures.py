@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from placegap.instances.problem.semantics import Makespan, MaxLoad, Semantics
+from placegap.instances.problem import Makespan, MaxLoad, Semantics
 from placegap.testing import KnownOptimum, known_optima
 
 MAX_OPS = 70

@@ -54,11 +54,9 @@ from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.document import Document, load_document, save_document
 from placegap.instances.io.reader import read_model
+from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import run_method
 from placegap.solvers.local_search.disjunctive_search import Search

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from placegap.experiments.research.bench.measuring import ExactRow, apart, measure
 from placegap.instances.corpus.generate import generate
 from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
-from placegap.instances.problem.instance import Cluster, Device, Graph, Instance, Link
-from placegap.instances.problem.semantics import MaxLoad
+from placegap.instances.problem import Cluster, Device, Graph, Instance, Link, MaxLoad
 
 CHAIN = MaxLoad(plans="chain")
 BANDWIDTH = 10**10

@@ -24,8 +24,7 @@ from placegap.instances.corpus.generate import generate
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.document import Document
 from placegap.instances.io.reader import read_model
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import LatencySubgraphs, Makespan, MaxLoad
+from placegap.instances.problem import Instance, LatencySubgraphs, Makespan, MaxLoad
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.highs import hand_over
 from placegap.solvers.core.method import Limits, why_not_installed

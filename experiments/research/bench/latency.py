@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from placegap.experiments.research.bench.measuring import ExactRow, apart, measure
-from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Op
-from placegap.instances.problem.semantics import LatencySubgraphs
+from placegap.instances.problem import Cluster, Device, Edge, Graph, Instance, LatencySubgraphs, Op
 
 LIMIT_S = 30.0
 """Time limit."""

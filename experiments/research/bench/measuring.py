@@ -22,9 +22,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeVar
 
+from placegap.instances.problem import Instance, Semantics
 from placegap.instances.problem.example import example
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Semantics
 from placegap.solvers import run_method
 
 REPEATS = 3

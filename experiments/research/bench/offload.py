@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
+from placegap.instances.problem import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.instances.problem.semantics import Makespan
 from placegap.solvers import run_method
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not

@@ -30,7 +30,7 @@ from placegap.instances.corpus.corpus import (
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.document import Document
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     LatencySubgraphs,
     Makespan,
     MaxLoad,

@@ -21,10 +21,8 @@ from placegap.experiments.running.pipeline_run import (
     run_and_compare,
 )
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, PipelineIteration, Plan
 from placegap.instances.problem.modules import layer_of, with_granularity
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import PipelineIteration
 from placegap.instances.torch_models.options import TraceOptions
 
 PASSES = 50

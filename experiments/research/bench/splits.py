@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from placegap.experiments.research.bench.measuring import ExactRow, apart, measure
 from placegap.instances.corpus.generate import mirror_training
-from placegap.instances.problem.instance import Cluster, Device, Edge, Graph, Instance, Link, Op
-from placegap.instances.problem.semantics import MaxLoad
+from placegap.instances.problem import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op
 
 ANY = MaxLoad(plans="any")
 

@@ -13,11 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Makespan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.result import Outcome

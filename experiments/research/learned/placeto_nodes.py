@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placegap.instances.problem import Instance
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.instance import Instance
 from placegap.instances.transforms.pesto_merge import merge_heavy_edges
 
 Numbers = NDArray[np.float32]

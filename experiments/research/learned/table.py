@@ -32,9 +32,7 @@ from placegap.instances.corpus.corpus import best_known, load_corpus
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.output_files import write_text
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import now_s

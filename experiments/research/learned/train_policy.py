@@ -19,7 +19,7 @@ from placegap.experiments.research.learned.table import (
     TRAINING_SEEDS,
     family_graph,
 )
-from placegap.instances.problem.semantics import Makespan
+from placegap.instances.problem import Makespan
 from placegap.solvers.core.clock import Clock
 
 UPDATES, WORKERS, ROUNDS, RATE, ENTROPY = 640, 8, 4, 0.003, 0.003

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from placegap.experiments.research.tables.hybrid import change, equal_devices
 from placegap.instances.io.reader import read_model
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import HybridPipeline, PipelineIteration
+from placegap.instances.problem import HybridPipeline, Instance, PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
 from placegap.solvers import run_method

@@ -24,10 +24,8 @@ from typing import Any
 from placegap.experiments.research.tables.named_rows import print_named_rows
 from placegap.experiments.running.sources import costed_by
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, MaxLoad, Plan
 from placegap.instances.problem.modules import with_granularity
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.torch_models.model import build_model, read_traced_model
 from placegap.instances.torch_models.options import TraceOptions

@@ -27,9 +27,7 @@ from placegap.instances.io.layer_modes import (
     tensor_choices,
 )
 from placegap.instances.io.piper import read_piper
-from placegap.instances.problem.instance import Cluster, Graph, Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import HybridPipeline, Sharding
+from placegap.instances.problem import Cluster, Graph, HybridPipeline, Instance, Plan, Sharding
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
@@ -421,7 +419,7 @@ def restriction_rows(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def equal_devices(count: int, memory_gb: int) -> Cluster:
     """So many accelerators at the 25 GB/s of Piper's authors."""
-    from placegap.instances.problem.instance import Device
+    from placegap.instances.problem import Device
     from placegap.instances.problem.links import Group, Links
 
     names = tuple(f"accelerator{k}" for k in range(count))

@@ -16,9 +16,8 @@ from math import exp, log
 from pathlib import Path
 
 from placegap.instances.io.reader import read_model
-from placegap.instances.problem.instance import Cluster, Device
+from placegap.instances.problem import Cluster, Device, HybridPipeline
 from placegap.instances.problem.links import Group, Links
-from placegap.instances.problem.semantics import HybridPipeline
 from placegap.solvers import run_method
 
 HEADS = ("input", "devices", "N", "GB", "ms", "gap", "Piper s", "proof s", "ratio")

@@ -18,18 +18,19 @@ from placegap.instances.corpus.corpus import (
     load_corpus,
     read_best_known,
 )
-from placegap.instances.problem.graph_index import GraphIndex
-from placegap.instances.problem.instance import BestKnown, Instance
-from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.mean_costs import communication_ratio, flow_of
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     PLAN_CLASSES,
+    BestKnown,
+    Instance,
     Makespan,
     MaxLoad,
+    Plan,
     Semantics,
     memory_rule,
 )
+from placegap.instances.problem.graph_index import GraphIndex
+from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.memory import held_bytes
 from placegap.solvers import run_method

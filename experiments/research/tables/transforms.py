@@ -16,8 +16,7 @@ from placegap.instances.corpus.generate import generate
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.document import Document
 from placegap.instances.io.reader import read_model
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Makespan, MaxLoad, Semantics
+from placegap.instances.problem import Instance, Makespan, MaxLoad, Semantics
 
 CLUSTER = "celeritas-4xV100-pcie"
 KINDS = "V100-32GB-PCIe:1"

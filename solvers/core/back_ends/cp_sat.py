@@ -15,9 +15,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from placegap.formulations.shared.cp_families import RowTooLarge, Values, refuse_large_rows
 from placegap.formulations.shared.or_tools import cp_model
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.plan import Plan
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends.outcome import Ending, say_ending, say_rest
 from placegap.solvers.core.clock import now_s, run_stoppable

@@ -198,7 +198,7 @@ def test_if_the_exact_methods_fail_the_plan_of_a_placer_stands(
     def fail(*args: Any, **kwargs: Any) -> Result:
         raise error
 
-    monkeypatch.setattr(beside, "solve", fail)
+    monkeypatch.setattr(beside, "run_method", fail)
     command = ["place", str(model), "--objective", objective, "--json", "--time-limit", "1"]
     assert main(command) == 0
     out, err = capsys.readouterr()

@@ -18,7 +18,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.instances.io.document import Document, save_document
 from placegap.instances.io.export_onnx import device_faults
-from placegap.instances.problem.instance import WITHOUT_OPS, Cluster, Device, Edge, Graph, Link, Op
+from placegap.instances.problem import WITHOUT_OPS, Cluster, Device, Edge, Graph, Link, Op
 from placegap.instances.torch_models.options import LEFT_OUT
 
 Capture = pytest.CaptureFixture[str]

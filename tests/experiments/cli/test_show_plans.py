@@ -11,8 +11,7 @@ from placegap.experiments.cli import main
 from placegap.instances import Plan, example, load_cluster, load_corpus
 from placegap.instances.io.document import Document, save_document
 from placegap.instances.io.plan_file import save_plan
-from placegap.instances.problem.instance import Instance
-from placegap.instances.problem.semantics import Makespan, MaxLoad
+from placegap.instances.problem import Instance, Makespan, MaxLoad
 
 Capture = pytest.CaptureFixture[str]
 

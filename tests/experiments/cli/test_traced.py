@@ -9,7 +9,7 @@ import pytest
 
 from placegap.experiments.cli import main
 from placegap.instances import Makespan, MaxLoad, load_document
-from placegap.instances.problem.semantics import parse_semantics
+from placegap.instances.problem import parse_semantics
 
 pytestmark = pytest.mark.torch
 

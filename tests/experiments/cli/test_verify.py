@@ -31,7 +31,7 @@ from placegap.instances.io import verification
 from placegap.instances.io.certificate_file import save_certificate
 from placegap.instances.io.document import Document, save_document
 from placegap.instances.io.plan_file import save_plan
-from placegap.instances.problem.semantics import LoadSemantics
+from placegap.instances.problem import LoadSemantics
 from placegap.solvers import run_method
 from placegap.solvers.bounds.certificates import certify
 from placegap.solvers.bounds.cheap_bounds import quick_bound

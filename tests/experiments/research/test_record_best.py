@@ -10,8 +10,7 @@ from placegap.experiments.research.record_best import main, what_it_proves
 from placegap.experiments.studies.log import RunLog
 from placegap.instances.corpus.corpus import load_corpus, read_best_known, record_best
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.problem.instance import BestKnown
-from placegap.instances.problem.semantics import MaxLoad
+from placegap.instances.problem import BestKnown, MaxLoad
 
 
 def record(plans: str, value: int | None, bound: int | None, key: str = "k") -> dict[str, object]:

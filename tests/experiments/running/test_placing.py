@@ -30,7 +30,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.io.document import parse_document
-from placegap.instances.problem.semantics import PlanClass
+from placegap.instances.problem import PlanClass
 from placegap.instances.torch_models.fx_reader import FxProgram
 from placegap.instances.torch_models.model import as_document
 from placegap.instances.torch_models.options import ASSUMED, TraceOptions

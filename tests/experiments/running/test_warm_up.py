@@ -18,7 +18,7 @@ def test_a_long_search_is_no_long_warm_up(monkeypatch: pytest.MonkeyPatch) -> No
     asked = []
     monkeypatch.setattr(module, "_warm", set())
     monkeypatch.setattr(
-        module, "solve", lambda *given, **limits: asked.append((given[2], given[3]))
+        module, "run_method", lambda *given, **limits: asked.append((given[2], given[3]))
     )
     long = {"moves": 10**9, "restarts": 10**9}
     warm_up("annealing", MAKESPAN, long)

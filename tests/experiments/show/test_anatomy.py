@@ -27,14 +27,14 @@ from placegap.instances import (
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.document import Document
-from placegap.instances.problem.modules import with_granularity
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     LatencySubgraphs,
     Makespan,
     MaxLoadFwdBwd,
     PipelineIteration,
     Semantics,
 )
+from placegap.instances.problem.modules import with_granularity
 from placegap.solvers.solving.known_bounds import KnownBound
 
 RULES: tuple[Semantics, ...] = (

@@ -31,7 +31,7 @@ from placegap.instances import (
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.document import Document
-from placegap.instances.problem.semantics import Makespan, PipelineIteration, Semantics
+from placegap.instances.problem import Makespan, PipelineIteration, Semantics
 from placegap.instances.reading.printable import printable
 
 BAD = '</script><script>alert(1)</script><img src=x onerror="alert(2)"> {{js}} $x_1$ \u2028 &lt;'

@@ -20,7 +20,7 @@ from placegap.instances import (
     Plan,
     Semantics,
 )
-from placegap.instances.problem.semantics import parse_semantics
+from placegap.instances.problem import parse_semantics
 from placegap.solvers.core.result import Outcome, Result, finish
 
 MAKESPAN = Makespan()

@@ -27,8 +27,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.problem.plan import Transfer
-from placegap.instances.problem.semantics import Channels
+from placegap.instances.problem import Channels, Transfer
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model

@@ -47,7 +47,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.costing import cost_graph
-from placegap.instances.problem.plan import Transfer
+from placegap.instances.problem import Transfer
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers import Limits, Task

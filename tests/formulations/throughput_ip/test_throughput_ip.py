@@ -32,7 +32,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.problem.semantics import has_replicas
+from placegap.instances.problem import has_replicas
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model
 

@@ -22,7 +22,7 @@ from placegap.instances.corpus.tape import (
     Dialect,
     Tape,
 )
-from placegap.instances.problem.instance import Provenance
+from placegap.instances.problem import Provenance
 
 SGD = Dialect("tensorflow", training=True, optimizer="GradientDescent")
 

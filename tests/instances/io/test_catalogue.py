@@ -11,7 +11,7 @@ import yaml
 
 from placegap.instances import InputError
 from placegap.instances.io.costing import catalogue, device_spec, read_catalogue
-from placegap.instances.problem.instance import DeviceSpec
+from placegap.instances.problem import DeviceSpec
 
 DOCUMENT = (
     "datasheet|specifications|white ?paper|documentation|brief|user guide|technical|architecture"

@@ -31,7 +31,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.export_stages import layout
 from placegap.instances.io.export_table import EXPORTERS, export_plan
-from placegap.instances.problem.instance import WITHOUT_OPS
+from placegap.instances.problem import WITHOUT_OPS
 from placegap.instances.problem.modules import layer_of, with_granularity
 
 CHAIN = MaxLoad(plans="chain")

@@ -14,7 +14,7 @@ from placegap.instances.io.layer_modes import (
     layer_modes,
     tensor_choices,
 )
-from placegap.instances.problem.instance import Mode
+from placegap.instances.problem import Mode
 
 SLOW = Rates(10**12, 10**11)
 GPT, TENSOR = SHAPES["megatron-22b"], 8

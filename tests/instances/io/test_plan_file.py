@@ -25,9 +25,8 @@ from placegap.instances import (
 )
 from placegap.instances.io.document import read_json, write_json
 from placegap.instances.io.plan_file import is_plan, load_plan, load_stated_plan, save_plan
-from placegap.instances.problem.instance import Instance
+from placegap.instances.problem import Instance, Transfer
 from placegap.instances.problem.links import Group, Links
-from placegap.instances.problem.plan import Transfer
 from placegap.instances.referee.channels import plan_from_times
 
 CHANNELS = ("free", "link", "port", "half_duplex")

@@ -28,7 +28,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.plan_file import StatedPlan, load_stated_plan, save_plan
 from placegap.instances.io.verification import verify
-from placegap.instances.problem.plan import Times
+from placegap.instances.problem import Times
 
 PORT = Makespan()
 LINK = Makespan(channels="link")

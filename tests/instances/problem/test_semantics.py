@@ -17,7 +17,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.io.document import parse_document
-from placegap.instances.problem.semantics import DEFAULTS, parse_semantics
+from placegap.instances.problem import DEFAULTS, parse_semantics
 
 EACH = (
     Makespan(channels="link"),

@@ -19,7 +19,7 @@ from placegap.instances import (
     save_plan,
 )
 from placegap.instances.io.costing import device_spec
-from placegap.instances.problem.semantics import parse_semantics
+from placegap.instances.problem import parse_semantics
 from placegap.instances.reading.errors import from_validation_error, instead_of, near_names
 from placegap.instances.transforms.table import find_transform
 

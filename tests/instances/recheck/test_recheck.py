@@ -22,7 +22,7 @@ from placegap.instances import (
     load_corpus,
     recheck,
 )
-from placegap.instances.problem.plan import Times
+from placegap.instances.problem import Times
 from placegap.instances.recheck.facts import Facts
 from placegap.instances.recheck.iteration import peak_bytes
 from placegap.instances.recheck.values import planned_times

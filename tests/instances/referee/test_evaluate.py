@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from placegap.instances import Makespan, MaxLoad, Plan, evaluate, example
-from placegap.instances.problem.semantics import parse_semantics
+from placegap.instances.problem import parse_semantics
 
 
 @pytest.mark.parametrize("channels", ["free", "link", "port", "half_duplex"])

@@ -21,7 +21,7 @@ from placegap.instances import (
     evaluate,
     recheck,
 )
-from placegap.instances.problem.semantics import parse_semantics
+from placegap.instances.problem import parse_semantics
 
 PASS = Makespan(memory="peak")
 LOAD = MaxLoad(memory="peak")

@@ -10,8 +10,8 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, evaluate
 from placegap.instances.corpus.generate import generate
+from placegap.instances.problem import Plan
 from placegap.instances.problem.mean_costs import Flow, communication_ratio, contracted, flow_of
-from placegap.instances.problem.plan import Plan
 from placegap.instances.problem.weighted_dag import cpd_topo, critical_paths, dfs_topo
 from placegap.instances.transforms.celeritas_fusion import commit_groups, fuse, fusion_segments
 from placegap.instances.transforms.merge import expand_plan

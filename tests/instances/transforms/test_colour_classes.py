@@ -10,8 +10,8 @@ from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
 from references.brute_force import FWD_BWD_SEMANTICS, MAX_LOAD_SEMANTICS, oracle, stage_draws
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, read_model
+from placegap.instances.problem import parse_semantics
 from placegap.instances.problem.blocks import contract
-from placegap.instances.problem.semantics import parse_semantics
 from placegap.instances.transforms.colocation import contract_classes
 from placegap.instances.transforms.merge import Merge
 

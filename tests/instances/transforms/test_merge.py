@@ -9,7 +9,7 @@ import pytest
 from references.brute_force import more_makespan
 
 from placegap.instances import Makespan, Plan, example, simulate
-from placegap.instances.problem.semantics import parse_semantics
+from placegap.instances.problem import parse_semantics
 from placegap.instances.transforms.merge import (
     expand_plan,
     merge_groups,

@@ -15,7 +15,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.layer_modes import HEADS, cluster_rates
-from placegap.instances.problem.instance import Mode, Provenance
+from placegap.instances.problem import Mode, Provenance
 from placegap.instances.transforms.traced_layers import traced_layers
 from placegap.solvers import run_method
 

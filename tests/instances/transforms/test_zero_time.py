@@ -21,7 +21,7 @@ from placegap.instances import (
     Plan,
     Semantics,
 )
-from placegap.instances.problem.semantics import LoadSemantics
+from placegap.instances.problem import LoadSemantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.zero_time import join_zero_time

@@ -9,7 +9,7 @@ from references.agreement import little
 from references.brute_force import makespan_draws, max_load_draws
 from references.placers import pressed_instance
 from placegap.instances import Makespan, MaxLoad
-from placegap.solvers import METHODS, solve
+from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import why_not
 
@@ -20,7 +20,7 @@ for instance in draws:
         for name, method in METHODS.items():
             params = little(method)
             if why_not(method, Task(instance, semantics), method.params(**params)) is None:
-                result = solve(instance, semantics, name, params)
+                result = run_method(instance, semantics, name, params)
                 print(instance.name, semantics.label, name, result.status, result.value_ns,
                       result.bound_ns, result.plan)
 

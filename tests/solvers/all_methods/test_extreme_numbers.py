@@ -14,7 +14,7 @@ from references.agreement import little
 from references.brute_force import oracle
 
 from placegap.instances import InputError, Instance, Semantics, evaluate, recheck
-from placegap.instances.problem.semantics import OBJECTIVES
+from placegap.instances.problem import OBJECTIVES
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers import METHODS, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound

@@ -31,7 +31,7 @@ from placegap.instances.io.certificate_file import (
     check_content,
     plain_document,
 )
-from placegap.instances.problem.instance import Cluster, Device, Link
+from placegap.instances.problem import Cluster, Device, Link
 from placegap.solvers import Task
 from placegap.solvers.bounds import certificates
 from placegap.solvers.bounds.certificates import (

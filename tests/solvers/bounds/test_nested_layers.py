@@ -15,8 +15,8 @@ from draws.training_steps import (
 from references.brute_force import MAKESPAN_SEMANTICS
 
 from placegap.instances import Edge, Graph, Instance, Makespan, Op, load_corpus
+from placegap.instances.problem import Cluster, Device, Link
 from placegap.instances.problem.additive_memory import relax_memory
-from placegap.instances.problem.instance import Cluster, Device, Link
 from placegap.instances.problem.sections import Interval, choose_chain, intervals
 from placegap.solvers import Task, run_method
 from placegap.solvers.bounds import layer_labels as labels

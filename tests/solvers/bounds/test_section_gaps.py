@@ -10,9 +10,9 @@ import pytest
 from draws.training_steps import nested_instance, training_step
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
+from placegap.instances.problem import Channels, Transfers
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, choose_chain, interval
-from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.solvers.bounds.layer_options import SectionTimes, ways_to_place
 from placegap.solvers.bounds.section_gaps import (
     channel_table,

@@ -6,7 +6,7 @@ import numpy as np
 from draws.chains import chain_instance
 
 from placegap.instances import MaxLoad
-from placegap.instances.problem.plan import Plan
+from placegap.instances.problem import Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.chains.bracket import Bracket, in_a_row
 from placegap.solvers.chains.kinds_problem import build_kinds

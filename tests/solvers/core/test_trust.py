@@ -16,7 +16,7 @@ from references.brute_force import (
 )
 
 from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, MaxLoadFwdBwd, example
-from placegap.instances.problem.semantics import has_two_levels
+from placegap.instances.problem import has_two_levels
 from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.back_ends import LABELS
 from placegap.solvers.core.result import PROOF, SOLVERS

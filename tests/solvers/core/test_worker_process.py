@@ -15,7 +15,7 @@ from placegap.solvers import run_method
 from placegap.solvers.decomposition import section_jobs
 section_jobs.SPAWN_AFTER_S = 0.0
 instance = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
-result = solve(instance, Makespan(), "decomposition", {"workers": 2})
+result = run_method(instance, Makespan(), "decomposition", {"workers": 2})
 print(result.value_ns, result.status)
 """
 """A script without a guard."""

@@ -13,10 +13,9 @@ from draws.tiny import tiny_instance
 from references.placers import pressed_instance, with_room
 
 from placegap.instances import Instance, Makespan, Plan, evaluate, example
+from placegap.instances.problem import Channels, Cluster, Device, Graph, Op, Transfers
 from placegap.instances.problem.additive_memory import relax_memory
-from placegap.instances.problem.instance import Cluster, Device, Graph, Op
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.semantics import Channels, Transfers
 from placegap.solvers import run_method
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start, Task

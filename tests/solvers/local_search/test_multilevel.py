@@ -10,7 +10,7 @@ from draws.training_steps import nested_instance
 
 from placegap.instances import Device, Instance, Makespan, evaluate
 from placegap.instances.corpus.corpus import load_corpus
-from placegap.instances.problem.semantics import Channels, Transfers
+from placegap.instances.problem import Channels, Transfers
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.pesto_merge import merge_heavy_edges
 from placegap.solvers import run_method

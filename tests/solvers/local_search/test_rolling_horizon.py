@@ -10,7 +10,7 @@ from draws.binding_memory import binding_instance
 from draws.tiny import tiny_instance
 
 from placegap.instances import Instance, Makespan, Plan, evaluate, example
-from placegap.instances.problem.semantics import Channels, Transfers
+from placegap.instances.problem import Channels, Transfers
 from placegap.solvers import run_method
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start

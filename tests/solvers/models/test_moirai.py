@@ -12,7 +12,7 @@ from placegap.formulations.moirai import Form, count_rows
 from placegap.instances import Cluster, Device, Instance, Link, Makespan, Plan, example
 from placegap.instances.corpus.generate import generate
 from placegap.instances.io.reader import read_model
-from placegap.instances.problem.semantics import Channels
+from placegap.instances.problem import Channels
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.back_ends.outcome import MipOutcome

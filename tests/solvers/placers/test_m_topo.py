@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op, Semantics
-from placegap.instances.problem.plan import Plan
+from placegap.instances.problem import Plan
 from placegap.solvers import Task
 from placegap.solvers.placers.baechi import TopoParams, m_topo
 

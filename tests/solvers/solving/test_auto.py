@@ -29,14 +29,14 @@ from placegap.instances import (
     generate,
     load_cluster,
 )
-from placegap.instances.problem.example import tight_example
-from placegap.instances.problem.loading import loading_s
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     LatencySubgraphs,
     MaxLoadFwdBwd,
     PipelineIteration,
     memory_rule,
 )
+from placegap.instances.problem.example import tight_example
+from placegap.instances.problem.loading import loading_s
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
@@ -136,7 +136,7 @@ def test_a_part_that_fails_costs_a_sentence(
     def fail(*args: object, **kwargs: object) -> Result:
         raise error
 
-    monkeypatch.setattr(beside, "solve", fail)
+    monkeypatch.setattr(beside, "run_method", fail)
     found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=2.0)
     assert found.plan is not None
     assert found.bound_ns is not None
@@ -151,7 +151,7 @@ def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
 
     board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
     board.prove(34, "heft", is_first_word=True)  # told while it ran, and believed no more
-    monkeypatch.setattr(beside, "solve", contradict)
+    monkeypatch.setattr(beside, "run_method", contradict)
     board.take_answer("heft", run_step(board, AutoStep("heft", PORT), 1.0))
     assert board.faults == ["heft: claims 1, the referee finds 34"]
     assert (board.bound_ns, board.notes) == (quick_bound(example(), PORT).ns, {})
@@ -171,7 +171,7 @@ def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
     def fail(*given: object, **limits: object) -> None:
         raise RuntimeError("no compiled object yet")
 
-    monkeypatch.setattr(beside, "solve", fail)
+    monkeypatch.setattr(beside, "run_method", fail)
     board = Board(task=Task(example(), PORT), gap=0.0)
     step = AutoStep("heft", PORT)
     assert run_step(board, step, 1.0) == "RuntimeError: no compiled object yet"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placegap.instances import BestKnown, Instance, Makespan, Plan, example
-from placegap.instances.problem.semantics import Semantics
+from placegap.instances.problem import Semantics
 from placegap.solvers import run_method
 from placegap.solvers.core.result import Outcome, fault_words, finish
 from placegap.solvers.solving import known_bounds

@@ -28,7 +28,7 @@ from placegap.instances import (
     load_cluster,
 )
 from placegap.instances.io.document import Document
-from placegap.instances.problem.semantics import (
+from placegap.instances.problem import (
     HybridPipeline,
     PipelineIteration,
     has_two_levels,

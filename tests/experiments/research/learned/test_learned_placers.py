@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 
 from placegap.instances import Instance, Makespan, evaluate, generate, load_cluster
-from placegap.instances.problem.instance import Cluster, Device
+from placegap.instances.problem import Cluster, Device
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, run_method
 

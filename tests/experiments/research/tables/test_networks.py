@@ -13,7 +13,7 @@ from placegap.experiments.research.tables.networks import (
 )
 from placegap.instances.corpus.build import network_recipes
 from placegap.instances.corpus.corpus import NETWORK_FAMILY, corpus_names, known_of, load_corpus
-from placegap.instances.problem.instance import Edge, Graph, Op
+from placegap.instances.problem import Edge, Graph, Op
 
 
 @pytest.mark.parametrize("name", corpus_names(NETWORK_FAMILY))

@@ -40,7 +40,7 @@ class Liar(cp_model.CpSolver):
 
     status: object = cp_model.INFEASIBLE
 
-    def run_method(self, model: object, callback: object = None) -> object:
+    def solve(self, model: object, callback: object = None) -> object:
         honest = super().solve(model)  # type: ignore[arg-type]
         return honest if honest == cp_model.INFEASIBLE else self.status
 
@@ -220,7 +220,7 @@ def test_no_search_runs_the_unsound_part_of_presolve(
     limits = []
 
     class Watched(cp_model.CpSolver):
-        def run_method(self, model: object, callback: object = None) -> object:
+        def solve(self, model: object, callback: object = None) -> object:
             limits.append(self.parameters.presolve_inclusion_work_limit)
             return super().solve(model)  # type: ignore[arg-type]
 
