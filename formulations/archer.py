@@ -78,7 +78,6 @@ def build_exact(
 
     Parameters
     ----------
-    instance : Instance
     semantics : MaxLoad
         ``max_load chain``.
     num_blocks : int, optional
@@ -90,11 +89,6 @@ def build_exact(
     -------
     ConcreteModel
         Minimizes ``largest``. Constraints can be added.
-
-    Raises
-    ------
-    ValueError
-        Another semantics, or no block.
     """
     k = instance.num_devices if num_blocks is None else num_blocks
     _refuse(semantics, k)
@@ -119,7 +113,6 @@ def build_three_blocks(
 
     Parameters
     ----------
-    instance : Instance
     semantics : MaxLoad
         ``max_load chain``.
     num_blocks : int, optional
@@ -133,11 +126,6 @@ def build_three_blocks(
     -------
     ConcreteModel
         Minimizes ``largest``.
-
-    Raises
-    ------
-    ValueError
-        Another semantics, or no block.
 
     Notes
     -----
@@ -188,11 +176,6 @@ def build_bottleneck(
     -------
     ConcreteModel
         Minimizes ``largest``.
-
-    Raises
-    ------
-    ValueError
-        Another semantics, or no such block.
 
     Notes
     -----
@@ -299,7 +282,6 @@ def build_units(instance: Instance, *, alike: bool = False) -> Units:
 
     Parameters
     ----------
-    instance : Instance
     alike : bool
         Take all devices for one kind, hosts included: of each cost the least over all of them.
     """

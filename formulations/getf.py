@@ -62,7 +62,6 @@ def build_lp(instance: Instance, groups: DeviceGroups, *, names: bool = False) -
 
     Parameters
     ----------
-    instance : Instance
     groups : DeviceGroups
         The finer, the better the bound: groups of equal devices give the LP over single devices.
     names : bool

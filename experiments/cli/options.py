@@ -363,13 +363,7 @@ def inputs_of(asked: Any) -> list[str]:
 
 
 def read_instance(source: Source, *, tells: bool = False) -> Instance:
-    """The instance of a source; reading that takes long is told, where it `tells` (`spinner`).
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or has no devices.
-    """
+    """The instance of a source; reading that takes long is told, where it `tells` (`spinner`)."""
     from placegap.experiments.running.sources import idle_devices, load_source
 
     doing = "tracing" if is_traced(source.model) else "reading"

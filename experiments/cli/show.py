@@ -268,13 +268,7 @@ def compare_command(asked: CompareOptions) -> None:
 
 
 def read_plan(file: str) -> PlanFile | None:
-    """The plan in a file; None: it is none, and is read as a model.
-
-    Raises
-    ------
-    InputError
-        If the file says that it is a plan, and is broken.
-    """
+    """The plan in a file; None: it is none, and is read as a model."""
     from pydantic import ValidationError
 
     from placegap.instances.io.document import read_json
@@ -300,11 +294,6 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
 
     A plan says ``MODEL@CLUSTER``. If that is a graph of the corpus on a cluster that ships, and
     its content is that of the plan, it is the instance; else None.
-
-    Raises
-    ------
-    InputError
-        If the model that is named has another content.
     """
     from placegap.experiments.running.sources import Source, is_known_cluster, load_source
     from placegap.instances.corpus.corpus import corpus_names

@@ -75,7 +75,6 @@ def certified_shares(
 
     Parameters
     ----------
-    cells : iterable of GapCell
     limit_s : float
         Seconds for each bound.
     folder : Path
@@ -107,13 +106,7 @@ def key_of(cell: GapCell) -> Key | None:
 
 
 def known_shares(folder: Path) -> dict[Key, Share]:
-    """What the file of a folder holds; nothing if there is none.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
-    """
+    """What the file of a folder holds; nothing if there is none."""
     file = folder / FILE_NAME
     try:
         text = file.read_text(encoding="utf-8")

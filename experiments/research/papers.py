@@ -161,13 +161,7 @@ def _figure_lines(
 
 
 def read_recorded(path: str | Path) -> Recorded:
-    """A file of results.
-
-    Raises
-    ------
-    InputError
-        If a line is not what `lines_of` writes.
-    """
+    """A file of results."""
     try:
         head, *rest = (json.loads(line) for line in Path(path).read_text().splitlines())
         semantics = {

@@ -92,13 +92,7 @@ def _run(cell: GapCell) -> Record:
 
 
 def record_study(name: str, *, smoke: bool = False, out: str | None = None) -> Path:
-    """Keep the results of a finished study, and return their file.
-
-    Raises
-    ------
-    InputError
-        If there is no such study, or if some of its runs are not in its log.
-    """
+    """Keep the results of a finished study, and return their file."""
     path = HERE / f"{name}.yaml"
     study, cells = logged_cells(path, out, smoke=smoke)
     missing = sum(cell.status == NOT_RUN for cell in cells)

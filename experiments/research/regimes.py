@@ -213,13 +213,7 @@ class Regimes(Entry):
 
 
 def load_regimes(folder: Path) -> Regimes:
-    """The regimes of a paper's folder; none where it has no such file.
-
-    Raises
-    ------
-    InputError
-        One line that names the file, the place and what is wrong there.
-    """
+    """The regimes of a paper's folder; none where it has no such file."""
     path = folder / REGIMES
     if not path.exists():
         return Regimes(regimes=())
@@ -290,8 +284,6 @@ def score(
 
     Parameters
     ----------
-    compared : ComparedTable
-    causes : sequence of Change
     cells : callable
         Gives the kept cells of a study.
     ahead : str, optional

@@ -76,12 +76,6 @@ def run_sweep(
         What identifies each task, in plain values.
     measure : callable
         What is found of a task, in plain values.
-    out : Path, optional
-
-    Raises
-    ------
-    InputError
-        If the log cannot be read or written.
     """
     listed = [dict(task) for task in tasks]
     keys = [run_key({"sweep": name, "version": version("placegap"), **task}) for task in listed]
@@ -216,7 +210,6 @@ def with_wrong_costs(instance: Instance, off: float, seed: int) -> Instance:
 
     Parameters
     ----------
-    instance : Instance
     off : float
         From 0 to below 1: factors are uniform in [1 - off, 1 + off]. The kinds of devices of an op
         share its factor, and so do the edges of a tensor; what is 0 stays 0.

@@ -64,13 +64,7 @@ def write_certificate(
 
 
 def check_certificate(instance: Instance, path: str | Path) -> Verdict:
-    """Let the stand-alone checker judge the certificate of a file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or holds no JSON, or something else of placegap's.
-    """
+    """Let the stand-alone checker judge the certificate of a file."""
     raw = read_json(path)
     refuse_other(raw, "a certificate", path)
     try:
@@ -98,15 +92,8 @@ def proven(
     ----------
     source : Source or Instance
         What the process reads.
-    semantics : Semantics
-    proof : Proof
     start : Plan, optional
         A feasible plan that it may start from.
-
-    Raises
-    ------
-    InputError
-        If the method does not do the semantics, which are those of a plan.
     """
     instance = source if isinstance(source, Instance) else load_source(source)
     reason = why_refused(instance, semantics, proof.method, proof.params)

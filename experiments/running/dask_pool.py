@@ -43,15 +43,7 @@ CLOSE_S = 5.0
 
 @contextmanager
 def cluster_at(address: str) -> Iterator[Client]:
-    """A client of the scheduler at an address such as ``tcp://10.0.0.1:8786``.
-
-    Raises
-    ------
-    MissingExtra
-        If distributed is not installed.
-    InputError
-        If no scheduler answers there.
-    """
+    """A client of the scheduler at an address such as ``tcp://10.0.0.1:8786``."""
     _silence()
     from distributed import Client
 
@@ -72,13 +64,7 @@ def cluster_at(address: str) -> Iterator[Client]:
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Client]:
-    """A client of a new cluster on this machine, of so many workers with one run at a time each.
-
-    Raises
-    ------
-    MissingExtra
-        If distributed is not installed.
-    """
+    """A client of a new cluster on this machine, of so many workers with one run at a time each."""
     _silence()
     from distributed import Client, LocalCluster
 
@@ -99,13 +85,7 @@ def local_cluster(workers: int) -> Iterator[Client]:
 
 
 def num_slots(client: Client) -> int:
-    """How many runs the cluster's workers take at a time: their threads.
-
-    Raises
-    ------
-    OSError
-        If the scheduler is gone.
-    """
+    """How many runs the cluster's workers take at a time: their threads."""
     return sum(client.nthreads().values())
 
 
@@ -165,13 +145,7 @@ _idle: dict[int, tuple[object, TaskProcess[Any]]] = {}
 
 
 def run_one(job: RemoteTask[T]) -> Ending[T]:
-    """Run a task, in a thread of a Dask worker that waits for its process.
-
-    Raises
-    ------
-    PoolError
-        If processes cannot start here, or this machine cannot do the task (`Unfit`).
-    """
+    """Run a task, in a thread of a Dask worker that waits for its process."""
     from distributed import Event, get_client, get_worker
 
     worker = get_worker()
@@ -263,13 +237,6 @@ def run_on_dask(
     on_news : callable
         Called with what tasks `send_news` of while they run, from another thread; tuples of plain
         values arrive as tuples.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        On Ctrl-C, after the endings of all tasks that have returned.
-    PoolError
-        If the scheduler is lost, or a worker cannot do a task at all.
     """
     queue = iter(tasks)
     busy: dict[Future[Any], T] = {}

@@ -36,13 +36,7 @@ def steps_per_s() -> int:
 
 
 def seconds(run: Callable[..., Iterable[Ending[int]]], steps: Sequence[int]) -> float:
-    """Seconds for all tasks, once every worker has had one.
-
-    Raises
-    ------
-    RuntimeError
-        If a task does not end by itself.
-    """
+    """Seconds for all tasks, once every worker has had one."""
     began = time.perf_counter()
     for ending in run(steps, compute, hard_limit_s=lambda task: LIMIT_S):
         if ending.fate != "done":

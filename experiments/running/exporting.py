@@ -53,13 +53,7 @@ class ModulePrice:
 
 
 def parse_exports(pairs: Sequence[str]) -> dict[str, Path]:
-    """``KIND=FILE`` texts of ``--export``.
-
-    Raises
-    ------
-    InputError
-        If there is no such kind, or one is given twice.
-    """
+    """``KIND=FILE`` texts of ``--export``."""
     exports: dict[str, Path] = {}
     for pair in pairs:
         kind, equals, name = pair.partition("=")
@@ -86,13 +80,7 @@ def joins_ends(kinds: Sequence[str]) -> bool:
 
 
 def check_copies(kinds: Sequence[str], graph: Graph, model: str) -> None:
-    """Refuse formats that are a copy of the model's own file where that is no ONNX file.
-
-    Raises
-    ------
-    InputError
-        One line that names the format and the mend.
-    """
+    """Refuse formats that are a copy of the model's own file where that is no ONNX file."""
     for kind in kinds:
         if EXPORTERS[kind].annotate is not None and not is_onnx_file(graph, model):
             raise InputError(
@@ -106,11 +94,6 @@ def check_formats(kinds: Sequence[str], placed: Instance, semantics: Semantics) 
     """Refuse, before a plan is looked for, formats that cannot say it.
 
     `placed` has the groups of the granularity that was chosen: a layer of several may be divided.
-
-    Raises
-    ------
-    InputError
-        One line that names the format and the mend.
     """
     for kind in kinds:
         check_export(kind, placed, semantics)
@@ -142,7 +125,6 @@ def write_exports(
 
     Parameters
     ----------
-    instance, result, exports
     model : str
         As it was named: the file that a copy is of.
     """

@@ -21,10 +21,8 @@ def other_clocks(instance: Instance, plan: Plan, semantics: Makespan) -> dict[st
 
     Parameters
     ----------
-    instance : Instance
     plan : Plan
         A plan of the instance that can be executed.
-    semantics : Makespan
 
     Returns
     -------

@@ -108,14 +108,8 @@ def run_together(
         processes find each other, and its number.
     args : tuple
         What can be pickled.
-    count : int
     limit_s : float
         Seconds for all.
-
-    Raises
-    ------
-    ProcessesFailed
-        If one dies or raises, or the time is over.
     """
     processes: list[WorkerProcess] = []
     with tempfile.TemporaryDirectory(prefix="placegap-") as folder:
@@ -237,13 +231,7 @@ def pipeline_job(
     device: DeviceType = "cpu",
     iterations: int = 5,
 ) -> tuple[PipelineJob, Iteration]:
-    """What the processes are to do for a plan, and the iteration that the referee predicts.
-
-    Raises
-    ------
-    InputError
-        If the plan is no pipeline of whole layers that torch's schedules can run.
-    """
+    """What the processes are to do for a plan, and the iteration that the referee predicts."""
     if not isinstance(semantics, PipelineIteration):
         raise InputError(
             f"the plan is one of {semantics.objective}, and a pipeline is run; place with"
@@ -268,13 +256,7 @@ def pipeline_job(
 def run_and_compare(
     instance: Instance, job: PipelineJob, predicted: Iteration, limit_s: float
 ) -> PipelineComparison:
-    """Run a pipeline on processes of this machine.
-
-    Raises
-    ------
-    ProcessesFailed
-        If a process dies or raises, or the time is over.
-    """
+    """Run a pipeline on processes of this machine."""
     from placegap.experiments.running.pipeline_stage import run_stages
 
     reports = run_together(run_stages, (job,), job.num_processes, limit_s)

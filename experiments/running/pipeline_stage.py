@@ -70,13 +70,7 @@ class LossOf(nn.Module):  # type: ignore[misc]  # torch has no types here
 
 
 def run_stages(job: PipelineJob, store: str, rank: int) -> ProcessReport:
-    """Run a pipeline together with the other processes.
-
-    Raises
-    ------
-    Exception
-        Of any kind, where torch cannot cut the model or a stage fails.
-    """
+    """Run a pipeline together with the other processes."""
     device = join_group(job.device, store, rank, job.num_processes)
     warnings.simplefilter("ignore")  # about torch's own calls
     model = build_real_model(job.model, job.tracing, job.seed)
@@ -152,13 +146,7 @@ def join_group(device: str, store: str, rank: int, count: int) -> torch.device:
 def microbatches(
     model: Traceable, count: int, seed: int
 ) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Random inputs of so many microbatches, of the shapes that the model is called with.
-
-    Raises
-    ------
-    ValueError
-        If an input has no first dimension, along which microbatches could be put together.
-    """
+    """Random inputs of so many microbatches, of the shapes that the model is called with."""
     for leaf in pytree.tree_leaves((model.args, model.kwargs)):
         if not isinstance(leaf, torch.Tensor) or leaf.dim() == 0:
             raise ValueError("an input is no tensor with a first dimension of examples")
@@ -310,11 +298,6 @@ def machine_cluster(devices: str, device: DeviceType = "cpu", limit_s: float = 1
     """A cluster file of processes of this machine, with the link between two measured.
 
     Its devices are those of an entry that is written already (`profile.device_entry`).
-
-    Raises
-    ------
-    ProcessesFailed
-        If the processes cannot reach each other, or what was measured is no link's rate.
     """
     small_ns, large_ns = run_together(ping_pong, (device,), 2, limit_s)[0]
     return cluster_text(devices, small_ns, large_ns)
@@ -325,13 +308,7 @@ FASTEST_BYTES_PER_S = 10**13
 
 
 def cluster_text(devices: str, small_ns: int, large_ns: int) -> str:
-    """A cluster file from the times of the two messages.
-
-    Raises
-    ------
-    ProcessesFailed
-        If they are those of no link: the large one takes hardly longer.
-    """
+    """A cluster file from the times of the two messages."""
     rate = (LARGE_BYTES - SMALL_BYTES) * NS_PER_S // max(1, large_ns - small_ns)
     if rate > FASTEST_BYTES_PER_S:
         raise ProcessesFailed(

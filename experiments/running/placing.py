@@ -148,11 +148,6 @@ def choose_semantics(
         Those of a plan to start from; they stand before the file's.
     is_final : bool
         Whether the method is given this very instance, and not a coarser one.
-
-    Raises
-    ------
-    InputError
-        If the method does not apply; the line names an option that would change that.
     """
     own, params = instance.semantics, params or {}
     if stated is not None:
@@ -256,7 +251,6 @@ def place(
 
     Parameters
     ----------
-    attempt : Attempt
     modules : sequence of str
         Modules that the worker imports first.
     start : Result, optional
@@ -265,15 +259,6 @@ def place(
         Called with a `progress.News` whenever something better is known.
     pool : callable, optional
         What runs the attempt, by default `run_pool` in a process of its own.
-
-    Raises
-    ------
-    InputError
-        If the method does not apply, or its parameters are wrong.
-    Stopped
-        On Ctrl-C.
-    RuntimeError
-        If the method crashes or disagrees with the referee, and nothing is known.
     """
     ledger = Ledger(on_news or (lambda news: None))
     told: list[Plan] = []  # the last plan
@@ -334,11 +319,6 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
     """The attempt with a limit of loads, so many times the least `max_load`; and that in words.
 
     The least load is that of the model as it is stated, with its caches, and has half of the time.
-
-    Raises
-    ------
-    InputError
-        If the objective has no limit, the factor is below 1, or no plan holds the model.
     """
     semantics = attempt.semantics
     if not isinstance(semantics, MaxContext):
@@ -437,11 +417,6 @@ def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
     """The plan of a plan file or split file, judged, as a result to start from.
 
     The bound that a plan file states is a claim (`claims`), and not the result's.
-
-    Raises
-    ------
-    InputError
-        If the file holds no plan of the instance, or its plan breaks a rule.
     """
     found = run_method(instance, semantics, "expert", {"path": path})
     if found.plan is None:
@@ -459,13 +434,7 @@ def plan_file_at(path: str) -> PlanFile | None:
 
 
 def judged_plan(instance: Instance, semantics: Semantics, plan: Plan) -> Result:
-    """A plan, judged, as a result to start from.
-
-    Raises
-    ------
-    InputError
-        If it breaks a rule.
-    """
+    """A plan, judged, as a result to start from."""
     found = finish(instance, semantics, START, Outcome(plan), solve_s=0.0)
     if found.plan is None:
         raise InputError(f"the start is no plan of {instance.name}: {found.message}")

@@ -170,7 +170,6 @@ def send_news(content: Any, *, compiles: bool | None = None) -> None:
 
     Parameters
     ----------
-    content : object
     compiles : bool, optional
         True: the task compiles a kernel from now on, and its hard limit stands; False: it has.
     """
@@ -242,13 +241,6 @@ def run_pool(
         by default.
     on_news : callable, optional
         Called with what tasks `send_news` of while they run.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        On Ctrl-C, after the endings of all tasks that have returned.
-    PoolError
-        If a worker dies before it is ready for its first task, and the next in its place, too.
     """
     queue = iter(tasks)
     idle: list[TaskProcess[T]] = []

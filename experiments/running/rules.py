@@ -69,11 +69,6 @@ class Rules:
         file's, else makespan, or they choose the first that all of them belong to. Another
         objective than the file's resets all other fields but the memory rule, which is the model's.
         A rule of `usual` holds where neither the file nor an option states one.
-
-        Raises
-        ------
-        InputError
-            If an option does not belong to the objective.
         """
         objective = self.objective or self._objective(
             default or ("makespan" if own is None else own.objective)

@@ -90,13 +90,7 @@ class Source:
 
 @lru_cache(maxsize=4)
 def load_source(source: Source) -> Instance:
-    """The instance of a source; the last few are kept.
-
-    Raises
-    ------
-    InputError
-        One line that names the file, the place and what is wrong there.
-    """
+    """The instance of a source; the last few are kept."""
     cluster = cluster_of(source)
     if is_traced(source.model) and cluster is None:
         raise _no_devices(source.model)
@@ -151,13 +145,7 @@ def costed_by(document: Document, costs: Costs) -> Document:
 def as_layers(
     document: Document, cluster: Cluster | None, sizes: tuple[tuple[str, int], ...] = ()
 ) -> Document:
-    """A training step as layers with modes on a cluster; what has modes or no backward op stays.
-
-    Raises
-    ------
-    InputError
-        If the ops are none of layers that can be costed.
-    """
+    """A training step as layers with modes on a cluster; what has modes or no backward op stays."""
     graph = document.graph
     if cluster is None or not any(op.backward for op in graph.ops):
         return document
@@ -181,13 +169,7 @@ def _no_devices(model: str) -> InputError:
 
 
 def check_rates(model: str, cluster: Cluster | None, times: Path | None = None) -> None:
-    """Refuse, before a model is traced, devices on which none of its ops could get a time.
-
-    Raises
-    ------
-    InputError
-        One line that names the device and its kind. A host may stay without, if another runs ops.
-    """
+    """Refuse, before a model is traced, devices on which none of its ops could get a time."""
     if cluster is None or not is_traced(model):
         return
     from placegap.instances.io.costing import catalogue, specs_of
@@ -350,13 +332,7 @@ def measured_times(graph: Graph) -> str | None:
 
 
 def cluster_of(source: Source) -> Cluster | None:
-    """The cluster that a source names, None where the model's own is meant.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or there are device kinds and no cluster.
-    """
+    """The cluster that a source names, None where the model's own is meant."""
     if source.cluster is None and source.devices is not None:
         raise InputError("--devices states kinds for --cluster; name one, too", source.devices)
     return None if source.cluster is None else load_cluster(source.cluster, source.devices)

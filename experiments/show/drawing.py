@@ -74,13 +74,7 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches.
-
-    Raises
-    ------
-    MissingExtra
-        If matplotlib is not installed.
-    """
+    """An empty figure of so many inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

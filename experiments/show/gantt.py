@@ -66,11 +66,6 @@ def draw_plans(plans: Sequence[Anatomy], width: float = WIDTH) -> Figure:
     Bars are blocks of layers (or kinds of ops) on idle time. A line above a bar says that it is on
     the critical path; a dashed one is the bound, and what lies between it and the end is red. The
     width is in inches: letters are larger beside a narrower chart.
-
-    Raises
-    ------
-    MissingExtra
-        If matplotlib is not installed.
     """
     bounds_ns = [found.bound.ns for found in plans if found.bound is not None]
     end_ns = max([1, *bounds_ns, *(found.drawn.end_ns for found in plans)])
@@ -312,15 +307,7 @@ def _add_legend(figure: Figure, plans: Sequence[Anatomy], colours: dict[str, str
 
 
 def draw_gap(instance: Instance, heuristic: str) -> Figure:
-    """The schedule of a heuristic above the best that `decomposition` finds, and its bound.
-
-    Raises
-    ------
-    InputError
-        If the heuristic finds no plan.
-    MissingExtra
-        If matplotlib is not installed.
-    """
+    """The schedule of a heuristic above the best that `decomposition` finds, and its bound."""
     from placegap.solvers import run_method
 
     before = run_method(instance, MAKESPAN, heuristic)

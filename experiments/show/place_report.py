@@ -118,7 +118,6 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     instance : Instance
         The one of the plan: the finer one, where the method split ops, and the one with single
         ops, where layers were kept whole.
-    result : Result
     """
     verdict = result.evaluation
     if result.plan is None or verdict is None:

@@ -73,7 +73,6 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
     ----------
     log : Path or None
         Gets an object per line: ``seconds``, ``value_ns``, ``bound_ns``, ``source``.
-    plot : Path or None
     title : str
         Of the plot.
     """

@@ -71,9 +71,6 @@ def single_moves(
 
     Parameters
     ----------
-    instance : Instance
-    plan : Plan
-    semantics : Semantics
     verdict : Evaluation
         The referee's, of the plan.
     count : int

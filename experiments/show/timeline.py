@@ -189,9 +189,6 @@ def timeline(
 
     Parameters
     ----------
-    instance : Instance
-    plan : Plan
-    semantics : Semantics
     verdict : Evaluation
         The referee's, with a value.
     found : sequence of Crossing

@@ -185,13 +185,7 @@ def smallest(study: Study) -> Study:
 
 
 def load_study(path: str | Path, *, smoke: bool = False) -> Study:
-    """Read and validate a study, or its smallest form.
-
-    Raises
-    ------
-    InputError
-        One line that names the file, the place and what is wrong there.
-    """
+    """Read and validate a study, or its smallest form."""
     raw = read_yaml(path)
     refuse_other(raw, "a study", path)
     if not isinstance(raw, dict):

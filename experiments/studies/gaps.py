@@ -107,7 +107,6 @@ def gap_cells(cells: Iterable[Cell], records: Mapping[str, Record]) -> list[GapC
 
     Parameters
     ----------
-    cells : iterable of Cell
     records : mapping
         Records of the log by key; cells whose run is not there yet are "not_run".
     """

@@ -40,11 +40,6 @@ class RunLog:
     """An open log: `records` by key, and `append`.
 
     One process at a time may hold it. A context manager.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be opened, is held by another process, or holds anything but runs.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -115,15 +115,8 @@ def compare(
 
     Parameters
     ----------
-    table : PublishedTable
-    cells : sequence of GapCell
     figure : callable
         Gives the figure of a cell's graph by its name; by default it is computed.
-
-    Raises
-    ------
-    InputError
-        If two runs claim the same cell; the column has to name its table or label then.
     """
     rows = []
     for row in table.rows:
@@ -374,13 +367,7 @@ class Spread:
 
 
 def told(compared: ComparedTable, sentence: str) -> str:
-    """A sentence of a paper's file with its figures.
-
-    Raises
-    ------
-    InputError
-        If it asks a figure for what none has.
-    """
+    """A sentence of a paper's file with its figures."""
     figures = {name: spread(compared, asked) for name, asked in compared.table.figures.items()}
     try:
         return sentence.format(**figures)

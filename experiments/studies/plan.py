@@ -116,16 +116,10 @@ def plan_study(
 
     Parameters
     ----------
-    study : Study
     path : str or Path
         The study's file: paths in it are relative to its folder, and errors name it.
     tell : callable
         Told in a sentence of each optional file that nothing installed can read.
-
-    Raises
-    ------
-    InputError
-        Unknown methods, parameters, models or clusters, and everything wrong inside them.
     """
     columns = [
         [column for entry in table.methods for column in _columns(table, entry, path)]

@@ -191,13 +191,7 @@ class Paper(Entry):
 
 
 def parse_cell(cell: float | str | None, unit: str) -> float | None:
-    """A cell in nanoseconds: None where nothing is printed, infinity where nothing fitted.
-
-    Raises
-    ------
-    ValueError
-        If it is no number.
-    """
+    """A cell in nanoseconds: None where nothing is printed, infinity where nothing fitted."""
     if cell is None:
         return None
     if cell == NO_PLAN:
@@ -209,13 +203,7 @@ def parse_cell(cell: float | str | None, unit: str) -> float | None:
 
 
 def load_published(path: str | Path, names: Sequence[str]) -> list[PublishedTable]:
-    """The named tables of a paper's file, in that order.
-
-    Raises
-    ------
-    InputError
-        A bad file, or a table that it does not have.
-    """
+    """The named tables of a paper's file, in that order."""
     paper = load_paper(path)
     tables = {table.name: table for table in paper.tables}
     for name in names:
@@ -225,13 +213,7 @@ def load_published(path: str | Path, names: Sequence[str]) -> list[PublishedTabl
 
 
 def load_paper(path: str | Path) -> Paper:
-    """All that a paper's file states.
-
-    Raises
-    ------
-    InputError
-        One line that names the file, the place and what is wrong there.
-    """
+    """All that a paper's file states."""
     raw = read_yaml(path)
     if not isinstance(raw, dict):
         raise InputError("is not a paper's file: expected the keys paper, text and tables", path)

@@ -42,11 +42,6 @@ def plot_gaps(cells: Sequence[GapCell]) -> bytes:
 
     Methods are ordered by their median gap; the axis is linear up to 1 % and logarithmic above, so
     that 0 has a place. Marks at 0 stand side by side, to the left of it.
-
-    Raises
-    ------
-    MissingExtra
-        If matplotlib is not installed.
     """
     questions: dict[str, dict[str, list[GapCell]]] = {}
     for cell in cells:

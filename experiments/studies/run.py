@@ -268,13 +268,6 @@ def run_study(
         Whether to run the study's smallest form (`config.smallest`).
     client : Client, optional
         Of a Dask cluster that does the runs, in place of processes of this machine.
-
-    Raises
-    ------
-    InputError
-        A bad study, or a log that cannot be read or written.
-    PoolError
-        Processes cannot start, or the Dask cluster is lost.
     """
     for module in modules:
         import_module(module)
@@ -323,13 +316,7 @@ def run_study(
 def logged_cells(
     config: str | Path, out: str | Path | None = None, *, smoke: bool = False
 ) -> tuple[Study, list[GapCell]]:
-    """A study and all its cells as its log has them; nothing is run.
-
-    Raises
-    ------
-    InputError
-        A bad study, or no log of it.
-    """
+    """A study and all its cells as its log has them; nothing is run."""
     study = load_study(config, smoke=smoke)
     log_file = results_folder(study, out) / LOG_NAME
     if not log_file.exists():

@@ -275,7 +275,6 @@ class CallCuts:
 
     Parameters
     ----------
-    index : GraphIndex
     own_ns : (n,) int64
         Time of each op on an accelerator, at least.
     able : (n,) bool

@@ -100,7 +100,6 @@ def at_most(
 
     Parameters
     ----------
-    cp : CpModel
     terms : sequence of Term
         Coefficients of at least 0.
     limit : int or variable

@@ -61,7 +61,6 @@ def identical_devices(instance: Instance, labels: Sequence[object] | None = None
 
     Parameters
     ----------
-    instance : Instance
     labels : sequence of K, optional
         What else tells devices apart under some semantics, such as the servers they are in.
 
@@ -134,7 +133,6 @@ def representative_devices(
 
     Parameters
     ----------
-    instance : Instance
     possible : (n, K) bool, optional
         Where ops can be otherwise, alike on identical devices and within groups; the default is
         `possible_devices`.
@@ -277,16 +275,10 @@ def device_groups(instance: Instance, by: Grouping = "auto") -> DeviceGroups:
 
     Parameters
     ----------
-    instance : Instance
     by : {"auto", "columns", "speeds"}
         ``columns``: devices on which every op takes the same time, for unrelated times.
         ``speeds``: powers of `speed_factor` below the fastest speed, as in GETF.
         ``auto``: speeds where the times are related, else columns.
-
-    Raises
-    ------
-    ValueError
-        ``speeds`` where no speeds explain the times.
 
     Notes
     -----

@@ -36,7 +36,6 @@ def describe(
 
     Parameters
     ----------
-    model : ConcreteModel
     listed : str or None
         Docstrings whose lines that begin with a component, as in "- ``x[i, k]``: ...", list the
         variables.

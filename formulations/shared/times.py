@@ -132,9 +132,7 @@ def settled_windows(
 
     Parameters
     ----------
-    arrays : Arrays
     possible : (n, K) bool
-    horizon_ns : int
     cross : callable
         (when an op is done on each device, tensor, whether time runs backwards) -> when its
         neighbour can begin on each device.

@@ -370,12 +370,10 @@ def chain_regions(
 
     Parameters
     ----------
-    model : ConcreteModel
     arcs : list of (int, int)
         `chain_arcs`.
     inside : mapping
         (op, region) -> variable or expression.
-    num_ops, num_regions : int
     stages : Stages, optional
         What replicated columns need beside.
     prefix : str

@@ -79,13 +79,6 @@ def build_network(name: str) -> Document:
 
     Names of ops are those of the installed torch (``constraints.txt`` pins it), and so are the
     decompressed bytes of its file.
-
-    Raises
-    ------
-    InputError
-        One line: PyTorch is missing.
-    KeyError
-        If there is no such network.
     """
     recipe = network_recipes()[name]
     made = _made(recipe)
@@ -209,13 +202,7 @@ def build_corpus(folder: Path, published: Path | None = None) -> list[Path]:
 
 
 def build_networks(folder: Path, names: Sequence[str] = ()) -> list[Path]:
-    """Build the networks of the corpus under a folder, all or some; the files that were written.
-
-    Raises
-    ------
-    InputError
-        There is no such network, or PyTorch is missing.
-    """
+    """Build the networks of the corpus under a folder, all or some; the files that were written."""
     for name in names:
         look_up("network", name, network_recipes(), "instances/data/networks.yaml")
     chosen = (build_network(name) for name in names or network_recipes())

@@ -102,13 +102,7 @@ class BestEntry(BestKnown):
 
 
 def read_best_known(path: str | Path | None = None) -> tuple[BestEntry, ...]:
-    """All entries of a best-known file: the package's own, or another.
-
-    Raises
-    ------
-    InputError
-        One line that names the file and the entry.
-    """
+    """All entries of a best-known file: the package's own, or another."""
     path = data_path("corpus", "best-known.json") if path is None else path
     raw = read_json(path)
     try:
@@ -178,11 +172,6 @@ def record_best(instance: Instance, found: BestKnown, path: str | Path) -> BestE
     unless the new bound alone says what it rests on.
     An entry for another content (the graph or a cluster changed) is replaced. The file is made if
     it is missing.
-
-    Raises
-    ------
-    InputError
-        If the bound that remains is above the value: one of the two is wrong.
     """
     names = {"graph": instance.graph.name, "cluster": instance.cluster.name}
     fresh = _entry({**names, "content_hash": instance.content_hash, **dict(found)}, path)

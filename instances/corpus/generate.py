@@ -385,11 +385,6 @@ def mirror_training(graph: Graph) -> Graph:
     -------
     Graph
         n forward ops as they were, then n backward ops, then up to n updates.
-
-    Raises
-    ------
-    InputError
-        If the graph has backward ops already.
     """
     if any(op.backward for op in graph.ops):
         raise InputError("has backward ops already", graph.name)

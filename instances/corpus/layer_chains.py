@@ -118,13 +118,7 @@ def _sized(name: str, sizes: Mapping[str, int]) -> tuple[ModelShape, int]:
 
 
 def chain_document(name: str, sizes: Mapping[str, int] | None = None) -> Document:
-    """One training step of a shape, ``llama-70b-train``, as a document without a cluster.
-
-    Raises
-    ------
-    InputError
-        If there is no such shape or size.
-    """
+    """One training step of a shape, ``llama-70b-train``, as a document without a cluster."""
     shape, batch = _sized(name, sizes or {})
     graph = layer_chain(name.removesuffix(TRAIN), shape=shape, batch=batch)
     graph = with_costs(graph, "roofline")

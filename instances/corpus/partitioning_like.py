@@ -200,15 +200,12 @@ def partitioning_graph(
 
     Parameters
     ----------
-    family : str
     seed : int
         Of the times and sizes, each 0.6 to 1.4 times what is usual.
-    layers : int, optional
     apart : bool
         Whether weights are ops of their own, of zero time, rather than held by the ops themselves.
     training : bool
         With the mirrored backward pass; an op and its mirror are a colour class.
-    transfers : {"light", "heavy"}, optional
     """
     draw, usual, light_or_heavy = KINDS[family]
     sketch = _Sketch(random.Random(f"{family} {seed}"), NS_PER_BYTE[transfers or light_or_heavy])

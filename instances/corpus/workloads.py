@@ -125,11 +125,6 @@ def build_workload(name: str, params: Mapping[str, Any] | None = None) -> Docume
         Sizes other than the paper's: ``batch``, and ``steps`` where there are sentences; as
         numbers or as text.
 
-    Raises
-    ------
-    InputError
-        Unknown names, and sizes that are no positive integers.
-
     Notes
     -----
     O(ops). Times are costed when an instance is made of it.

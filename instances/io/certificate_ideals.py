@@ -43,7 +43,6 @@ class IdealBlocks:
 
     Parameters
     ----------
-    problem : Terms
     parts : dict
         Ops and edges as the file states them.
     tick : callable

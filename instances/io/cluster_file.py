@@ -101,13 +101,7 @@ class DeviceEntry(InstancePart):
         return self.kind or self.name or (self.names or ("",))[0]
 
     def spec(self, known: Mapping[str, DeviceSpec]) -> DeviceSpec | None:
-        """What is known of its devices, None where no op is costed on them.
-
-        Raises
-        ------
-        ValueError
-            If something is missing, or what is stated contradicts itself.
-        """
+        """What is known of its devices, None where no op is costed on them."""
         rates = {
             name: value
             for name in ("peak_flops_per_s", "bandwidth_bytes_per_s", "launch_overhead_ns")
@@ -229,13 +223,7 @@ class ClusterFile(InstancePart):
     provenance: Provenance = Provenance()
 
     def cluster(self, added: Mapping[str, DeviceSpec] | None = None) -> Cluster:
-        """The cluster that the file describes, with these kinds beside the catalogue's.
-
-        Raises
-        ------
-        ValueError
-            If a reference is bad, or a kind has two rates.
-        """
+        """The cluster that the file describes, with these kinds beside the catalogue's."""
         devices, kinds = self._devices({**catalogue(), **(added or {}), **self.kinds})
         names = tuple(device.name for device in devices)
         found = [

@@ -113,11 +113,6 @@ def cluster_content(text: str, added: Mapping[str, DeviceSpec] | None = None) ->
         See the module.
     added : mapping of str to DeviceSpec, optional
         Kinds beside the catalogue's.
-
-    Raises
-    ------
-    InputError
-        One line that says which part cannot be read, and the mend.
     """
     source = f"cluster {text!r}"
     known = {**catalogue(), **(added or {})}
@@ -177,13 +172,7 @@ def _usual_links(
 
 
 def link_kind(word: str) -> LinkKind:
-    """The link that a word stands for.
-
-    Raises
-    ------
-    ValueError
-        If there is none; the line names the nearest.
-    """
+    """The link that a word stands for."""
     plain = plain_name(word)
     if match := re.fullmatch(r"pcie([345])(?:x(1|2|4|8|16))?", plain):
         lanes = int(match[2] or 16)
@@ -259,11 +248,6 @@ def find_kind(name: str, known: Mapping[str, DeviceSpec]) -> str:
     """The device kind of a name, in full or as `_short_names` has it; case and dashes go.
 
     Of several boards the one counts with which all others begin: H100-80GB before H100-80GB-PCIe.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or more than one; the line names the nearest.
     """
     wanted = plain_name(name)
     for kind in known:

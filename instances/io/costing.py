@@ -86,11 +86,6 @@ def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
     """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`.
 
     ``is_host`` may stand for ``is_cpu``.
-
-    Raises
-    ------
-    InputError
-        One line that names the file, the kind and the field.
     """
     raw = read_yaml(path)
     with as_input_error(raw, path):
@@ -133,7 +128,6 @@ def roofline_ns(
     ----------
     flops, bytes_moved : int
         Floating-point operations, and bytes read from and written to device memory.
-    spec : DeviceSpec
     compute_percent, bandwidth_percent : int
         Share of the peak rate and of the bandwidth that is reached.
     dtype : str, optional
@@ -220,11 +214,6 @@ def with_costs(graph: Graph, costs: Costs) -> Graph:
 def costed(graph: Graph, cluster: Cluster) -> Graph:
     """The graph with a time for every device kind of the cluster whose rates are known, by the
     costs that its provenance names.
-
-    Raises
-    ------
-    InputError
-        As `cost_graph`.
     """
     if graph.provenance.parameters.get(COSTS) == "roofline":
         return cost_graph(graph, cluster)

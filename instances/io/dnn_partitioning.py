@@ -101,13 +101,6 @@ def read_dnn_partitioning(path: str | Path, time_unit: TimeUnit = "ms") -> Docum
     time_unit : {"ns", "us", "ms", "s"}
         Unit of the latencies and costs. The files do not say; their authors mean milliseconds.
 
-    Raises
-    ------
-    InputError
-        One line with the file and the node: unknown or missing fields, numbers that are negative,
-        not finite or not whole where they count bytes, edges out of one node whose costs differ by
-        more than 1e-6, backward -> forward edges, cycles.
-
     Notes
     -----
     ``graph.provenance.changes`` tells what was not taken over as it stands: rounded times, dropped

@@ -70,13 +70,7 @@ class LayerHomes(NamedTuple):
 
 
 def plan_layers(instance: Instance, plan: Plan) -> LayerHomes:
-    """Read a plan as homes of layers.
-
-    Raises
-    ------
-    InputError
-        If the model has no single list of layers.
-    """
+    """Read a plan as homes of layers."""
     names = layer_list(instance)
     number = {name: at for at, name in enumerate(names)}
     devices = instance.cluster.devices
@@ -107,13 +101,7 @@ def plan_layers(instance: Instance, plan: Plan) -> LayerHomes:
 
 
 def write_llamacpp(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The options of a plan, in one line.
-
-    Raises
-    ------
-    InputError
-        If no options say it: with the nearest ones, and what they cost.
-    """
+    """The options of a plan, in one line."""
     found = plan_layers(instance, plan)
     if not found.is_in_order:
         _refuse(instance, plan, semantics, found, _llamacpp_line)
@@ -138,13 +126,7 @@ def _llamacpp_line(found: LayerHomes) -> str:
 
 
 def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The GPU split of a plan: GB of each device, rounded up to a hundredth.
-
-    Raises
-    ------
-    InputError
-        If the plan uses a host, or layers are not in the order of the GPUs.
-    """
+    """The GPU split of a plan: GB of each device, rounded up to a hundredth."""
     found = plan_layers(instance, plan)
     if found.on_host or found.away:
         raise InputError("the plan has layers on a host, and exllama runs on GPUs alone")
@@ -163,13 +145,7 @@ def write_exllama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
 
 def write_ollama(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The line of a Modelfile.
-
-    Raises
-    ------
-    InputError
-        If the plan is on several GPUs, or the host does not have the first layers.
-    """
+    """The line of a Modelfile."""
     found = plan_layers(instance, plan)
     if sum(count > 0 for count in found.counts) > 1:
         raise InputError("ollama divides layers between GPUs by itself; export llamacpp")

@@ -58,11 +58,6 @@ def read_layers(instance: Instance) -> NumberedLayers:
     """The layers of a model by their modules; without modules, by the names of its ops.
 
     Numbered layers are those whose names differ in their last number alone, most of all names.
-
-    Raises
-    ------
-    InputError
-        If no two names do.
     """
     ops, modules = instance.graph.ops, layer_of(instance.graph)
     label = [layer or op.colocation or op.name for layer, op in zip(modules, ops, strict=True)]
@@ -156,13 +151,7 @@ SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan, "vllm": _vllm}
 
 
 def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: HybridPipeline) -> str:
-    """The options, or the part of a TOML file, by which a tool runs a plan.
-
-    Raises
-    ------
-    InputError
-        One line: what the tool cannot say, the nearest that it can, and what it costs.
-    """
+    """The options, or the part of a TOML file, by which a tool runs a plan."""
     verdict = evaluate(instance, plan, semantics)
     if not verdict.feasible or verdict.value_ns is None:
         raise InputError(f"the plan breaks a rule: {verdict.violations[0]}")

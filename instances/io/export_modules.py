@@ -29,14 +29,7 @@ from placegap.instances.referee.stages import plan_stages
 
 
 def layer_devices(instance: Instance, plan: Plan) -> dict[str, int]:
-    """The device of each layer, in the order in which the layers run.
-
-    Raises
-    ------
-    InputError
-        If a layer is on several devices, or an op outside of all layers is apart from what feeds
-        it last: no module's border is there, at which a tool could move a tensor.
-    """
+    """The device of each layer, in the order in which the layers run."""
     _refuse_replicas(instance, plan)
     layers, device = layer_of(instance.graph), plan.devices.tolist()
     names = [spec.name for spec in instance.cluster.devices]
@@ -44,13 +37,7 @@ def layer_devices(instance: Instance, plan: Plan) -> dict[str, int]:
 
 
 def layer_stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[list[str]]:
-    """The layers of each stage, in the order in which they run.
-
-    Raises
-    ------
-    InputError
-        If the plan is no chain of stages, a layer is in several of them, or a stage has none.
-    """
+    """The layers of each stage, in the order in which they run."""
     _refuse_replicas(instance, plan)
     layers = layer_of(instance.graph)
     if isinstance(semantics, PipelineIteration):
@@ -83,13 +70,7 @@ def layer_stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[l
 
 
 def layer_list(instance: Instance) -> list[str]:
-    """The only list of numbered layers, in order.
-
-    Raises
-    ------
-    InputError
-        If there is none, or there are several (an encoder and a decoder, stages of a ResNet).
-    """
+    """The only list of numbered layers, in order."""
     lists = numbered_layers(layer_of(instance.graph))
     if len(lists) != 1:
         what = f"{len(lists)} lists of layers ({', '.join(lists)})" if lists else "no layers"
@@ -160,11 +141,6 @@ def device_map(instance: Instance, plan: Plan) -> dict[str, int | str]:
 
     Modules that hold weights and that no op names (their ops were folded, or never run) are with
     the first layer that shares most of their path.
-
-    Raises
-    ------
-    InputError
-        If the plan divides a layer (`layer_devices`).
     """
     number: dict[int, int | str] = {}
     for k, spec in enumerate(instance.cluster.devices):

@@ -39,11 +39,6 @@ def annotate(model: Any, instance: Instance, plan: Plan, semantics: Semantics) -
     instance, plan, semantics
         A node that is no op, as its inputs are constants, is where the nodes are that read it; a
         node that nothing depends on is nowhere.
-
-    Raises
-    ------
-    InputError
-        If an op is on several devices, or cannot be found in the model.
     """
     for op, devices in zip(instance.graph.ops, plan.placement, strict=True):
         if len(devices) > 1:
@@ -167,12 +162,7 @@ def _stages(instance: Instance, plan: Plan, semantics: Semantics) -> list[int]:
 
 
 def device_faults(model: Any) -> tuple[str, ...]:
-    """Sentences on all that breaks a rule; none for a model without configurations.
-
-    Parameters
-    ----------
-    model : ModelProto
-    """
+    """Sentences on all that breaks a rule; none for a model without configurations."""
     return tuple(_faults(model))
 
 

@@ -50,13 +50,7 @@ def write_pipelining(instance: Instance, plan: Plan, semantics: Semantics) -> st
 
 
 def split_points(instance: Instance, plan: Plan, semantics: Semantics) -> list[str]:
-    """The module before which each stage but the first begins.
-
-    Raises
-    ------
-    InputError
-        If an op runs before the module that begins its stage, or after the next one's.
-    """
+    """The module before which each stage but the first begins."""
     stages = layer_stages(instance, plan, semantics)
     begins = [stage[0] for stage in stages[1:]]
     _check_split(instance, {layer: s for s, stage in enumerate(stages) for layer in stage}, begins)
@@ -64,14 +58,7 @@ def split_points(instance: Instance, plan: Plan, semantics: Semantics) -> list[s
 
 
 def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The line that sets ``VLLM_PP_LAYER_PARTITION``.
-
-    Raises
-    ------
-    InputError
-        If devices have several stages, embeddings are not in the first stage, or norm and head not
-        in the last one.
-    """
+    """The line that sets ``VLLM_PP_LAYER_PARTITION``."""
     refuse_several_stages(semantics)
     stages = layer_stages(instance, plan, semantics)
     counts = counts_with_ends(instance, stages, "vllm")
@@ -79,12 +66,7 @@ def write_vllm(instance: Instance, plan: Plan, semantics: Semantics) -> str:
 
 
 def refuse_several_stages(semantics: Semantics) -> None:
-    """Refuse rules by which a device has several stages: vLLM has one per rank.
-
-    Raises
-    ------
-    InputError
-    """
+    """Refuse rules by which a device has several stages: vLLM has one per rank."""
     if isinstance(semantics, PipelineIteration) and semantics.stages_per_device > 1:
         raise InputError("vllm has one stage per device; leave out --stages-per-device")
 
@@ -139,13 +121,7 @@ def _check_split(instance: Instance, stage_of: dict[str, int], begins: list[str]
 
 
 def write_megatron(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The layout of a plan, in one line.
-
-    Raises
-    ------
-    InputError
-        If the model has no single list of layers, or the plan none of Megatron's pipelines.
-    """
+    """The layout of a plan, in one line."""
     stages = layer_stages(instance, plan, semantics)
     return layout(counts_with_ends(instance, stages, "megatron")) + "\n"
 
@@ -162,13 +138,7 @@ NS_PER_MS = 10**6
 
 
 def write_split(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """A split file, with loads in ms as the program writes them.
-
-    Raises
-    ------
-    InputError
-        If ops have names that are no numbers, or are on several devices.
-    """
+    """A split file, with loads in ms as the program writes them."""
     verdict = evaluate(instance, plan, semantics)
     nodes: list[list[int]] = [[] for _ in range(instance.num_devices)]
     for op, devices in zip(instance.graph.ops, plan.placement, strict=True):

@@ -69,24 +69,12 @@ EXPORTERS: Mapping[str, Exporter] = {
 
 
 def find_exporter(name: str) -> Exporter:
-    """The exporter of a name.
-
-    Raises
-    ------
-    InputError
-        One line with the names that there are.
-    """
+    """The exporter of a name."""
     return look_up("export", name, EXPORTERS)
 
 
 def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The content of the file of one kind, which is no copy of the model's.
-
-    Raises
-    ------
-    InputError
-        One line: the format cannot say what the plan does, and the mend.
-    """
+    """The content of the file of one kind, which is no copy of the model's."""
     exporter = find_exporter(kind)
     write = exporter.write
     if write is None:
@@ -102,13 +90,7 @@ def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics)
 
 
 def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
-    """Refuse, before a plan is looked for, a format that can say none of this model's plans.
-
-    Raises
-    ------
-    InputError
-        One line: what the model or the rules lack for the format, and the mend.
-    """
+    """Refuse, before a plan is looked for, a format that can say none of this model's plans."""
     exporter = find_exporter(kind)
     try:
         if isinstance(semantics, HybridPipeline):

@@ -45,13 +45,7 @@ TraceEvent = dict[str, Any]
 
 
 def write_chrome_trace(instance: Instance, plan: Plan, semantics: Semantics) -> str:
-    """The trace of a plan, one event per line.
-
-    Raises
-    ------
-    InputError
-        If the plan cannot be executed, or has replicas.
-    """
+    """The trace of a plan, one event per line."""
     if any(len(devices) > 1 for devices in plan.placement):
         raise InputError("a trace shows one device for each op; leave out --replicas")
     verdict = evaluate(instance, plan, semantics)
@@ -210,10 +204,8 @@ def memory_levels(
 
     Parameters
     ----------
-    instance : Instance
     plan : Plan
         One that can be executed.
-    semantics : Semantics
     schedule : Schedule or None
         Of a makespan plan; without one, moments are the steps of `arrays.derive_memory`.
     """

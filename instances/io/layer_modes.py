@@ -136,13 +136,7 @@ def tensor_choices(cluster: Cluster) -> tuple[int, ...]:
 def cluster_rates(
     cluster: Cluster, dtype: str = MIXED.dtype, share_percent: int = SHARE_PERCENT
 ) -> dict[str, Rates]:
-    """Rates of the cluster's devices, by kind.
-
-    Raises
-    ------
-    InputError
-        If the catalogue does not know a kind.
-    """
+    """Rates of the cluster's devices, by kind."""
     specs, link = specs_of(cluster), server_link(cluster)
     found = {}
     for device in cluster.devices:

@@ -66,13 +66,7 @@ class TimedGraph:
 
 
 def read_times(path: str | Path) -> MeasuredTimes:
-    r"""Read a CSV file of times, or a Chrome trace (also gzipped).
-
-    Raises
-    ------
-    InputError
-        One line that names the file, the row or event and the mend.
-    """
+    r"""Read a CSV file of times, or a Chrome trace (also gzipped)."""
     if is_trace(read_content(path)):
         return MeasuredTimes(
             str(path), {(name, None): times for name, times in trace_times(path).items()}
@@ -99,16 +93,8 @@ def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> TimedGra
 
     Parameters
     ----------
-    graph : Graph
-    times : MeasuredTimes
     cluster : Cluster
         Its device kinds decide which times count; a trace counts for the only kind it has.
-
-    Raises
-    ------
-    InputError
-        If the file has times for no kind of the cluster, or is a trace and the cluster has several
-        kinds, or no op has a measured time.
 
     Notes
     -----
@@ -183,13 +169,7 @@ def is_trace(data: bytes) -> bool:
 
 
 def trace_times(path: str | Path) -> Mapping[str, list[float]]:
-    """Times in ns of every annotated op of a trace, in the order of the file.
-
-    Raises
-    ------
-    InputError
-        If the file is no trace, or has no annotated op; one line that names the file and the event.
-    """
+    """Times in ns of every annotated op of a trace, in the order of the file."""
     raw = read_json(path)
     events = raw.get("traceEvents") if isinstance(raw, dict) else raw
     if not isinstance(events, list):

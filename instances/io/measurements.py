@@ -61,13 +61,7 @@ class Table:
 
 
 def read_ops(paths: Sequence[str | Path]) -> Table:
-    """Measurements of ops from one or several files.
-
-    Raises
-    ------
-    InputError
-        One line that names the file, the row and the mend.
-    """
+    """Measurements of ops from one or several files."""
     tables = [_read(path, ("op", "device"), "batch", ("time", "memory_bytes")) for path in paths]
     return _joined(tables)
 
@@ -259,13 +253,7 @@ class LinkFit:
 
 
 def fit_links(table: Table, cluster: Cluster, min_r2: float = MIN_R2) -> tuple[LinkFit, ...]:
-    """A line per measured pair, in the order of the first rows.
-
-    Raises
-    ------
-    InputError
-        If a row names no two devices of the cluster, or a pair was measured without bytes or time.
-    """
+    """A line per measured pair, in the order of the first rows."""
     _check(table, cluster)
     number: dict[tuple[str, str], int] = {}
     group = np.array([number.setdefault(key, len(number)) for key in table.keys], np.int64)

@@ -53,12 +53,6 @@ def read_moirai_workbook(path: str | Path, time_unit: TimeUnit = "ms") -> Docume
     time_unit : {"ns", "us", "ms", "s"}
         Unit of the times. The files do not say; milliseconds fit the authors' figures.
 
-    Raises
-    ------
-    InputError
-        One line with the file, row and column, also where it stays ambiguous which flow leads to
-        which successor.
-
     References
     ----------
     Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices, 2023;
@@ -310,14 +304,7 @@ def is_workbook(data: bytes) -> bool:
 
 
 def read_sheets(path: str | Path) -> Iterator[tuple[str, list[list[Cell]]]]:
-    """Name and rows of every sheet of a workbook.
-
-    Raises
-    ------
-    InputError
-        If the file is no workbook or is damaged, a cell holds a date, a truth value or an error, or
-        the package that reads this kind of workbook is not installed.
-    """
+    """Name and rows of every sheet of a workbook."""
     data = read_content(path)
     if not is_workbook(data):
         raise InputError("is not a workbook (.xls or .xlsx)", path)

@@ -82,19 +82,12 @@ def read_onnx(
 
     Parameters
     ----------
-    path : str or Path
     dims : mapping of str to int, optional
         Sizes of open dimensions of the inputs, by name, or as "INPUT.AXIS" ("x.0"). A first
         dimension that is not known is the batch, and is set to 1 unless given here; "batch" means
         all of them where none is called so. Another unknown dimension is an error.
     weights : WeightFormat, optional
         How initializers of numbers are stored; None: in their type.
-
-    Raises
-    ------
-    InputError
-        If the onnx package is missing, the file is not a model, a shape cannot be inferred, or the
-        model has control flow (If, Loop, Scan); one line that names the file and the node.
     """
     path = Path(path)
     model = inlined_model(path)
@@ -137,13 +130,7 @@ def _stored(model: Any, weights: WeightFormat | None) -> dict[str, Fraction]:
 
 
 def inlined_model(path: Path) -> Any:
-    """The model message of a file, with the nodes of its own functions where those are called.
-
-    Raises
-    ------
-    InputError
-        As `load_onnx`; or a function cannot be inlined.
-    """
+    """The model message of a file, with the nodes of its own functions where those are called."""
     model = load_onnx(path)
     if model.functions:
         from onnx import inliner
@@ -369,13 +356,7 @@ FIXED = {1: 8, 5: 4}
 
 
 def load_onnx(path: Path) -> Any:
-    """The model message of a file, its weights unread where they lie beside it.
-
-    Raises
-    ------
-    InputError
-        If the onnx package is missing, the file is no model, or it is above a limit.
-    """
+    """The model message of a file, its weights unread where they lie beside it."""
     try:
         import onnx
     except ImportError:
@@ -452,7 +433,6 @@ def count_axes(node: Node, has_weights: bool) -> dict[str, int]:
 
     Parameters
     ----------
-    node : Node
     has_weights : bool
         Whether the second input is constant.
     """
@@ -485,10 +465,6 @@ LONGEST = 10_000
 
 def module_of(node: Any) -> str | None:
     """Path of the innermost module ("encoder.layer.0.attention"), None where none is noted.
-
-    Parameters
-    ----------
-    node : NodeProto
 
     Notes
     -----

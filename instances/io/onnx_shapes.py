@@ -104,11 +104,6 @@ def infer_tensors(
         Of the symbols that shapes which the file states may name.
     stored : mapping of str to Fraction, optional
         Bits per weight of initializers that are stored in another number than their type has.
-
-    Raises
-    ------
-    ValueError
-        One line, where the graph is no graph, or has control flow.
     """
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     stated = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
@@ -416,7 +411,6 @@ def evaluate_node(
 
     Parameters
     ----------
-    node : NodeProto
     inputs : mapping of str to ndarray
         Values of all its inputs.
     num_elements : sequence of int or None

@@ -27,11 +27,6 @@ class OutputFile:
     """An open output, which `place` puts in its place; until then it is a temporary file beside it.
 
     A context manager: at the end, nothing is left of what has not taken its place.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be opened, written or put in its place.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -94,13 +89,7 @@ def append_whole(file: int, data: bytes) -> None:
 
 
 def write_text(text: str, path: str | Path) -> None:
-    """Write text, gzipped without a time stamp if the name ends in ``.gz``; never half a file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-    """
+    """Write text, gzipped without a time stamp if the name ends in ``.gz``; never half a file."""
     data = text.encode()
     if Path(path).suffix == ".gz":
         data = gzip.compress(data, compresslevel=9, mtime=0)
@@ -108,13 +97,7 @@ def write_text(text: str, path: str | Path) -> None:
 
 
 def write_bytes(data: bytes, path: str | Path) -> None:
-    """Write bytes as they are; never half a file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-    """
+    """Write bytes as they are; never half a file."""
     with OutputFile(path) as file:
         file.write(data)
         file.place()
@@ -129,15 +112,8 @@ def reserve_outputs(*paths: Path | None, inputs: Iterable[str | Path] = ()) -> N
 
     Parameters
     ----------
-    *paths : Path or None
     inputs : iterable of str or Path
         What may be files that the command reads.
-
-    Raises
-    ------
-    InputError
-        One line with the path and the mend: a folder, a place where no file can be made, a file
-        that may not be written to, two outputs of one name, or an input.
     """
     read = [(name, found) for name in inputs if (found := _regular(name)) is not None]
     seen: set[str] = set()

@@ -94,12 +94,6 @@ def read_piper(path: str | Path, time_unit: TimeUnit = "s") -> Document:
         Unit of the times. The planner divides bytes by bytes per second and adds them to the times,
         so they count as seconds; of the published inputs two are in milliseconds.
 
-    Raises
-    ------
-    InputError
-        One line with the file and the layer: unknown or missing fields, numbers that are negative
-        or not finite, options for no whole number of devices, edges without a layer, cycles.
-
     References
     ----------
     J. Tarnawski, D. Narayanan, A. Phanishayee, Piper: Multidimensional Planner for DNN

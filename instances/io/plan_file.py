@@ -309,13 +309,7 @@ def load_plan(instance: Instance, path: str | Path) -> tuple[Plan, Semantics]:
 
 
 def load_stated_plan(instance: Instance, path: str | Path) -> StatedPlan:
-    """Read a plan with all that its file claims.
-
-    Raises
-    ------
-    InputError
-        If the file is no plan, or names what the instance does not have.
-    """
+    """Read a plan with all that its file claims."""
     raw = read_json(path)
     if not is_plan(raw):
         refuse_other(raw, "a plan", path)

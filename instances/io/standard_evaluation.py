@@ -81,11 +81,6 @@ def standard_evaluation(
     min_r2 : float
         Fits below are warned about.
 
-    Raises
-    ------
-    InputError
-        If a row names what the model or the cluster does not have, or nothing is left to fit.
-
     Notes
     -----
     Estimates are rounded to whole ns and bytes, half to even. O(r log r) for r rows.

@@ -111,13 +111,7 @@ FORMATS: Mapping[str, WeightFormat] = {
 
 
 def weight_format(text: str) -> WeightFormat:
-    """A format by its name, or by its bits per weight, scales included, of linear layers.
-
-    Raises
-    ------
-    InputError
-        If it is neither.
-    """
+    """A format by its name, or by its bits per weight, scales included, of linear layers."""
     name = text.lower()
     if name in FORMATS:
         return FORMATS[name]
@@ -133,13 +127,7 @@ def weight_format(text: str) -> WeightFormat:
 
 
 def configured_format(raw: Any) -> WeightFormat:
-    """The format of a ``quantization_config`` of Hugging Face.
-
-    Raises
-    ------
-    InputError
-        If its method is not known, or a number in it is none.
-    """
+    """The format of a ``quantization_config`` of Hugging Face."""
     if not isinstance(raw, Mapping):
         raise InputError("its quantization_config is no mapping")
     method = str(raw.get("quant_method") or "").lower().replace("_", "-")

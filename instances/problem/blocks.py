@@ -87,7 +87,6 @@ def contract(
 
     Parameters
     ----------
-    instance : Instance
     merge_idle : bool
         Without it the blocks describe *all* chain plans, not only enough for an optimal one.
     one_pass : bool
@@ -222,11 +221,9 @@ def join_idle(
 
     Parameters
     ----------
-    instance : Instance
     block : (n,) int64
     sums : ((b, K), (b,)) int64
         Times and bytes of the blocks.
-    rule : IdleRule
 
     Returns
     -------

@@ -334,13 +334,7 @@ class DeviceSpec(InstancePart):
 
 
 def free_bytes(memory_bytes: int | None, reserved_bytes: int) -> int | None:
-    """What ops may fill of a memory, None for no limit.
-
-    Raises
-    ------
-    ValueError
-        If more is reserved than there is, or a part of what has no limit.
-    """
+    """What ops may fill of a memory, None for no limit."""
     if not reserved_bytes:
         return memory_bytes
     if memory_bytes is None:

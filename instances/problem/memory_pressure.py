@@ -37,7 +37,6 @@ def with_device_memory(instance: Instance, share: float) -> Instance:
 
     Parameters
     ----------
-    instance : Instance
     share : float
         Above 0. What every device holds is rounded down to the byte; nothing is known of the
         new instance's values.

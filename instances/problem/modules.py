@@ -58,7 +58,6 @@ def with_granularity(
 
     Parameters
     ----------
-    instance : Instance
     granularity : {"module", "experts", "layer", "op"}
         ``layer``: besides, a forward op outside of all layers is with the last layer that feeds
         it (`feeders`): no hook of a framework moves its inputs. ``experts``: the same, but the
@@ -68,11 +67,6 @@ def with_granularity(
         Whether what comes before the numbered layers is one group, and what comes after them
         another, as in frameworks whose first stage holds all embeddings and whose last one holds
         norm and head.
-
-    Raises
-    ------
-    InputError
-        If no op names a module, or no device kind runs all of a layer.
     """
     if granularity == "op":
         return instance

@@ -49,7 +49,6 @@ def build_nets(instance: Instance, block: Ints) -> Nets:
 
     Parameters
     ----------
-    instance : Instance
     block : (n,) int64
         Blocks are 0..b-1, each with an op; ``np.arange(n)`` for nets over ops.
     """

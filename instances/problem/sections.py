@@ -133,14 +133,8 @@ class SectionMaker:
 
         Parameters
         ----------
-        section : Section
         entry, leave : int or None
             Device of the section's entry, which then takes no time there, and of its exit.
-
-        Raises
-        ------
-        ValueError
-            If a pinned op, or one of its colocation group, cannot run there.
         """
         graph = Graph(
             name="section",
@@ -257,7 +251,6 @@ def memory_is_slack(instance: Instance, ops: Iterable[int] | None = None) -> boo
 
     Parameters
     ----------
-    instance : Instance
     ops : iterable of int, optional
         Only these ops; by default all.
     """

@@ -357,13 +357,7 @@ _STATED: TypeAdapter[Semantics] = TypeAdapter(StatedSemantics)
 
 
 def parse_semantics(raw: object) -> Semantics:
-    """The semantics of a mapping with the key objective, as files have it.
-
-    Raises
-    ------
-    ValidationError
-        By pydantic, if a rule is unknown or does not apply to the objective.
-    """
+    """The semantics of a mapping with the key objective, as files have it."""
     return _STATED.validate_python(raw)
 
 

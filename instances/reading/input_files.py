@@ -107,14 +107,7 @@ KINDS = (
 
 
 def read_content(path: str | Path, limit: Limit = MAX_INPUT_BYTES) -> bytes:
-    """The bytes of a file, unzipped if it is a gzip file.
-
-    Raises
-    ------
-    InputError
-        If it is no regular file, cannot be read, is empty, is a damaged gzip file, or is above the
-        limit, unzipped or not; nothing above the limit is kept in memory.
-    """
+    """The bytes of a file, unzipped if it is a gzip file."""
     check_regular(path, limit)
     try:
         with Path(path).open("rb") as file:
@@ -222,14 +215,7 @@ TIME_COLUMNS: Mapping[str, float] = {
 
 
 def csv_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of every row that is not blank; the first is the header.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is no CSV, has more cells than the limit, or a row has more or
-        fewer cells than the header; one line that names the file and the row.
-    """
+    """Line number and cells of every row that is not blank; the first is the header."""
     try:
         text = read_content(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:

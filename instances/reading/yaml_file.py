@@ -45,14 +45,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
 def read_yaml(path: str | Path) -> Any:
-    """Parse one YAML document.
-
-    Raises
-    ------
-    InputError
-        One line that names the file, and the line and column of what is wrong there, or the limit
-        that the file is above.
-    """
+    """Parse one YAML document."""
     try:
         text = read_content(path, MAX_YAML_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:

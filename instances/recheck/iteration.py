@@ -40,13 +40,7 @@ The weight event of stage s of S is in step 2 S + s; the updates of device q are
 
 
 class StageChain:
-    """A plan's stages, as far as the rules allow.
-
-    Raises
-    ------
-    OrderError
-        If the plan is no chain of stages.
-    """
+    """A plan's stages, as far as the rules allow."""
 
     def __init__(self, facts: Facts, plan: Plan, semantics: PipelineIteration) -> None:
         self.facts, self.rules = facts, semantics
@@ -180,13 +174,7 @@ def is_exchange(facts: Facts, a: int, b: int) -> bool:
 
 
 def iteration_ns(facts: Facts, plan: Plan, semantics: PipelineIteration) -> int:
-    """End of the last event.
-
-    Raises
-    ------
-    OrderError
-        If the plan is no chain of stages.
-    """
+    """End of the last event."""
     pipe = StageChain(facts, plan, semantics)
     length, sends = _lengths(pipe)
     duration: dict[Node, int] = {}
@@ -397,9 +385,6 @@ def peak_bytes(facts: Facts, plan: Plan, semantics: Semantics, times: Times | No
 
     Parameters
     ----------
-    facts : Facts
-    plan : Plan
-    semantics : Semantics
     times : Times or None
         When ops and transfers of a makespan plan run; None counts steps.
     """

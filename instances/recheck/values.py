@@ -33,13 +33,7 @@ class OrderError(ValueError):
 
 
 def planned_times(facts: Facts, plan: Plan, semantics: Makespan) -> Times:
-    """When each op and transfer of a plan starts and ends.
-
-    Raises
-    ------
-    OrderError
-        If the orders name other items than there are, or wait for each other.
-    """
+    """When each op and transfer of a plan starts and ends."""
     home = [on[0] for on in plan.placement]
     moves = transfers_of(facts, semantics, home)
     n = len(home)
@@ -195,13 +189,7 @@ Unit = tuple[int, ...]
 
 
 def latency_value(facts: Facts, plan: Plan, semantics: LatencySubgraphs) -> int:
-    """End of the last call or op.
-
-    Raises
-    ------
-    OrderError
-        If a call's number is out of range, or calls wait for each other.
-    """
+    """End of the last call or op."""
     unit = _units(facts, plan, semantics)
     time: dict[Unit, int] = dict.fromkeys(unit, 0)
     for i, at in enumerate(unit):

@@ -504,8 +504,6 @@ def check_class(
 
     Parameters
     ----------
-    instance : Instance
-    plans : {"any", "convex", "chain"}
     region : (n,) int64
         Region of each op.
     names : sequence of str

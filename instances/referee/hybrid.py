@@ -165,13 +165,7 @@ class HybridStage:
 
 
 def hybrid_stages(instance: Instance, plan: Plan) -> tuple[HybridStage, ...]:
-    """The stages of a plan, the first one first.
-
-    Raises
-    ------
-    PlanError
-        If the plan has no such stages.
-    """
+    """The stages of a plan, the first one first."""
     n = instance.num_ops
     for field, given in (
         ("placement", plan.placement),

@@ -154,15 +154,8 @@ def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIterat
 
     Parameters
     ----------
-    instance : Instance
     plan : Plan
         One device per op, which runs it; memory and colocation do not matter here.
-    semantics : PipelineIteration
-
-    Raises
-    ------
-    PlanError
-        If the plan has no stages (`plan_stages`).
 
     Notes
     -----

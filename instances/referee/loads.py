@@ -51,7 +51,6 @@ def device_loads(
 
     Parameters
     ----------
-    instance : Instance
     device : (n,) int64
         Device of each op, each able to run it.
     cost_ns : (t, K) int64, optional
@@ -86,7 +85,6 @@ def crossing_costs(index: GraphIndex, region: Ints, cost_ns: Ints) -> tuple[Ints
 
     Parameters
     ----------
-    index : GraphIndex
     region : (n,) int64
         Region (device, server) of each op.
     cost_ns : (t, R) int64
@@ -209,7 +207,6 @@ def server_uses(instance: Instance, device: Ints) -> tuple[ServerUse, ...]:
 
     Parameters
     ----------
-    instance : Instance
     device : (n,) int64
         Device of each op.
     """
@@ -352,7 +349,6 @@ def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:
 
     Parameters
     ----------
-    instance : Instance
     plan : Plan
         Without violations of `check_replicas`.
     load : (K,) int64

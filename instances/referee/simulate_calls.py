@@ -48,7 +48,6 @@ def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgrap
 
     Parameters
     ----------
-    instance : Instance
     plan : Plan
         One device per op; `call`, or None for a single call of each accelerator. Calls without an
         op do not exist.
@@ -59,12 +58,6 @@ def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgrap
     -------
     Schedule
         All ops of a call start and end with it. No transfers: they are parts of calls.
-
-    Raises
-    ------
-    PlanError
-        A call that the semantics does not have, a wrong number of calls, or calls that wait for
-        each other in a cycle.
 
     Notes
     -----

@@ -62,11 +62,6 @@ def plan_stages(instance: Instance, plan: Plan, semantics: PipelineIteration) ->
     The ops of a colocation group that share a device are in one stage of it. (That all of them
     share one is a rule of its own, `check`.)
 
-    Raises
-    ------
-    PlanError
-        If the plan has no such stages.
-
     Examples
     --------
     >>> from placegap.instances import example
@@ -220,7 +215,6 @@ def device_orders(
 
     Parameters
     ----------
-    semantics : PipelineIteration
     num_devices : int
         Devices that have stages.
     trains : bool

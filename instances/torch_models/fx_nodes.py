@@ -109,13 +109,7 @@ def num_tensors_before(node: Any, at: int) -> int:
 
 
 def bytes_of(tensor: Any) -> int:
-    """Size of a tensor without gaps, in bytes.
-
-    Raises
-    ------
-    ValueError
-        If a size depends on data.
-    """
+    """Size of a tensor without gaps, in bytes."""
     elements = 1
     for size in sizes_of(tensor):
         elements *= size
@@ -174,13 +168,7 @@ MOVES = READS_WHAT_IT_WRITES | {"cat", "stack", "constant_pad_nd", "clone", "_to
 
 
 def count_node_flops(node: Any) -> int | None:
-    """FLOPs of a node; None where there is no rule for it.
-
-    Raises
-    ------
-    ValueError
-        If a size depends on data.
-    """
+    """FLOPs of a node; None where there is no rule for it."""
     kind = kind_of_node(node)
     if kind in ATTENTION:
         return attention_flops(*(sizes_of(_tensor(node.args[at])) for at in range(3)))

@@ -135,18 +135,12 @@ def read_fx_graph(
         nothing but buffers and constants (training, where weights change).
     backward : callable (node) -> bool
         Whether a node belongs to the backward pass.
-    module_path : callable (node) -> str or None
     labels : callable (node) -> iterable of str
         Ops that share a label form one colocation group.
     join : callable (node) -> node or None
         The node whose op this one becomes a part of; it must come later.
     tied : {"copy", "together"}
         Whether ops that read one parameter may each hold a copy, or form a colocation group.
-
-    Raises
-    ------
-    ValueError
-        About a node that cannot be read, in one line that names it.
 
     Notes
     -----

@@ -69,11 +69,6 @@ def joint_program(
         other outputs the gradients come in as inputs.
     args, kwargs : sequence, mapping
         Its inputs; of tensors only shapes and types count.
-
-    Raises
-    ------
-    Exception
-        Of any kind, where torch cannot trace the module.
     """
     with FakeTensorMode(), contextlib.ExitStack() as stack:
         _make_fake(module)

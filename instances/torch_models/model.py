@@ -84,12 +84,6 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
     ----------
     name : str
         ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
-    options : TraceOptions, optional
-
-    Raises
-    ------
-    InputError
-        One line: there is no such model, torch is missing, or the model cannot be traced.
     """
     options = options or TraceOptions()
     model = build_model(name, options)
@@ -150,25 +144,13 @@ def _whole(
 
 
 def build_model(name: str, options: TraceOptions) -> Traceable:
-    """The module of a name on the meta device, and its example inputs.
-
-    Raises
-    ------
-    InputError
-        One line: there is no such model, torch is missing, or the model cannot be built.
-    """
+    """The module of a name on the meta device, and its example inputs."""
     model = built(*_builder(name, options))
     return replace(model, weights=weight_format(options.weights)) if options.weights else model
 
 
 def build_real_model(name: str, options: TraceOptions, seed: int = 0) -> Traceable:
-    """The module of a name on the CPU with random weights, as its class draws them from a seed.
-
-    Raises
-    ------
-    InputError
-        As `build_model`.
-    """
+    """The module of a name on the CPU with random weights, as its class draws them from a seed."""
     source, build = _builder(name, options)
     import torch
 
@@ -269,11 +251,6 @@ def function_model(name: str) -> Traceable:
     ----------
     name : str
         ``module:function``; modules of the working folder are found, too.
-
-    Raises
-    ------
-    InputError
-        If there is no such function, it raises, or it returns something else.
     """
     source = f"py:{name}"
     module_name, _, function_name = name.partition(":")
@@ -341,14 +318,7 @@ def preset_model(preset: Preset, options: TraceOptions) -> Traceable:
 
 
 def config_model(path: Path, options: TraceOptions) -> Traceable:
-    """The model that a configuration file describes, and example inputs.
-
-    Raises
-    ------
-    InputError
-        If the file is no configuration of a model that transformers knows, or its weights are
-        quantized in a way that is not known.
-    """
+    """The model that a configuration file describes, and example inputs."""
     raw = read_json(path)
     kind = raw.get("model_type") if isinstance(raw, dict) else None
     if not isinstance(kind, str):
@@ -508,8 +478,6 @@ def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -
 
     Parameters
     ----------
-    module : transformers.PreTrainedModel
-    options : TraceOptions
     seq : int, optional
         Tokens of an example, where the options do not say.
     """

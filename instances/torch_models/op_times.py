@@ -73,7 +73,6 @@ def measure_ops(
         Which inputs are weights, buffers or constants.
     program : FxProgram
         What was read from the graph.
-    device : {"cpu", "cuda"}
     runs : int
         Passes that count, after `WARM_UPS` others.
     seed : int
@@ -83,11 +82,6 @@ def measure_ops(
     gradients : collection of str
         Calls that return gradients of weights: autograd adds each to the sum of the microbatches
         before, as soon as it is made.
-
-    Raises
-    ------
-    InputError
-        If there is no such device, its memory does not suffice, or a call fails on it.
     """
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch finds no GPU here; measure on cpu")

@@ -70,8 +70,6 @@ def profile_model(
     ----------
     name : str
         ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
-    options : TraceOptions
-    device : {"cpu", "cuda"}
     device_kind : str, optional
         What the times are filed under, and whose entry of the catalogue makes the roofline; without
         an entry the rates of the device are measured. None: "cpu" or "cuda".
@@ -81,11 +79,6 @@ def profile_model(
         Of an op on a CPU, for all that torch does from now on; None: as torch has it.
     best : bool
         Whether the shortest pass counts alone, instead of the median of each op.
-
-    Raises
-    ------
-    InputError
-        One line: no such model or device, too little memory, or a call fails.
     """
     if options.train and options.optimizer != "none":
         raise InputError("updates of weights are not measured; add --optimizer none", name)

@@ -200,12 +200,7 @@ def repeat_layers(
     stacks: Sequence[Stack],
     module_path: Callable[[Any], str | None] = module_path_of,
 ) -> None:
-    """Add the ops of the layers that were left out, and number the later ones after them.
-
-    Raises
-    ------
-    NotAlike
-    """
+    """Add the ops of the layers that were left out, and number the later ones after them."""
     if not stacks:
         return
     calls = (node for node in graph.nodes if node.op == "call_function")
@@ -371,10 +366,6 @@ def _compare(
     """Compare the traced layers of a kind: their ops, and their edges where neighbours are alike.
 
     The layer that a pass begins with may differ.
-
-    Raises
-    ------
-    NotAlike
     """
     parts: dict[LayerPass, list[str]] = {}
     for name, home in homes.items():

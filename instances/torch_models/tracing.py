@@ -52,12 +52,7 @@ class Traceable:
 
 
 def import_torch(source: str, *more: str) -> Any:
-    """Import torch, and other modules, without a network; one line says what to install.
-
-    Raises
-    ------
-    MissingExtra
-    """
+    """Import torch, and other modules, without a network; one line says what to install."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a look for files would hang without a network
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
@@ -74,13 +69,7 @@ def import_torch(source: str, *more: str) -> Any:
 
 
 def built(source: str, build: Callable[[], Traceable], device: str = "meta") -> Traceable:
-    """What a builder returns, on a device: on the meta device tensors have shapes, and no data.
-
-    Raises
-    ------
-    InputError
-        One line, whatever the builder raised, or if its modules are above the limit.
-    """
+    """What a builder returns, on a device: on the meta device tensors have shapes, and no data."""
     import torch
     from torch.utils._pytree import tree_map
 
@@ -120,13 +109,7 @@ def _tensors_for_objects(module: Any, args: Any, output: Any) -> Any:
 
 
 def traced(source: str, model: Traceable) -> tuple[Any, dict[str, Held]]:
-    """The graph of ATen calls of one forward pass, and which of its inputs the model holds.
-
-    Raises
-    ------
-    InputError
-        One line: the model branches on data, or torch cannot trace it.
-    """
+    """The graph of ATen calls of one forward pass, and which of its inputs the model holds."""
     import torch
 
     with one_line(source, "cannot be traced"), torch.no_grad():

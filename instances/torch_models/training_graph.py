@@ -43,17 +43,10 @@ def read_training_graph(
 
     Parameters
     ----------
-    step : JointProgram
     optimizer : {"sgd", "momentum", "adam", "adam8bit", "none"}
         "none" makes no update ops.
-    tied : {"copy", "together"}
     labels : callable (node) -> iterable of str
         Of forward nodes; for both see `read_fx_graph`.
-
-    Raises
-    ------
-    ValueError
-        About a node that cannot be read, in one line that names it.
 
     Notes
     -----

@@ -64,12 +64,6 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
     ----------
     name : str
         ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
-    options : TraceOptions
-
-    Raises
-    ------
-    InputError
-        One line: there is no such model, torch is missing, or the model cannot be traced.
     """
     try:
         step = trace_step(name, options, repeat=name.startswith("hf:"))
@@ -135,13 +129,6 @@ def trace_step(name: str, options: TraceOptions, *, repeat: bool = False) -> Tra
     """Trace one training step of a model by its name.
 
     With `repeat` one layer of each kind is traced, and the program lacks what `ops` has.
-
-    Raises
-    ------
-    InputError
-        As `read_training_model`.
-    NotAlike
-        With `repeat`, if layers that look alike are none.
     """
     model = build_model(name, options)
     if model.weights is not None:
@@ -216,8 +203,6 @@ def optimizer_bytes(optimizer: Optimizer, num_weights: int, weight_bytes: int) -
 
     Parameters
     ----------
-    optimizer : {"sgd", "momentum", "adam", "adam8bit", "none"}
-    num_weights : int
     weight_bytes : int
         Of one weight.
     """

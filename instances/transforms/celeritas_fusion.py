@@ -131,7 +131,6 @@ def fuse(instance: Instance, reach: int = REACH, memory_share: float = MEMORY_SH
 
     Parameters
     ----------
-    instance : Instance
     reach, memory_share
         As for `fusion_segments`.
 

@@ -46,11 +46,6 @@ def contract_classes(instance: Instance, *, fuse_cycles: bool = True) -> Merge:
     For convex plans it is a restriction: a path may enter a merged op at one op and leave it from
     another, where the ops have no such path. So it is for the makespan, as a merged op waits for
     all its inputs. O(n K + m) but for sorting.
-
-    Parameters
-    ----------
-    instance : Instance
-    fuse_cycles : bool
     """
     arrays = instance.arrays
     whole = arrays.group.copy()
@@ -144,7 +139,6 @@ def co_place(instance: Instance, *, fixed_point: bool = True) -> Merge:
 
     Parameters
     ----------
-    instance : Instance
     fixed_point : bool
         Without it an op joins its consumer only if it has a single one to begin with, so that what
         is merged are trees.

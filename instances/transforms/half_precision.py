@@ -14,11 +14,6 @@ def in_half_precision(graph: Graph) -> Graph:
     ----------
     graph : Graph
         In single precision, and not costed yet: its ops have no times.
-
-    Raises
-    ------
-    ValueError
-        If an op has times, which were those of other numbers.
     """
     if any(op.time_ns for op in graph.ops):
         raise ValueError(f"{graph.name}: its times are those of single precision")

@@ -53,7 +53,6 @@ def merge_groups(
 
     Parameters
     ----------
-    instance : Instance
     op : (n,) int64
         The group of each op; the groups are numbered from 0, none is empty. Some device kind runs
         all ops that end up in one colocation group.
@@ -66,11 +65,6 @@ def merge_groups(
     -------
     Merge
         Merged ops are named after their first op in topological order.
-
-    Raises
-    ------
-    ValueError
-        If the groups form a cycle, or no device kind runs a group.
     """
     graph, chosen = instance.graph, kinds or {}
     members = members_of(instance, op)
@@ -190,7 +184,6 @@ def expand_plan(merge: Merge, plan: Plan, semantics: Semantics) -> Plan:
 
     Parameters
     ----------
-    merge : Merge
     plan : Plan
         Of ``merge.coarse``.
     semantics : Semantics

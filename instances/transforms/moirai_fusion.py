@@ -49,7 +49,6 @@ def fuse_by_rules(instance: Instance, rules: FusionRules | None = None) -> Merge
 
     Parameters
     ----------
-    instance : Instance
     rules : FusionRules, optional
         Those that ship with the package by default.
 
@@ -209,13 +208,7 @@ def default_rules() -> FusionRules:
 
 
 def read_rules(path: str | Path) -> FusionRules:
-    """Read a rules file: YAML with `kinds`, `rules`, and ``extends: default`` to keep the defaults.
-
-    Raises
-    ------
-    InputError
-        One line that names the file, the place and what is wrong there.
-    """
+    """Read a YAML file of `kinds` and `rules`; ``extends: default`` keeps the default ones."""
     own = _parse(path)
     found = own if own.extends is None else _joined(default_rules(), own)
     used = set(chain.from_iterable(found.rules))

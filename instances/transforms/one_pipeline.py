@@ -46,17 +46,10 @@ def one_pipeline(
     ----------
     instance : Instance
         Of layers, as hybrid_pipeline takes them.
-    semantics : HybridPipeline
     degrees : (int, int)
         d and t.
     mode : str or Plan
         A layer with a single mode for t follows the name of all; or the modes of a plan's layers.
-
-    Raises
-    ------
-    InputError
-        One line: d does not divide the microbatches, there are too few devices, or a layer has no
-        such mode.
     """
     check_hybrid(instance, semantics)
     (d, t), n, kind = degrees, semantics.microbatches, instance.cluster.devices[0].kind

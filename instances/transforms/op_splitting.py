@@ -93,7 +93,6 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
 
     Parameters
     ----------
-    instance : Instance
     cuts : mapping of int to Cut
         By op number.
 
@@ -101,13 +100,6 @@ def split_ops(instance: Instance, cuts: Mapping[int, Cut]) -> OpSplit:
     -------
     Split
         Parts and then their gather stand where their op stood.
-
-    Raises
-    ------
-    InputError
-        If an axis has fewer elements than parts, there is only one part, only some ops of a
-        colocation group are split, or not all alike, there are more than `MOST_PARTS` parts in all,
-        or a sum grows beyond 2**62.
 
     Notes
     -----
@@ -326,17 +318,10 @@ def replicate(instance: Instance, batch: int, copies: int) -> OpSplit:
 
     Parameters
     ----------
-    instance : Instance
     batch : int
         Samples of one pass.
     copies : int
         From 2 to the batch. Copy j of op i of n is number ``j n + i``.
-
-    Raises
-    ------
-    InputError
-        If there are fewer samples than copies, or more than `MOST_PARTS` copies of ops or transfers
-        of all-reduces in all.
 
     Notes
     -----
@@ -494,7 +479,6 @@ def split_edges(
 
     Parameters
     ----------
-    instance : Instance
     cuts : mapping of int to Cut
         By op number.
     shares : mapping of int to tuple of int

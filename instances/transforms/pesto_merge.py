@@ -172,10 +172,8 @@ def merge_ops(instance: Instance, num_ops: int, order: MergeOrder = "dearest_fir
 
     Parameters
     ----------
-    instance : Instance
     num_ops : int
         At least 1. More ops are left where no pair can be merged any more.
-    order : {"dearest_first", "cheapest_first"}
 
     Returns
     -------
@@ -216,7 +214,6 @@ def merge_heavy_edges(
 
     Parameters
     ----------
-    instance : Instance
     parts : int
         How many parts of full size make the mean work of a device, at least 1.
     apart : (n,) int64, optional

@@ -88,7 +88,6 @@ def with_clones(instance: Instance, clones: int) -> Instance:
     ----------
     instance : Instance
         Of one clone, with its batch.
-    clones : int
     """
     graph = instance.graph
     role = roles(graph)

@@ -56,8 +56,6 @@ def gradient_bytes(graph: Graph, update: int, held: Mapping[str, int]) -> dict[i
 
     Parameters
     ----------
-    graph : Graph
-    update : int
     held : mapping of str to int
         As `group_parameters` says.
     """

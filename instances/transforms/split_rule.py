@@ -72,11 +72,6 @@ class SplitRule:
 def split_heavy_ops(instance: Instance, rule: SplitRule | None = None) -> OpSplit:
     """Split every op that the rule names; FD-DPS, Algorithm 3, lines 2 to 6.
 
-    Parameters
-    ----------
-    instance : Instance
-    rule : SplitRule, optional
-
     Returns
     -------
     Split

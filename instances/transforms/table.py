@@ -173,7 +173,6 @@ def coarsen(
 
     Parameters
     ----------
-    instance : Instance
     transform : str
         A name of `TRANSFORMS`.
     params : mapping, optional
@@ -181,11 +180,6 @@ def coarsen(
     semantics : Semantics, optional
         Under which plans will be compared: it decides what is exact, and what `zero-time` may do.
         By default the instance's own, else the makespan.
-
-    Raises
-    ------
-    InputError
-        Unknown transform, unknown or wrong parameters, or a semantics the transform is not for.
     """
     chosen, parsed = find_transform(transform, params)
     judged = semantics or instance.semantics or Makespan()
@@ -239,7 +233,6 @@ def expand(found: Coarsening, plan: Plan) -> Plan:
 
     Parameters
     ----------
-    found : Coarsening
     plan : Plan
         A feasible plan of ``found.merge.coarse``.
     """

@@ -71,21 +71,10 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     Conditions are tried again on what is merged so far, until nothing is left to join; each step is
     exact, so all of them are. O((V + E) K^2) but for ops tried again (K^3 for free channels).
 
-    Parameters
-    ----------
-    instance : Instance
-    semantics : Semantics
-
     Returns
     -------
     Merge
         Merged ops are in the order of their first ops; they keep the kind of the joined op.
-
-    Raises
-    ------
-    InputError
-        Under semantics without a proof: replicas, two levels, latency_subgraphs,
-        pipeline_iteration.
     """
     unproven = has_replicas(semantics) or has_two_levels(semantics)
     others = LatencySubgraphs | PipelineIteration | HybridPipeline | MaxContext

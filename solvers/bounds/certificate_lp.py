@@ -322,10 +322,8 @@ def grow_tree(
 
     Parameters
     ----------
-    lp : SectionLp
     able : dict of int to set of int
         Devices of each op at the root.
-    most_leaves : int
     target_ns : float
         A bound that suffices.
     clock : Clock, optional

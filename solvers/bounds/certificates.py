@@ -86,8 +86,6 @@ def certify(
 
     Parameters
     ----------
-    instance : Instance
-    semantics : Semantics
     time_limit_s : float, optional
         The cheapest certificate is written in any case.
     target_ns : float
@@ -246,10 +244,8 @@ def prove_chain(
 
     Parameters
     ----------
-    instance : Instance
     problem : TimedTerms
         The checker's view of it, under a makespan.
-    clock : Clock
 
     Returns
     -------

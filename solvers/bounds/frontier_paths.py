@@ -101,7 +101,6 @@ def frontier_bound(
     ----------
     instance : Instance
         Whose resident bytes add up (`additive_memory`).
-    semantics : Makespan
     known_ns : int
         What is proven already; the result is no less.
     stop : callable

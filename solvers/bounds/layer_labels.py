@@ -170,7 +170,6 @@ def least_within(
 
     Parameters
     ----------
-    table : LayerTable
     rest : list of (K, K) int64
         By `rest_of`.
     most_ns : int
@@ -179,7 +178,6 @@ def least_within(
         What is spent is taken off.
     stop : callable
         Asked once for each layer.
-    num_paths : int
     """
     num_devices = len(table.step_ns)
     head, tail = table.outer_ns

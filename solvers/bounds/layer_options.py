@@ -231,7 +231,6 @@ class SectionTimes:
         ----------
         sections : range
             One behind the last is the chain's last op.
-        groups : sequence of int
         devices : (p, groups) int64
             Ways to place them. The last exit is anywhere.
 

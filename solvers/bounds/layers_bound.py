@@ -78,9 +78,6 @@ def layers_bound(
 
     Parameters
     ----------
-    instance : Instance
-    semantics : Makespan
-    windows : WorkWindows
     known_ns : int
         A bound.
     stop : callable

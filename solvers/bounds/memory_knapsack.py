@@ -99,7 +99,6 @@ def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpC
 
     Parameters
     ----------
-    instance : Instance
     trait : sequence of n
         What tells ops apart by themselves.
     move : (m,) int64

@@ -65,7 +65,6 @@ def nested_layers(
 
     Parameters
     ----------
-    instance : Instance
     chain : sequence of Section
         Each begins with the op that ends the one before it.
     time : (n, K) int64

@@ -94,7 +94,6 @@ def dearer_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Boun
 
     Parameters
     ----------
-    task : Task
     known : Bound
         What `quick_bound` proves, or better.
     share : float

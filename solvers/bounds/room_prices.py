@@ -59,7 +59,6 @@ def climb_prices(
 
     Parameters
     ----------
-    trial : callable
     room_bytes : (K,) int64
     all_bytes : int
         That there are at most on all devices together.

@@ -359,8 +359,6 @@ def interval_arcs(
 
     Parameters
     ----------
-    instance : Instance
-    parts : sequence of Interval
     time : (n, K) int64
         Times, `NO_WAY` where an op cannot be.
     mass, weights : (n,) and (K,) int64

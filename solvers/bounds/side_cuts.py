@@ -98,8 +98,6 @@ class TwoSides:
 
     Parameters
     ----------
-    instance : Instance
-    semantics : Makespan
     device : int
         What is called here; there are others.
     chain : sequence of int
@@ -272,7 +270,6 @@ class Branches:
 
     Parameters
     ----------
-    sides : TwoSides
     begin : (groups,) int64, optional
         Sides that are known beforehand, such as by symmetry.
     """
@@ -300,7 +297,6 @@ class Branches:
             A bound that suffices.
         is_over : callable
             Whether time is over.
-        most_nodes : int
         """
         arcs, number = arcs.fit_for_cuts(), count()
         self.kept = self.kept[-MOST_KEPT:]

@@ -55,20 +55,10 @@ def chain_under_load(
 
     Parameters
     ----------
-    instance : Instance
     load : callable
         ``load(names of the ops, kind of the device)``, a number that is not NaN.
     max_ideals : int
         With more ideals than this there is an error.
-
-    Returns
-    -------
-    ChainOfStages
-
-    Raises
-    ------
-    InputError
-        Too many ideals, or a load that is no number.
     """
     blocks = contract(instance, merge_idle=False)
     ideals = _ideals(blocks, max_ideals)

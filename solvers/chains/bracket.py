@@ -163,13 +163,7 @@ class Bracket:
         return ideals
 
     def close_in_time(self, max_ideals: int) -> None:
-        """Close the gap with the DP; where that does not end in its share of the time, with LPs.
-
-        Raises
-        ------
-        LimitReached
-            Of the DP, if the gap is still open.
-        """
+        """Close the gap with the DP; where that does not end in its share of the time, with LPs."""
         whole = self.clock
         self.clock = whole.part(EXACT_SHARE)
         try:
@@ -184,13 +178,7 @@ class Bracket:
             self.clock = whole
 
     def close(self, max_ideals: int) -> None:
-        """Close the gap with the DP over all ideals that matter.
-
-        Raises
-        ------
-        LimitReached
-            If there are too many ideals; then the value comes from the ideals of some orders alone.
-        """
+        """Close the gap with the DP over all ideals that matter."""
         if self.closed:
             return
         try:

@@ -241,13 +241,6 @@ def enumerate_ideals(
 
     Each ideal comes after the ones on its path, the empty ideal first: neighbours share most
     blocks.
-
-    Raises
-    ------
-    MemoryFull
-        If more than `max_kept` are kept.
-    LimitReached
-        If there are more than `max_ideals`, or the time is over.
     """
     ideals = room_for(problem, amounts, min(max_kept, 4096))
     now, path = empty_set(problem, amounts), start_path(problem)

@@ -98,15 +98,7 @@ class Steps:
     _reached: LimitReached | None = None
 
     def run(self) -> None:
-        """All steps.
-
-        Raises
-        ------
-        Misfit
-            If a block fits no device.
-        LimitReached
-            If a limit is hit.
-        """
+        """All steps."""
         replicated = self.task.semantics.replicas
         rule = IdleRule("move", parameters=replicated)
         self._offer(self.task.incumbent)

@@ -70,7 +70,6 @@ class LayerSearch:
         Of the problem.
     ideals : Ideals
         Their sums are the book's amounts.
-    clock : Clock
     """
 
     def __init__(self, book: PriceBook, ideals: Ideals, clock: Clock) -> None:
@@ -91,11 +90,6 @@ class LayerSearch:
 
         Loads up to `enough` are all good: the search for better ones ends there. With `enough` a
         lower bound the pipeline is optimal; with ``enough == limit`` this only decides.
-
-        Raises
-        ------
-        LimitReached
-            If the time is over or there are too many states.
         """
         if self.empty < 0 or self.full < 0:
             return None

@@ -98,20 +98,12 @@ def narrow(
 
     Parameters
     ----------
-    costs : ChainCosts
     windows : Windows
         Those of this limit or of a larger one.
-    limit : int
     splits : int
         How often the interval before a stage is split at most.
     clock : Clock
         When its time is over the windows are returned as they are by then.
-    seen : callable
-
-    Raises
-    ------
-    LimitReached
-        If the time is over.
     """
     backwards, counts = costs.backwards(), tuple(costs.counts.tolist())
     while True:
@@ -332,7 +324,6 @@ def raise_bound(
 
     Parameters
     ----------
-    costs : ChainCosts
     lower : int
         A proven bound.
     best : callable () -> int or None
@@ -341,16 +332,10 @@ def raise_bound(
         Told of every better bound.
     seen : callable
         Told of every solution of an LP on the way.
-    clock : Clock
     gap : float
         Relative gap that suffices.
     efforts : iterable of int, optional
         Splits of each round, by default `rounds`; an iterator goes on where the last call ended.
-
-    Raises
-    ------
-    LimitReached
-        If the time is over.
     """
     for splits in rounds(costs) if efforts is None else efforts:
         straight = splits >= DEEP

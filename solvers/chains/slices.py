@@ -80,7 +80,6 @@ def joining_costs(touched: Touched, weight: Ints) -> Ints:
 
     Parameters
     ----------
-    touched : Touched
     weight : (e, d) int64
         What a cut net costs each of d payers.
 

@@ -278,7 +278,6 @@ def reach(
 
     Parameters
     ----------
-    costs : ChainCosts
     kind : int
         Kind of the stage's device.
     before, behind : Range

@@ -82,14 +82,10 @@ def anneal(
 
     Parameters
     ----------
-    m : Moves
     stage : (b,) int64
         A chain within all memory, of value `best`.
-    best : int
-    steps : int
     heat : float
         First temperature.
-    rng : Generator
 
     Returns
     -------

@@ -293,7 +293,6 @@ class PricedWindows:
 
     Parameters
     ----------
-    book : PriceBook
     ideals : Ideals
         Their sums are the book's amounts.
     """

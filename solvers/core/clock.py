@@ -266,14 +266,6 @@ def run_stoppable(work: Callable[[], T], stop: Callable[[], None]) -> tuple[T, b
     stop : callable
         Asks the solver to end. It is called again and again until `work` returns, because many
         solvers forget a request that comes before they have begun.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        The solver has not ended within `PATIENCE_S` of Ctrl-C: it is in a phase that hears nothing.
-        Its thread is left to itself.
-    BaseException
-        What `work` raises.
     """
     done = threading.Event()
     answers: list[T] = []

@@ -80,13 +80,7 @@ class Registry(MutableMapping[str, AnyMethod]):
         return name in HOMES or name in self._loaded or name in list(iter(self))
 
     def add(self, method: AnyMethod) -> None:
-        """Add a method; its name must be new.
-
-        Raises
-        ------
-        InputError
-            If there is one of that name.
-        """
+        """Add a method; its name must be new."""
         is_ours = _module_of(method).startswith(f"{OURS}.")
         if method.name in self._loaded or (method.name in HOMES and not is_ours):
             raise InputError(f"the name {method.name!r} is taken: there is such a method already")
@@ -126,13 +120,7 @@ class Registry(MutableMapping[str, AnyMethod]):
                 yield name, method.starts
 
     def load_module(self, module: str) -> tuple[str, ...]:
-        """Load a module, by its name or its file, and return the names that it registers.
-
-        Raises
-        ------
-        InputError
-            If it cannot be loaded, or registers nothing.
-        """
+        """Load a module, by its name or its file, and return the names that it registers."""
         if module not in self._read:
             before = set(self._loaded)
             try:

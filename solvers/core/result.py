@@ -270,14 +270,7 @@ def finish(
     outcome: Outcome,
     **run: Unpack[RunFacts],
 ) -> Result:
-    """Judge an outcome by the referee and make it a result.
-
-    Raises
-    ------
-    SolverDisagreement
-        If an exact claim is better than what the referee finds, a claimed plan is infeasible, or
-        a bound of the plan's class is above the value of a feasible plan.
-    """
+    """Judge an outcome by the referee and make it a result."""
     with loading():
         from placegap.instances.referee.evaluate import evaluate
 

@@ -55,11 +55,6 @@ class WorkerProcess:
         Whether it may start processes of its own (`may_start_processes`).
     copied : bool
         Whether it may be a copy of this process, where that is safe (`has_one_thread`).
-
-    Raises
-    ------
-    OSError
-        If the process cannot be started.
     """
 
     def __init__(

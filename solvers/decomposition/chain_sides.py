@@ -148,7 +148,6 @@ class SideWork:
     ----------
     instance : Instance
         With two devices or more.
-    semantics : Makespan
     chain : Chain
         Of intervals; it begins and ends with an op.
     limit_ns : int

@@ -164,7 +164,6 @@ class SectionSearch:
 
         Parameters
         ----------
-        chain : Chain
         step : callable, optional
             The next step on an arc, None if there is none; without it, the chain as it is counts.
         make_plans : callable, optional
@@ -481,7 +480,6 @@ def join(
     ----------
     instance, semantics
         The whole graph.
-    maker : SectionMaker
     path : sequence of Use
         Arcs with plans, or of sections without inner ops, that make up the graph.
     """

@@ -136,12 +136,7 @@ class LeastSums:
         self._after = np.zeros((n, uniform.stages + 1), np.int64)
 
     def within(self, longest_ns: int, total_ns: int) -> SumRow | None:
-        """The row of least sum, none of it longer, or None if no such row takes so little.
-
-        Raises
-        ------
-        LimitReached
-        """
+        """The row of least sum, none of it longer, or None if no such row takes so little."""
         n, tables = len(self._least), self.problem.tables
         # no stage costs more than NO_WAY, and each edge is in two stages
         most = min(total_ns, 2 * NO_WAY)

@@ -32,7 +32,6 @@ def can_choose(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int) -> int
     cost, size : (r,) int64
     ptr : (n + 1,) int64
         Rows of item i are ``ptr[i]`` to ``ptr[i + 1] - 1``, at least one.
-    budget, room : int
     """
     n = len(ptr) - 1
     fast, small = np.empty(n, np.int64), np.empty(n, np.int64)

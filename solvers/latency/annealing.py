@@ -46,7 +46,6 @@ def anneal_calls(
 
     Parameters
     ----------
-    problem : CallProblem
     start : (n,) int64
         Place of each op, feasible: every plan that is taken is.
     seed, moves : int

@@ -91,7 +91,6 @@ def best_row(
 
     Parameters
     ----------
-    spine : Spine
     room : int
         Bytes of the largest accelerator.
     most_calls : int

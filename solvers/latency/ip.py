@@ -77,13 +77,7 @@ def run(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Outcome:
 
 
 def formulation(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Formulation:
-    """What the runner needs of the MIP.
-
-    Raises
-    ------
-    InputError
-        Where the parameters ask for the CP-SAT model.
-    """
+    """What the runner needs of the MIP."""
     if params.model != "mip":
         raise InputError("latency-ip solves a CP-SAT model by default; add --param model=mip")
     bound_ns = None
@@ -135,7 +129,6 @@ def solve_cp(
 
     Parameters
     ----------
-    task : Task[LatencySubgraphs]
     workers : int
         Threads.
     bound_ns : int

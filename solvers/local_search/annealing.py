@@ -104,7 +104,6 @@ class Annealing:
 
     Parameters
     ----------
-    instance : Instance
     semantics : Makespan
         Of objective makespan.
     candidates : sequence of Interval, optional
@@ -136,7 +135,6 @@ class Annealing:
         ----------
         starts : sequence of (n,) int64
             Placements that fit into memory; the runs begin with them in turn.
-        seed, count : int
         moves : int or None
             Of each run; by default `usual_moves`.
         limit_s : float or None

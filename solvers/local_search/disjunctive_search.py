@@ -169,10 +169,8 @@ def improve_start(
         is the start, and so do all plans after it.
     by : str
         The method, for those who listen to its plans.
-    clock : Clock
     steps, usual : int or None, int
         Moves of each walk; where neither they nor the clock have a limit, the usual ones.
-    workers : int
 
     Returns
     -------
@@ -252,11 +250,6 @@ def improve(
     ------
     Plan
         With orders; each better than all before it and than all starts.
-
-    Raises
-    ------
-    ValueError
-        Without a limit.
     """
     if deadline is None and steps is None:
         raise ValueError("improve needs a deadline or a number of steps")

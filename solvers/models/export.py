@@ -61,12 +61,6 @@ def write_model(
         As of `solving.run_method`; they decide the plan that the model is built with.
     path : str or Path
         Ends in ``.mps`` or ``.lp``, and in ``.gz`` after that if it is to be compressed.
-
-    Raises
-    ------
-    InputError
-        Another suffix, a method that has no such model or does not apply, or a file that cannot be
-        written. No file is ever left half written.
     """
     path = Path(path)
     kind = model_format(path)
@@ -99,13 +93,7 @@ def write_model(
 
 
 def model_format(path: Path) -> Format:
-    """The format that a file name asks for.
-
-    Raises
-    ------
-    InputError
-        If it asks for none.
-    """
+    """The format that a file name asks for."""
     named = path.with_suffix("") if path.suffix == ".gz" else path
     for kind in get_args(Format):
         if named.suffix.lower() == f".{kind}":

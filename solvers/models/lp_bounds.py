@@ -30,7 +30,6 @@ def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) 
 
     Parameters
     ----------
-    task : Task
     name : str
         Origin of the bound.
     build : callable

@@ -68,16 +68,8 @@ def run_mip(
 
     Parameters
     ----------
-    task : Task
-    formulation : Formulation
-    solver : {"highs", "scip", "gurobi", "cplex"}
     began : float, optional
         When the time limit began to count, by `clock.now_s`; by default now.
-
-    Raises
-    ------
-    InputError
-        If the solver is not installed, or has no licence for the model.
     """
     require(solver)
     began = now_s() if began is None else began

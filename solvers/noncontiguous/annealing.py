@@ -89,7 +89,6 @@ def anneal(
 
     Parameters
     ----------
-    problem : SplitProblem
     start : (b,) int64
         Devices of the blocks, feasible: every plan seen is.
     seed, moves : int
@@ -309,10 +308,8 @@ def search_levels(
 
     Parameters
     ----------
-    problem : SplitProblem
     start : (b,) int64
         Devices of the blocks, feasible: every plan seen is.
-    seed : int
     clock : Clock
         When it is over, the best plan so far is returned.
     heat : float

@@ -171,13 +171,7 @@ class ColumnGeneration:
             self.lower, self.proof = refuted, price.astype(np.float64)
 
     def close(self, clock: Clock, enough_ns: int, most: int, near: int = 0) -> None:
-        """Narrow lower and upper down to neighbours or `near` cells, or until the bound is enough.
-
-        Raises
-        ------
-        LimitReached
-            If the time is over; the bound is kept.
-        """
+        """Narrow lower and upper to neighbours or `near` cells, or until the bound is enough."""
         end, step = self.iterations + most, 0
         while (
             self.upper - self.lower > near and self.bound_ns < enough_ns and self.iterations < end
@@ -284,13 +278,7 @@ def cover_all(pricer: Pricer, value_ns: int, num_cells: int) -> ColumnGeneration
 def choose_pricer(
     problem: SplitProblem, value_ns: int, threads: int = 1, clock: Clock | None = None
 ) -> Pricer:
-    """The pricer whose weights prove most with the first prices, on a coarse grid.
-
-    Raises
-    ------
-    LimitReached
-        If the clock is over before the first of them is there.
-    """
+    """The pricer whose weights prove most with the first prices, on a coarse grid."""
     tried: list[tuple[int, Pricer]] = []
     for weights in choices(problem, value_ns):
         if tried and clock is not None and clock.left_s == 0.0:
@@ -404,7 +392,6 @@ def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Fl
         Prices that sum to 1.
     cuts : (m, b) float
         How often each block is held, all devices together.
-    level : float
     reach : (b,) float
         How far each price may move, relative to the others'; 0 for prices that stay.
 
@@ -473,7 +460,6 @@ def dive(found: ColumnGeneration, target_ns: int, clock: Clock) -> Ints | None:
     ----------
     found : ColumnGeneration
         Its sets and prices are where the dive starts.
-    target_ns : int
     clock : Clock
         Devices get equal parts of its time. Where one is over, the sets known have to do.
     """

@@ -190,19 +190,10 @@ def build_frontier(
 
     Parameters
     ----------
-    nets : Nets
-    steps : NetSteps
     known : (e,) bool
         Nets that count; all others are left out.
-    max_moves : int
-    clock : Clock, optional
     able : (b, 2) bool, optional
         Whether each block may be left out of the set, and whether it may be in it.
-
-    Raises
-    ------
-    LimitReached
-        If the clock is over before it is built.
     """
     first, last, counts = steps.first.tolist(), steps.last.tolist(), known.tolist()
     slot: dict[int, int] = {}  # of each open net: two bits of the state
@@ -309,7 +300,6 @@ def build_grid(
 
     Parameters
     ----------
-    frontier : Frontier
     time_ns : (b,) int64
         What each block adds to the load.
     weight_ns : (e,) int64
@@ -320,10 +310,6 @@ def build_grid(
         Loads of ``unit_ns * num_cells`` and more are not looked at.
     spare : int
         So many cells that count as below 0.
-
-    Returns
-    -------
-    Grid
 
     Notes
     -----
@@ -441,7 +427,6 @@ def most_gain(grid: Grid, gain: Prices) -> tuple[Prices, NDArray[np.unsignedinte
 
     Parameters
     ----------
-    grid : Grid
     gain : (a,) int32
         Of each move, not negative; no path's sum may exceed `TOTAL_PRICE`.
 

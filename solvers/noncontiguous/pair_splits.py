@@ -121,15 +121,12 @@ def split_pair(
 
     Parameters
     ----------
-    problem : SplitProblem
     device : (b,) int64
         Device of each block; only the pair's own matter.
     pair : tuple of int
         The first and the second device.
     order : (b,) int64
         An elimination order of all blocks.
-    rules : SplitRules
-    clock : Clock, optional
 
     Notes
     -----
@@ -223,12 +220,10 @@ def exchange_pairs(
 
     Parameters
     ----------
-    problem : SplitProblem
     start : (b,) int64
         Devices of the blocks, feasible: every plan taken is.
     order : (b,) int64
         An elimination order of the blocks.
-    seed : int
     patience : int
         Splits without a better plan after which the search ends.
     clock : Clock

@@ -144,13 +144,7 @@ def build_pricer(
     like: Pricer | None = None,
     clock: Clock | None = None,
 ) -> Pricer:
-    """Frontiers for every kind of device, or those of another pricer of the problem; weights.
-
-    Raises
-    ------
-    LimitReached
-        If the clock is over before the frontiers are there.
-    """
+    """Frontiers for every kind of device, or those of another pricer of the problem; weights."""
     if weights is None:
         weights = Weights(1, 0) if problem.overlap else Weights()
     members = problem.members()

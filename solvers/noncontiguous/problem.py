@@ -230,12 +230,10 @@ def merge_blocks(
 
     Parameters
     ----------
-    problem : SplitProblem
     value_ns : int
         Plans of at least this load need not survive.
     plans : list of (b,) int64
         Devices of the blocks in feasible plans to carry over.
-    clock : Clock, optional
 
     Notes
     -----

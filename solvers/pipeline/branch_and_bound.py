@@ -223,14 +223,7 @@ class Weighted(NamedTuple):
 
 
 class Game:
-    """What bounds of all parts of a search have in common.
-
-    Parameters
-    ----------
-    problem : CutProblem
-    table : EventTable
-    num_stages, num_devices : int
-    """
+    """What bounds of all parts of a search have in common."""
 
     def __init__(
         self, problem: CutProblem, table: EventTable, num_stages: int, num_devices: int
@@ -392,13 +385,10 @@ class PartSearch:
 
     Parameters
     ----------
-    problem : CutProblem
     judge : Judge
         It keeps the best plan of all parts.
-    table : EventTable
     beside : list of lists of (int, int)
         How many other microbatches each stage holds (`held_beside`).
-    clock : Clock
     """
 
     def __init__(

@@ -110,7 +110,6 @@ def iteration_time(table: EventTable, times: Ints) -> int:
 
     Parameters
     ----------
-    table : EventTable
     times : (2 E,) int64
         Time of each of E steps, and then of the message into each step.
     """
@@ -345,8 +344,6 @@ def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -
 
     Parameters
     ----------
-    problem : CutProblem
-    table : EventTable
     allowed : (S, N, N) int64 or (1, N, N) int64
         Pair of each tail and head that a layer may take, -1 where it may not.
     walk : (S,) int64

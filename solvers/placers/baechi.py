@@ -267,10 +267,8 @@ def earliest_start_dynamic(
 
     Parameters
     ----------
-    problem : Problem
     admission : Admission
         To empty devices; used up.
-    footprint : Footprint
     order : (n,) int64
         Ops by preference.
     favourite : (n,) int64

@@ -187,11 +187,6 @@ def expert(task: Task, params: ExpertParams) -> Outcome:
     graphs. Of a plan file made under another semantics only the placement counts: its orders were
     made for another problem. A heuristic, of whoever wrote the file. Deviation: the authors'
     program only warns of memory and never looks at support; here such a plan is no plan.
-
-    Raises
-    ------
-    InputError
-        If the file is neither, or names what the instance does not have.
     """
     assert params.path is not None
     if not _is_plan_file(params.path):

@@ -215,10 +215,8 @@ def adjust(
 
     Parameters
     ----------
-    problem : Problem
     admission : Admission
         To empty devices; afterwards it holds the devices of all groups.
-    clusters : Clusters
     order : (C,) int64
         A topological order of the clusters.
     booked : Committed

@@ -73,7 +73,6 @@ def balance(instance: Instance, cluster: Ints, start_ns: Ints) -> Outcome:
 
     Parameters
     ----------
-    instance : Instance
     cluster : (n,) int64
         The cluster of each op.
     start_ns : (n,) int64

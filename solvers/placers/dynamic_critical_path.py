@@ -150,14 +150,12 @@ def schedule_dynamic_path(
 
     Parameters
     ----------
-    problem : Problem
     admission : Admission
         To empty devices; used up.
     tail : (n,) int64
         Longest way from the start of each op to the end, in 1 / scale ns.
     tensor_cost : (t,) int64
         Mean transfer of each tensor, in 1 / scale ns.
-    scale : int
     position : (n,) int64
         Topological positions.
     gaps : Gaps

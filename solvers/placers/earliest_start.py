@@ -104,7 +104,6 @@ def earliest_start_first(
 
     Parameters
     ----------
-    problem : Problem
     admission : Admission
         To empty devices; used up.
     order : (n,) int64

@@ -94,13 +94,7 @@ def fastt(task: Task[Makespan], params: Params | None = None) -> Outcome:
 def improvements(
     task: Task[Makespan], params: FastTParams, best: BestSplit, clock: Clock
 ) -> Iterator[BestSplit]:
-    """OS-DPOS: each found is better than the one before.
-
-    Raises
-    ------
-    LimitReached
-        The time is over.
-    """
+    """OS-DPOS: each found is better than the one before."""
     instance = task.instance
     time_ns = mean_time_ns(instance.arrays)
     pointer, member = group_by(instance.arrays.group, instance.arrays.num_groups)

@@ -42,7 +42,6 @@ def schedule_by_insertion(
 
     Parameters
     ----------
-    problem : Problem
     admission : Admission
         To empty devices; used up.
     order : (n,) int64
@@ -51,7 +50,6 @@ def schedule_by_insertion(
         Of idle devices; used up.
     lookahead : (n, K) or (0, 0) int64
         What finishing on a device is thought to cost later, in 1 / scale ns; empty: nothing.
-    scale : int
     """
     n, num_devices = problem.time_ns.shape
     device = np.full(n, NOWHERE, np.int64)

@@ -115,7 +115,6 @@ def place_parts(task: Task, partition: Callable[[Parting], Ints], *, mends: bool
 
     Parameters
     ----------
-    task : Task
     partition : callable (Parting) -> (v,) int64
         Part of each vertex. It is asked only if there are more vertices than parts, and two parts.
     mends : bool
@@ -193,8 +192,6 @@ def mend(
 
     Parameters
     ----------
-    instance : Instance
-    units : Blocks
     nets : Nets
         Over the units.
     device : (u,) int64

@@ -262,8 +262,6 @@ def chain_of(instance: Instance, problem: ChainProblem, *, merge: bool) -> Layer
 
     Parameters
     ----------
-    instance : Instance
-    problem : ChainProblem
     merge : bool
         Whether blocks from which branches lead apart and together again become one layer:
         of each biconnected component of the undirected graph, all tails of its arcs (as in the

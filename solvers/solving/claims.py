@@ -45,8 +45,6 @@ def claims_of(
 
     Parameters
     ----------
-    instance : Instance
-    semantics : Semantics
     model : str
         The file that states `Instance.best_known`; by default the instance's name stands for it.
     plan_files : mapping of str to StoredBound or None, optional
@@ -88,8 +86,6 @@ def refuted_claims(
 
     Parameters
     ----------
-    claims : iterable of Claim
-    semantics : Semantics
     plans : iterable of (str, Plan)
         Plans at hand, with the file or the method that has each.
     bound : KnownBound, optional

@@ -42,11 +42,6 @@ def solve_coarse(
         The transform's own parameters.
     incumbent : Plan, optional
         A plan of `instance` to start from; it is ignored where it sets merged ops apart.
-
-    Raises
-    ------
-    InputError
-        As `run_method` and `transforms.table.coarsen` do.
     """
     limits = limits_of(options)
     began = now_s()

@@ -54,8 +54,6 @@ def known_bound(
 
     Parameters
     ----------
-    instance : Instance
-    semantics : Semantics
     value_ns : int, optional
         The value of the best feasible plan. What is above it, or above the value that the corpus
         records, is no bound.

@@ -40,7 +40,6 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
     ----------
     method : Method
         Of claim "exact".
-    task : Task
     params : Params
         With `start` false, no placer is asked; the incumbent still counts.
     """

@@ -42,15 +42,7 @@ class SolveOptions(LimitOptions, total=False):
 
 
 def limits_of(options: LimitOptions) -> Limits:
-    """The limits that options ask for.
-
-    Raises
-    ------
-    InputError
-        If one is impossible.
-    TypeError
-        If there is another option.
-    """
+    """The limits that options ask for."""
     limits = Limits(**cast("dict[str, Any]", options))
     # solvers read such numbers each in its own way, or not at all
     if limits.time_limit_s is not None and not limits.time_limit_s >= 0:

@@ -71,16 +71,8 @@ def prove_optimum(
 
     Parameters
     ----------
-    instance : Instance
-    semantics : Semantics
     method : str
         An exact method of the registry.
-    time_limit_s : float
-
-    Raises
-    ------
-    InputError
-        If the method does not prove an optimum in this time: one line says how far it came.
     """
     found = run_method(instance, semantics, method, time_limit_s=time_limit_s)
     if found.status != "optimal" or found.value_ns is None:
@@ -101,17 +93,11 @@ def assert_gap(
 
     Parameters
     ----------
-    problem : KnownOptimum
     plan : Plan, sequence of int, Solution, Result or Outcome
         Or the number of each op's device, in the order of the instance; or what a solver returned:
         where it has no plan, its message is in the AssertionError.
     at_most : float
         The largest gap, (value - optimum) / value.
-
-    Raises
-    ------
-    AssertionError
-        One line that says what is wrong with the plan, or how far off it is.
     """
     __tracebackhide__ = True  # pytest shows the line of the test
     where, why = f"{problem.instance.name}, {problem.semantics.label}", "None was given"

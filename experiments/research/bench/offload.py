@@ -115,8 +115,6 @@ def decode_step(model: Decoder, cluster: Cluster, granularity: str = "op") -> In
 
     Parameters
     ----------
-    model : Decoder
-    cluster : Cluster
     granularity : {"op", "layer"}
         With "layer", the ops of a layer stay together.
     """

@@ -61,8 +61,6 @@ class Evaluations:
 
     Parameters
     ----------
-    instance : Instance
-    semantics : Makespan
     budget : int
         How many placements may be tried.
     by : str

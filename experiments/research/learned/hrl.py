@@ -96,10 +96,8 @@ def group_features(ops: OpFeatures, group: Ints, num_groups: int) -> Numbers:
 
     Parameters
     ----------
-    ops : OpFeatures
     group : (U,) int64
         Group of each unit.
-    num_groups : int
     """
     of_op = group[ops.unit]
     kinds = np.zeros((num_groups, ops.num_kinds), np.float32)
@@ -213,8 +211,6 @@ class Hrl:
 
     Parameters
     ----------
-    ops : OpFeatures
-    tried : Evaluations
     num_groups, width : int
         Groups, and the width of the placer's LSTMs.
     rate : float
@@ -283,7 +279,6 @@ def hierarchical_loss(draws: Draws, advantage: Tensor) -> Tensor:
 
     Parameters
     ----------
-    draws : Draws
     advantage : (k,)
         Reward minus baseline of each placement.
     """

@@ -87,7 +87,6 @@ class PlacetoPolicy(nn.Module):  # type: ignore[misc]
 
     Parameters
     ----------
-    num_features, num_devices : int
     rounds : int
         Of message passing, all with the same weights.
     """
@@ -190,13 +189,7 @@ def save_policy(policy: PlacetoPolicy, path: str | Path, num_devices: int, train
 
 
 def load_policy(name: str, num_devices: int) -> PlacetoPolicy:
-    """A policy of `policies`, by name, or that of a file.
-
-    Raises
-    ------
-    InputError
-        One line: there is none of that name, it cannot be read, or it is for other devices.
-    """
+    """A policy of `policies`, by name, or that of a file."""
     path = FOLDER / (name + SUFFIX)
     if name not in shipped():
         path = Path(name)
@@ -268,9 +261,6 @@ class Placeto:
 
     Parameters
     ----------
-    nodes : PlacetoNodes
-    tried : Evaluations
-    policy : PlacetoPolicy
     start : (N,) int64
         Device of each node at the beginning of an episode.
     """
@@ -338,13 +328,7 @@ class Placeto:
 
 
 def train(learners: Sequence[Placeto], tuning: Tuning, clock: Clock) -> None:
-    """Update the policy that some instances share, each time after episodes on the next of them.
-
-    Raises
-    ------
-    LimitReached
-        If the time is over; the policy keeps what it has learned.
-    """
+    """Update the policy that some instances share, each time after episodes on the next of them."""
     policy = learners[0].policy
     optimizer = torch.optim.Adam(policy.parameters(), lr=tuning.learning_rate)
     for update in range(tuning.updates):
@@ -373,9 +357,6 @@ def policy_loss(
 
     Parameters
     ----------
-    policy : PlacetoPolicy
-    graph : GraphTensors
-    episodes : Episodes
     advantage : (V, W) float64
         Return minus baseline of each step.
     entropy : float

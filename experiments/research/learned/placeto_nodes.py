@@ -58,7 +58,6 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
 
     Parameters
     ----------
-    instance : Instance
     most_nodes : int
         At least 1; more are left where no pair can be merged any more.
     """
@@ -112,7 +111,6 @@ def features(
 
     Parameters
     ----------
-    nodes : PlacetoNodes
     device : (N,) int64
     start_ns : (N,) int64
         Start of the first op of each node in the last schedule.

@@ -317,11 +317,6 @@ def write_plot(runs: Sequence[LearnedRun], path: Path) -> None:
     """Draw the best placement (line) and the mean of updates (dots) over placements, seed 0.
 
     A search without updates is a dashed line at what it found in the end.
-
-    Raises
-    ------
-    MissingExtra
-        If matplotlib is not installed.
     """
     drawn = [run for run in runs if run.seed == 0 and (run.curve or run.value_ns is not None)]
     graphs = list(dict.fromkeys(run.graph for run in drawn))

@@ -46,11 +46,6 @@ def balanced_map(module: Any, memory_bytes: Sequence[int]) -> dict[str, int]:
         On any device; ``_no_split_modules`` names the classes whose modules stay whole.
     memory_bytes : sequence of int
         What each device can hold.
-
-    Raises
-    ------
-    ValueError
-        If the devices cannot hold it in this way: accelerate would use the host.
     """
     sizes, whole = _sizes(module), set(getattr(module, "_no_split_modules", None) or ())
     share = sizes[""] // len(memory_bytes) + _margin(module, sizes, whole)

@@ -457,13 +457,7 @@ TABLES: Mapping[str, tuple[Sequence[str], Callable[[Sequence[str]], Iterator[tup
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the named table row by row.
-
-    Raises
-    ------
-    InputError
-        If there is no such table.
-    """
+    """Print the named table row by row."""
     name, *files = arguments or ["published"]
     heads, rows = look_up("table", name, TABLES)
     print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}")

@@ -13,13 +13,7 @@ def print_named_rows(
     names: Sequence[str],
     rows: Callable[[list[str]], Iterable[Sequence[str]]],
 ) -> None:
-    """Print the rows of the named models, or of all that are known.
-
-    Raises
-    ------
-    InputError
-        If there is no model of some name.
-    """
+    """Print the rows of the named models, or of all that are known."""
     for name in names:
         if name not in known:
             raise InputError(f"there is no model {name!r}{instead_of(name, known)}")

@@ -53,11 +53,6 @@ def solve_model(
         Solve the LP relaxation.
     watch : callable (objective, dual bound), optional
         HiGHS calls it while it solves a MIP; the others do not.
-
-    Raises
-    ------
-    InputError
-        If the solver is not installed, or has no licence for the model.
     """
     if solver == "highs":
         from placegap.solvers.core.back_ends import highs

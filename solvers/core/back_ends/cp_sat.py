@@ -120,19 +120,12 @@ def run_cp_sat(
 
     Parameters
     ----------
-    model : CpModel
     semantics : Semantics
         By which the referee judges a solution.
     read_plan : callable
         The plan of a solution, given the values of its variables.
-    settings : Settings
     known_ns : int, optional
         The value of a feasible plan. If it is within the horizon, the model has that plan.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        The search did not end soon after Ctrl-C.
     """
     try:
         refuse_large_rows(model.cp)
@@ -175,8 +168,6 @@ def search(
 
     Parameters
     ----------
-    task : Task
-    start : Start or None
     prepare : callable
         The model of all plans that are no worse than a start, with that start as its hint.
     read_plan : callable

@@ -65,10 +65,6 @@ def solve_model(
     watch : callable (objective, dual bound), optional
         Of a MIP: called now and then, from another thread, with what the solver has; infinite
         where it has nothing.
-
-    Returns
-    -------
-    MipOutcome
     """
     from pyomo.common.errors import InfeasibleConstraintException
 
@@ -170,13 +166,7 @@ def solve_integers(form: StandardForm, limits: Limits) -> tuple[MipOutcome, Floa
 def hand_over(
     model: pyo.ConcreteModel, limits: Limits, *, relax: bool = False
 ) -> tuple[StandardForm, highspy.HighsLp, highspy.Highs]:
-    """Compile a model and pass it to a new solver; nothing is solved.
-
-    Raises
-    ------
-    InfeasibleConstraintException
-        All variables of a row are fixed, to the wrong values.
-    """
+    """Compile a model and pass it to a new solver; nothing is solved."""
     with paused_collector():
         form = compile_model(model, relax=relax)
         lp = to_highs(form)

@@ -87,11 +87,6 @@ def solve_model(
     """Minimize a linear Pyomo model; like `highs.solve_model` in every respect.
 
     SCIP's gap is relative to the smaller of value and bound, so it is never less than ours.
-
-    Raises
-    ------
-    InputError
-        If the solver is not installed, or refuses the model: no licence, or one for smaller ones.
     """
     began = now_s()
     engine = _new_scip(limits) if solver == "scip" else _new_engine(solver)

@@ -95,7 +95,6 @@ def say_ending(
     ----------
     ending : str
         ``fault``: the solver contradicts a known plan.
-    solver : str
     limits : Limits
         Of the method.
     seconds : float

@@ -70,14 +70,8 @@ def compile_model(model: pyo.ConcreteModel, *, relax: bool = False) -> StandardF
 
     Parameters
     ----------
-    model : ConcreteModel
     relax : bool
         Take integer variables for continuous ones.
-
-    Raises
-    ------
-    InfeasibleConstraintException
-        If all variables of a row are fixed, to values that violate it.
     """
     with loading():
         from pyomo.common.dependencies import scipy_available
@@ -114,7 +108,6 @@ def proven_bound(form: StandardForm, dual: Floats, most: float) -> float:
 
     Parameters
     ----------
-    form : StandardForm
     dual : (rows,) float64
         Of the rows, in any quality.
     most : float
