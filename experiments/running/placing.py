@@ -49,8 +49,8 @@ from placegap.solvers.core.result import (
     SolverDisagreement,
     carry_bound,
     finish,
+    solver_and_version,
     with_reason,
-    word_of,
 )
 from placegap.solvers.solving.known_bounds import KnownBound, with_known_bound
 from placegap.solvers.solving.run_method import default_method
@@ -392,7 +392,7 @@ def _told(
 
 def _words_of(method: str) -> str:
     """What bounds of a method may rest on, where it has not said so yet: all of its solvers."""
-    words = [word_of(name) for name in find_method(method).packages if name in SOLVERS]
+    words = [solver_and_version(name) for name in find_method(method).packages if name in SOLVERS]
     return ", ".join(words) or PROOF
 
 

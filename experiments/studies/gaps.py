@@ -83,7 +83,7 @@ class BestBound(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, bool]:
-        """The higher bound wins; of equal ones, a proof of ours, or else the first."""
+        """The higher bound; if equal, one proved by placegap, else the first."""
         return self.bound_ns, self.rests_on == PROOF
 
 

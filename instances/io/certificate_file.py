@@ -137,7 +137,7 @@ class Certificate(InstancePart):
     #: What the proof proves.
     bound_ns: Count
     proof: Proof
-    #: A higher bound that was found too, on the word of `printed_rests_on`; nothing checks it.
+    #: A higher bound that was found too, proved by `printed_rests_on`; nothing checks it.
     printed_bound_ns: Count | None = None
     printed_rests_on: str = ""
 

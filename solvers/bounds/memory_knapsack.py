@@ -13,7 +13,7 @@ its ops add up. One mixed-integer model says so for the whole graph:
 
 Where each edge is a transfer, those of one op to, or from, ops of an interval go one after another.
 Every schedule satisfies these rows, so that the least T is a bound: it is one for the LP, whose
-duals are checked (`back_ends.standard_form`), and for the MIP on the word of HiGHS. Along a chain
+duals are checked (`back_ends.standard_form`), and for the MIP on HiGHS, not checked. Along a chain
 that no two devices share the MIP is exact. Waiting for channels and devices in other places is what
 it leaves out.
 

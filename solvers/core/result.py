@@ -37,15 +37,17 @@ def installed_version(distribution: str) -> str:
     return version(distribution)
 
 
-def word_of(distribution: str) -> str:
+def solver_and_version(distribution: str) -> str:
     """The solver of a distribution and its version, as results name what they rest on."""
     return f"{SOLVERS[distribution]} {installed_version(distribution)}"
 
 
 def describe_basis(origin: str, rests_on: str) -> str:
     """Who proved a bound and what it rests on, as results print it."""
-    words = {PROOF: "proof of ours", "": ""}.get(rests_on, f"the word of {rests_on}")
-    return ", ".join(filter(None, [origin, words]))
+    basis = {PROOF: "proved by placegap", "": ""}.get(
+        rests_on, f"proved by {rests_on}, not checked by placegap"
+    )
+    return "; ".join(filter(None, [origin, basis]))
 
 
 Status = Literal["optimal", "gap_met", "feasible", "infeasible", "bound", "no_plan"]
@@ -111,7 +113,7 @@ class Outcome:
     #: Class the bound holds for, where it is wider than the semantics' class.
     bound_class: PlanClass | None = None
     #: What the bound, or the proof that no plan exists, rests on: `PROOF`, an argument whose
-    #: numbers our code computes in integers, or a solver's word, as `word_of` names it.
+    #: numbers our code computes in integers, or a solver and its version (`solver_and_version`).
     rests_on: str = ""
     #: What a solver said that a known plan contradicts, each with its name and version; nothing of
     #: it is in plan and bound. And internal errors that cost a part of the search.

@@ -39,7 +39,7 @@ from placegap.solvers.core.back_ends.outcome import MOST_PARTS, say_rest
 from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import PROOF, Outcome, fault_of, word_of
+from placegap.solvers.core.result import PROOF, Outcome, fault_of, solver_and_version
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.decomposition.arcs import (
     PROOFS,
@@ -151,9 +151,9 @@ def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
 
 
 def _rests_on(search: SectionSearch) -> str:
-    """CP-SAT's word if it raised any arc: a path is shortest by what all others are worth."""
+    """CP-SAT if it raised any arc: a path is shortest by what all others are worth."""
     asked = max((arc.proof for arc in search.table.known.values()), default=0)
-    return word_of("ortools") if PROOFS[max(search.proof, asked)] == "cp-sat" else PROOF
+    return solver_and_version("ortools") if PROOFS[max(search.proof, asked)] == "cp-sat" else PROOF
 
 
 def _message(search: SectionSearch) -> str:

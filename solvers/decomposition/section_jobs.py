@@ -23,7 +23,7 @@ from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.outcome import bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Start, Task
-from placegap.solvers.core.result import word_of
+from placegap.solvers.core.result import solver_and_version
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.core.worker_process import WorkerProcess, may_start_processes, silence
 
@@ -109,7 +109,7 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     with paused_collector():
         model = sections.build(job.instance, job.semantics, horizon)
     found = solve_model(model, Limits(job.limit_s), relax=True, most=LONGEST)
-    where = f"{word_of('highspy')} on {job.instance.name}"
+    where = f"{solver_and_version('highspy')} on {job.instance.name}"
     within = known.upper_ns is not None and known.upper_ns <= horizon
     if found.ending == "infeasible" and within:
         fault = f"{where}: says infeasible, but a plan of {known.upper_ns} ns is known"

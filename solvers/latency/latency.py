@@ -22,7 +22,7 @@ from placegap.solvers.core.clock import LimitReached, now_s, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
 from placegap.solvers.core.progress import Best, teller
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import PROOF, Outcome, word_of
+from placegap.solvers.core.result import PROOF, Outcome, solver_and_version
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.latency import ip as latency_ip
 from placegap.solvers.latency.annealing import anneal_calls
@@ -296,7 +296,7 @@ class _Search:
             self.words.append(f"no exact finish: latency-ip: {reason}")
             return
         outcome = latency_ip.solve_cp(task, self.params.workers, progress.bound_ns)
-        rests_on = outcome.rests_on or word_of("ortools")
+        rests_on = outcome.rests_on or solver_and_version("ortools")
         progress.faults.extend(outcome.faults)
         if outcome.message:
             self.words.append(outcome.message)

@@ -1,7 +1,7 @@
 """By how much a quick schedule overfills memory at its peak, in one compiled call.
 
 The rule is the referee's (`instances.referee.memory`), for a device per op and the times of all
-items; only the referee's word counts.
+items; only the referee's value counts.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import find_method, register, why_not
-from placegap.solvers.core.result import PROOF, Outcome, internal_error, word_of
+from placegap.solvers.core.result import PROOF, Outcome, internal_error, solver_and_version
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.noncontiguous.column_generation import (
     ColumnGeneration,
@@ -149,7 +149,7 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
         claim_ns=progress.plan_ns,
         bound_ns=None if progress.origin == FLOOR else progress.bound_ns,
         bound_origin=progress.origin,
-        rests_on=word_of("highspy") if progress.origin == "highs" else PROOF,
+        rests_on=solver_and_version("highspy") if progress.origin == "highs" else PROOF,
         faults=tuple(progress.faults),
         message=message,
         build_s=build_s,
@@ -176,11 +176,11 @@ def _without_start(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
         outcome = method.run(task, method.params())
     except Exception as error:
         raise_if_stopped(error)
-        fault = internal_error(f"the MIP ({word_of('highspy')})", error)
+        fault = internal_error(f"the MIP ({solver_and_version('highspy')})", error)
         return Outcome(message=f"{missing}; {fault}", faults=(fault,))
     if outcome.rests_on or (outcome.bound_ns is None and not outcome.proven_infeasible):
         return outcome
-    return replace(outcome, rests_on=word_of("highspy"))
+    return replace(outcome, rests_on=solver_and_version("highspy"))
 
 
 class SplitSearch:
@@ -413,7 +413,9 @@ class SplitSearch:
         reason = why_not(method, task, method.params())
         if reason is not None:
             return f"the MIP does not apply: {reason}"
-        outcome = self.attempt(f"the MIP ({word_of('highspy')})", method.run, task, method.params())
+        outcome = self.attempt(
+            f"the MIP ({solver_and_version('highspy')})", method.run, task, method.params()
+        )
         if outcome is None:
             return "the MIP failed"
         progress.faults.extend(outcome.faults)

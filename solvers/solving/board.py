@@ -13,7 +13,7 @@ from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Best, News, tell
 from placegap.solvers.core.registry import METHODS
-from placegap.solvers.core.result import PROOF, SOLVERS, Outcome, Result, word_of
+from placegap.solvers.core.result import PROOF, SOLVERS, Outcome, Result, solver_and_version
 
 
 class Contradiction(NamedTuple):
@@ -84,7 +84,7 @@ class Board(Best):
         *,
         is_first_word: bool = False,
     ) -> None:
-        """Take over a bound if it is better, or as good and a proof of ours.
+        """Take over a bound if it is better, or as good and proved by placegap.
 
         Of a part that still runs it is the first word: what it rests on is known at the end.
         """
@@ -107,7 +107,7 @@ class Board(Best):
         """What hears a method while it runs: its plans are judged, and its bounds, if it does the
         task's own rules, rest on its solvers until the result comes.
         """
-        words = [word_of(name) for name in METHODS[method].packages if name in SOLVERS]
+        words = [solver_and_version(name) for name in METHODS[method].packages if name in SOLVERS]
         last: list[Plan | None] = [None]
 
         def hear(news: News) -> None:

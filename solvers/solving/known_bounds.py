@@ -50,7 +50,7 @@ def known_bound(
 ) -> tuple[KnownBound | None, tuple[str, ...]]:
     """The highest bound at hand, and a sentence for each that a plan refutes.
 
-    Of equal ones, a proof of ours, else what was proven before what is recorded.
+    If equal, one proved by placegap, else what was proven before what is recorded.
 
     Parameters
     ----------

@@ -155,7 +155,7 @@ def _is_open(task: Task, outcome: Outcome, best: Start | None, floor: Bound) -> 
 def _not_below(outcome: Outcome, floor: Bound) -> Outcome:
     """The outcome with the better of its bound and the cheap one, and what that rests on.
 
-    Of equal bounds the one counts that needs no solver's word.
+    Of equal bounds the one counts that placegap proved.
     """
     if outcome.proven_infeasible or floor.ns == 0:
         return outcome

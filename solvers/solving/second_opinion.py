@@ -1,6 +1,6 @@
 """Another method for the same bound: who is asked after whom, and what its answer says.
 
-A bound may rest on the word of a solver, and solvers have been wrong. The second method is one that
+Some bounds are a solver's, and solvers have been wrong. The second method is one that
 shares as little as possible with the first: enumeration for a handful of ops, HiGHS after CP-SAT
 and the other way round, a MIP after a dynamic program, SCIP after HiGHS where it is installed.
 """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from placegap.solvers.core.back_ends.outcome import MipOutcome, Watch
 from placegap.solvers.core.method import Limits
-from placegap.solvers.core.result import word_of
+from placegap.solvers.core.result import solver_and_version
 
 if TYPE_CHECKING:  # Pyomo takes a second to load, and most who ask here build no model
     import pyomo.environ as pyo
@@ -74,5 +74,5 @@ def require(solver: SolverName) -> None:
 def word(solver: SolverName, solver_version: str = "") -> str:
     """The solver and its version, as results name what they rest on."""
     if solver == "highs":
-        return word_of("highspy")
+        return solver_and_version("highspy")
     return f"{LABELS[solver]} {solver_version}".rstrip()

@@ -21,9 +21,9 @@ from placegap.solvers.core.back_ends.outcome import Ending, say_ending, say_rest
 from placegap.solvers.core.clock import now_s, run_stoppable
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.progress import is_heard, teller
-from placegap.solvers.core.result import PROOF, Outcome, word_of
+from placegap.solvers.core.result import PROOF, Outcome, solver_and_version
 
-SOLVER = word_of("ortools")
+SOLVER = solver_and_version("ortools")
 
 BOUND_SEARCH = ("objective_lb_search_no_lp",)
 PORTFOLIO = (*BOUND_SEARCH, "no_lp")

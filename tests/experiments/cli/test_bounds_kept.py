@@ -249,7 +249,7 @@ def test_a_claimed_value_refutes_a_claimed_bound_and_no_proof(
     )
     assert (
         "model.json claims a plan of 20 ns (magic), but no plan is better than 33 ns (critical"
-        " path, proof of ours)"
+        " path; proved by placegap)"
     ) in err
 
 

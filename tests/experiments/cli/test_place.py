@@ -184,7 +184,7 @@ def test_the_plan_that_a_bound_is_asked_for_is_the_incumbent_of_the_method(
 def test_the_table_shows_devices_value_bound_and_gap(model: Path, capsys: Capture) -> None:
     assert main(["place", str(model), "--method", "fake", "--param", "bound=43"]) == 0
     out = capsys.readouterr().out
-    for text in ("gpu0", "gpu1", "optimal", "43 ns (fake, proof of ours)", "0 %"):
+    for text in ("gpu0", "gpu1", "optimal", "43 ns (fake; proved by placegap)", "0 %"):
         assert text in out
 
 
@@ -239,7 +239,7 @@ def test_a_second_opinion_agrees_or_contradicts(model: Path, capsys: Capture) ->
     content = json.loads(out)
     assert content["second_opinion"]["verdict"] == "CONTRADICTS"
     assert (
-        "fake, proof of ours: says that no plan is better than 40 ns"
+        "fake; proved by placegap: says that no plan is better than 40 ns"
         in (content["second_opinion"]["sentence"])
     )
     assert "one of them is wrong" in err

@@ -62,7 +62,7 @@ def test_both_referees_and_a_bound_are_named(files: list[str], capsys: Capture) 
     assert main(["verify", *files]) == 0
     out = capsys.readouterr().out
     assert "35 ns (both referees)" in out
-    assert "33 ns (critical path, proof of ours)" in out  # 5 + 20 + 8
+    assert "33 ns (critical path; proved by placegap)" in out  # 5 + 20 + 8
     assert "5.71 %" in out  # 2 of 35
     assert main(["verify", *files, "--json"]) == 0
     content = answer(capsys)
@@ -92,7 +92,7 @@ def test_what_the_corpus_records_is_used(
     monkeypatch.setattr(corpus, "_recorded", lambda: known)
     assert main(["verify", *files]) == 0
     out = capsys.readouterr().out
-    assert "34 ns (recorded: cp-sat, the word of CP-SAT 9)" in out
+    assert "34 ns (recorded: cp-sat; proved by CP-SAT 9, not checked by placegap)" in out
     assert "34 ns is recorded" in out
     monkeypatch.undo()
     entry = next(found for found in read_best_known() if found.graph == "zfnet512")
@@ -108,7 +108,7 @@ def test_a_recorded_bound_above_a_feasible_plan_is_told(
     monkeypatch.setattr(corpus, "_recorded", lambda: known)
     assert main(["verify", *files]) == 1
     out, err = capsys.readouterr()
-    assert "33 ns (critical path, proof of ours)" in out  # 36 is not believed
+    assert "33 ns (critical path; proved by placegap)" in out  # 36 is not believed
     assert "recorded: nobody: says that no plan is better than 36 ns, and one has 35 ns" in err
     assert "the bound is wrong" in err
 
@@ -120,7 +120,7 @@ def test_a_claim_of_the_model_s_file_that_the_plan_refutes_is_told(
     instance = example().model_copy(update={"best_known": (wrong,)})
     assert main(["verify", *written(tmp_path, instance)]) == 1
     out, err = capsys.readouterr()
-    assert "33 ns (critical path, proof of ours)" in out
+    assert "33 ns (critical path; proved by placegap)" in out
     assert "model.json claims that no plan is better than 36 ns (nobody), but plan.json has" in err
 
 

@@ -70,7 +70,8 @@ def test_what_bounds_rest_on_and_what_solvers_got_wrong_is_told() -> None:
     assert [cell.best_rests_on for cell in cells] == ["proof", "proof", "HiGHS 1"]
     (table,) = lay_out(cells)
     assert table.notes == (
-        "best bounds rest on: the word of HiGHS 1 (1); proof of ours (1)",
+        "best bounds rest on: proved by HiGHS 1, not checked by placegap (1);"
+        " proved by placegap (1)",
         "a solver was wrong: net, ip: HiGHS 1 said 10",
     )
     frame = pd.read_csv(io.StringIO(runs_csv(STUDY, cells)))

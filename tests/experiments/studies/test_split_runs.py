@@ -70,7 +70,7 @@ def test_a_study_shows_the_value_of_the_parts_without_a_gap(diamond: Path) -> No
     assert table.notes == (
         "[1] fd-dps min_share=0.4, parts=3: 1 ops split into 3 parts; a plan of that finer"
         " instance, without a gap",
-        "best bounds rest on: proof of ours (1)",
+        "best bounds rest on: proved by placegap (1)",
     )
     assert table.summaries[2].num_plans == 0
 

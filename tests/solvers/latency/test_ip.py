@@ -26,7 +26,7 @@ from placegap.instances.io.reader import read_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import run_method
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.result import word_of
+from placegap.solvers.core.result import solver_and_version
 from placegap.solvers.latency import ip as latency_ip
 from placegap.solvers.latency.slices import best_slices, with_slices
 
@@ -153,7 +153,7 @@ def test_a_cp_sat_model_that_is_not_built_keeps_the_start(
     result = run_method(example(), ONCE, "latency-ip", {"workers": 1})
     assert (result.value_ns, result.details["ending"]) == (43, ending)
     assert result.bound_ns == 43  # of the chains
-    assert f"before {word_of('ortools')} answered" in result.message
+    assert f"before {solver_and_version('ortools')} answered" in result.message
 
 
 def test_a_plan_that_fits_nowhere_is_proven_infeasible() -> None:

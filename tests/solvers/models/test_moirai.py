@@ -16,7 +16,7 @@ from placegap.instances.problem import Channels
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.back_ends.outcome import MipOutcome
-from placegap.solvers.core.result import word_of
+from placegap.solvers.core.result import solver_and_version
 from placegap.solvers.models import run_mip as mip
 
 PORT = Makespan()
@@ -175,7 +175,7 @@ def is_a_fault(result: Result, words: str) -> None:
     """The result is answered from the start and the path, and names solver and version."""
     assert (result.status, result.value_ns, result.bound_ns) == ("feasible", 34, 33)
     assert len(result.faults) == 1
-    assert result.faults[0].startswith(f"{word_of('highspy')} on ")
+    assert result.faults[0].startswith(f"{solver_and_version('highspy')} on ")
     assert words in result.faults[0]
     assert "HiGHS contradicts a known plan" in result.message
     assert result.details["ending"] == "fault"

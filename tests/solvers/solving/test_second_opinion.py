@@ -120,7 +120,9 @@ def test_a_plan_below_a_bound_is_a_contradiction_whoever_has_it() -> None:
     for first, second in ((low, high), (high, low)):
         opinion = compare(first, second)
         assert opinion.verdict == "CONTRADICTS"
-        assert "other, proof of ours: says that no plan is better than 36 ns" in opinion.sentence
+        assert (
+            "other; proved by placegap: says that no plan is better than 36 ns" in opinion.sentence
+        )
 
 
 def test_no_plan_at_all_is_compared_as_well() -> None:
@@ -155,7 +157,7 @@ def test_a_bound_is_carried_over_and_a_wrong_one_becomes_a_fault() -> None:
     wrong = carry_bound(plan, judged("bound", bound_ns=36))
     assert (wrong.bound_ns, wrong.status) == (20, "feasible")
     assert wrong.faults == (
-        "bound, proof of ours: says that no plan is better than 36 ns; plan has one of 35 ns",
+        "bound; proved by placegap: says that no plan is better than 36 ns; plan has one of 35 ns",
     )
     empty = carry_bound(plan, judged("none", proven_infeasible=True))
     assert "says that no plan exists" in empty.faults[0]

@@ -16,7 +16,7 @@ from placegap.instances import Instance, LatencySubgraphs, Makespan, Plan, examp
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.method import Start, Task
-from placegap.solvers.core.result import PROOF, word_of
+from placegap.solvers.core.result import PROOF, solver_and_version
 from placegap.solvers.decomposition import section_jobs
 from placegap.solvers.decomposition.section_jobs import Job, work
 from placegap.solvers.models import cp_sat
@@ -24,7 +24,7 @@ from placegap.solvers.models import cp_sat
 PORT = Makespan()
 ONCE = LatencySubgraphs()
 ONE = {"workers": 1}
-WORD = word_of("ortools")
+WORD = solver_and_version("ortools")
 LONGEST_PATH_NS = 33
 """Of example(): 5 + 20 + 8 on one device; the optimum, 34, is what the best placer finds."""
 
@@ -136,7 +136,7 @@ def test_a_section_lp_that_contradicts_a_plan_is_a_fault(monkeypatch: pytest.Mon
     monkeypatch.setattr(section_jobs, "bound_ns", lambda *_: 99)
     answer = work(Job(example(), PORT, "lp", None, 10.0, 0, None))
     assert answer.lower_ns == 0
-    assert answer.faults[0].startswith(f"{word_of('highspy')} on ")
+    assert answer.faults[0].startswith(f"{solver_and_version('highspy')} on ")
 
 
 @pytest.mark.parametrize("method", ["cp-sat", "decomposition", "latency-ip"])

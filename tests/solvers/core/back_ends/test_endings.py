@@ -18,7 +18,7 @@ from placegap.instances import InputError, Makespan, Plan, example
 from placegap.solvers import Result, run_method
 from placegap.solvers.core import clock
 from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
-from placegap.solvers.core.result import word_of
+from placegap.solvers.core.result import solver_and_version
 from placegap.solvers.models import cp_sat
 from placegap.solvers.models import run_mip as mip
 from placegap.solvers.models.run_mip import MipOutcome
@@ -198,8 +198,8 @@ def test_cp_sat_at_a_time_limit_returns_a_bound_and_the_start_if_there_is_one() 
 def test_cp_sat_proves_that_no_plan_exists() -> None:
     result = run_method(tiny_mip.ops_on(*TIMES, memory=1), PORT, "cp-sat", ONE)
     assert (result.status, result.details["ending"]) == ("infeasible", "infeasible")
-    assert result.message == f"{word_of('ortools')} proves that no plan exists"
-    assert result.rests_on == word_of("ortools")
+    assert result.message == f"{solver_and_version('ortools')} proves that no plan exists"
+    assert result.rests_on == solver_and_version("ortools")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_cp_sat_model_that_is_not_built_keeps_the_start(
     assert run_method(instance, PORT, "cp-sat", ONE).status == "no_plan"
     result = run_method(instance, PORT, "cp-sat", ONE, incumbent=START)
     assert (result.value_ns, result.details["ending"]) == (12, ending)
-    assert result.message == f"{words} before {word_of('ortools')} answered"
+    assert result.message == f"{words} before {solver_and_version('ortools')} answered"
 
 
 def test_cp_sat_says_that_it_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
