@@ -196,7 +196,7 @@ def solve(
     time_limit_s, gap, seed : float, float, int, optional
         When the method stops (60 s), and the seed of one that draws numbers.
     progress : callable, optional
-        Called with a `placegap.solvers.core.progress.News` whenever something better is known.
+        Called with a `placegap.solvers.core.progress.Progress` whenever something better is known.
     on_plan, on_bound : callable, optional
         Called with ``(value_ns, plan or None)`` and with ``(bound_ns, by)`` whenever one is better.
         If one returns False or raises `StopSearch`, the search ends with the plan so far; for this

@@ -40,7 +40,7 @@ from placegap.instances.torch_models.options import ASSUMED
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.clock import while_compiling
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Ledger, Listener, News, each_plan_once, hearing
+from placegap.solvers.core.progress import Listener, Progress, ProgressLog, each_plan_once, hearing
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import (
     PROOF,
@@ -256,20 +256,20 @@ def place(
     start : Result, optional
         A plan to start from (`given_plan`); what comes out is no worse.
     on_news : callable, optional
-        Called with a `progress.News` whenever something better is known.
+        Called with a `progress.Progress` whenever something better is known.
     pool : callable, optional
         What runs the attempt, by default `run_pool` in a process of its own.
     """
-    ledger = Ledger(on_news or (lambda news: None))
+    log = ProgressLog(on_news or (lambda news: None))
     told: list[Plan] = []  # the last plan
 
-    def hear(news: News) -> None:
+    def hear(news: Progress) -> None:
         if news.doing:
-            ledger.listener(replace(ledger.best, doing=news.doing))
+            log.listener(replace(log.best, doing=news.doing))
             return
         if news.plan is not None:
             told[:] = [news.plan]
-        ledger.enter(news)
+        log.enter(news)
 
     if start is not None:
         attempt = replace(attempt, incumbent=start.plan)
@@ -285,27 +285,27 @@ def place(
     best, warnings = start, list[str]()
     try:
         if start is not None:
-            ledger.enter(_news(start))
+            log.enter(_news(start))
         with closing(endings):
             for ending in endings:
                 answer = _answer(ending)
                 if isinstance(answer, Failure) and answer.is_input_error:
                     raise InputError(answer.message)
                 if _has_lost_its_plan(answer):
-                    known = _told(attempt, ledger.best, told, "failed", ending.wall_s)
+                    known = _told(attempt, log.best, told, "failed", ending.wall_s)
                     best = best if known is None else better(best, known)
                 if isinstance(answer, Result):
                     if answer.split is not None and best is not None:
                         warnings.append(f"{answer.method} splits ops: what it started from is left")
                         best = None
                     best = better(best, _with_finder(answer, best))
-                    ledger.enter(_news(answer))  # whoever hears it may end everything
+                    log.enter(_news(answer))  # whoever hears it may end everything
                 elif best is None:
                     raise RuntimeError(answer.message)
                 else:
                     warnings.append(f"{answer.message}; what it had told before stands")
     except KeyboardInterrupt:
-        known = _told(attempt, ledger.best, told, "interrupted", 0.0)
+        known = _told(attempt, log.best, told, "interrupted", 0.0)
         if known is not None:  # it may have been ended before it could return that plan
             best = known if best is None else better(known, best)
         raise Stopped(best) from None
@@ -369,7 +369,7 @@ def _has_lost_its_plan(answer: Result | Failure) -> bool:
 
 
 def _told(
-    attempt: Attempt, news: News, plans: Sequence[Plan], how: str, spent_s: float
+    attempt: Attempt, news: Progress, plans: Sequence[Plan], how: str, spent_s: float
 ) -> Result | None:
     """What a method had told before it ended some way, as its result: a plan, a bound, or both."""
     bound_ns = news.bound_ns if attempt.coarsen is None else None
@@ -403,12 +403,12 @@ def _with_finder(result: Result, start: Result | None) -> Result:
     return replace(result, details={**result.details, "plan_by": start.method})
 
 
-def _news(result: Result) -> News:
+def _news(result: Result) -> Progress:
     """What a result adds to what is known; a plan of a finer instance is worth nothing here."""
     if result.split is not None:
-        return News()
+        return Progress()
     proven_by = result.bound_origin or result.method
-    return News(
+    return Progress(
         result.value_ns, result.bound_ns, result.method, result.plan, proven_by, result.rests_on
     )
 
@@ -511,14 +511,14 @@ def run_attempt(attempt: Attempt) -> Result | Failure:
 
     def hear(said: str) -> None:
         doing[:] = [said]
-        send_news(News(doing=said))
+        send_news(Progress(doing=said))
 
     hear(f"placing by {attempt.method}")
     with (
         hearing(hear),
         while_compiling(
-            lambda: send_news(News(doing=COMPILING), compiles=True),
-            lambda: send_news(News(doing=doing[0]), compiles=False),
+            lambda: send_news(Progress(doing=COMPILING), compiles=True),
+            lambda: send_news(Progress(doing=doing[0]), compiles=False),
         ),
     ):
         return _run_attempt(attempt)

@@ -22,7 +22,7 @@ from placegap.experiments.show.rendering import SOON_S, shows_live, spinner, war
 from placegap.instances.io.output_files import OutputFile, attempt
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
-from placegap.solvers.core.progress import NOTHING, Listener, News
+from placegap.solvers.core.progress import NOTHING, Listener, Progress
 from placegap.solvers.core.result import relative_gap
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Moment(NamedTuple):
 def both(first: Listener, second: Listener) -> Listener:
     """A listener that hears for two."""
 
-    def hear(news: News) -> None:
+    def hear(news: Progress) -> None:
         first(news)
         second(news)
 
@@ -90,7 +90,7 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
             if failed:
                 file = None
 
-        def hear(news: News) -> None:
+        def hear(news: Progress) -> None:
             if news == newest[0]:  # and tells what is done meanwhile
                 return
             is_plan, newest[0] = news.value_ns != newest[0].value_ns, news
@@ -169,7 +169,7 @@ DOING_S = 20.0
 """Where nothing better is found, a line says so often what takes long."""
 
 
-def news_text(news: News) -> str:
+def news_text(news: Progress) -> str:
     """The best value, the gap, the bound, and who found the plan; the first is cut last."""
     gap = relative_gap(news.value_ns, news.bound_ns)
     texts = (
@@ -184,7 +184,7 @@ def news_text(news: News) -> str:
 
 @contextmanager
 def live_line(what: str, *, quiet: bool = False) -> Iterator[Listener]:
-    """A function that takes `News` and shows it on stderr, as that is a terminal or not.
+    """A function that takes `Progress` and shows it on stderr, as that is a terminal or not.
 
     Nothing is shown, and no thread begun, before the first news: a worker process that is started
     until then may be a copy of this one.
@@ -212,7 +212,7 @@ def _changing(what: str, stack: ExitStack) -> Listener:
     shown: list[Callable[[str], None]] = []
     doing = [""]
 
-    def hear(news: News) -> None:
+    def hear(news: Progress) -> None:
         if not shown:
             shown.append(stack.enter_context(spinner(what)))
         doing[:] = [news.doing or doing[0]]
@@ -234,7 +234,7 @@ class _Lines:
         self.timer: threading.Timer | None = None
         self.lock = threading.Lock()
 
-    def listen(self, news: News) -> None:
+    def listen(self, news: Progress) -> None:
         with self.lock:
             is_first = self.newest.value_ns is None and news.value_ns is not None
             self.newest = news

@@ -83,13 +83,13 @@ def improving_bounds(
     task = Task(instance, semantics, Limits(time_limit_s))
     best = quick_bound(instance, semantics)
     yield best
-    for found in dearer_bounds(task, best):
+    for found in expensive_bounds(task, best):
         yield found
         if best_ns is not None and found.ns >= best_ns:
             return
 
 
-def dearer_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Bound]:
+def expensive_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Bound]:
     """Bounds beyond a known one, each higher than those before it, cheapest first.
 
     Parameters

@@ -3,8 +3,8 @@
 A search keeps its own best value and best bound (`Best`). Methods, and what many of them share
 (starts, the rule for exact methods, the solvers' callbacks), `tell` of better ones, and say of
 which instance under which rules. So what is solved on the way, such as sections, coarser graphs or
-plainer rules, never passes for the task that was given. For each listener, a `Ledger` keeps the
-best that was told, and a `Control` asks callbacks whether to go on.
+plainer rules, never passes for the task that was given. For each listener, a `ProgressLog` keeps
+the best that was told, and a `Control` asks callbacks whether to go on.
 
 A value that a MIP solver reports is its own, to its tolerances: the referee judges the plan when
 the solver has ended. Nothing here decides anything.
@@ -24,12 +24,12 @@ from placegap.solvers.core.result import PROOF, relative_gap
 
 
 @dataclass(frozen=True)
-class News:
+class Progress:
     """The best plan's value and the best bound so far, and who found that plan.
 
     `plan` is that plan, where whoever tells has one; `bound_by` is who proves the bound, and
     `rests_on` on whose word, where that is known; `doing` is what takes long now, if that
-    is no search. News that differ in nothing else are the same.
+    is no search. Progress that differ in nothing else are the same.
     """
 
     value_ns: int | None = None
@@ -41,9 +41,9 @@ class News:
     doing: str = field(default="", compare=False, repr=False)
 
 
-NOTHING = News()
+NOTHING = Progress()
 
-Listener = Callable[[News], None]
+Listener = Callable[[Progress], None]
 
 Told = Callable[[int | None, int | None], None]
 """What a search calls with a value, a bound, or both (`teller`)."""
@@ -102,15 +102,15 @@ UNPROVEN = -LARGEST_SUM
 
 
 @dataclass(eq=False)
-class Ledger:
+class ProgressLog:
     """The best that was heard, and the listener that is told of each improvement."""
 
     listener: Listener
-    best: News = NOTHING
+    best: Progress = NOTHING
     _kept: Best = field(default_factory=lambda: Best(gap=0.0, bound_ns=UNPROVEN, rests_on=""))
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def enter(self, news: News) -> None:
+    def enter(self, news: Progress) -> None:
         """Take over what is better; solvers call from threads of their own."""
         with self._lock:
             kept, by, plan = self._kept, self.best.by, self.best.plan
@@ -119,13 +119,13 @@ class Ledger:
             if news.bound_ns is not None:  # one above the value is a fault, which the result names
                 kept.prove(news.bound_ns, news.bound_by or news.by, news.rests_on)
             bound_ns = None if kept.bound_ns in (0, UNPROVEN) else kept.bound_ns
-            found = News(kept.value_ns, bound_ns, by, plan, kept.origin, kept.rests_on)
+            found = Progress(kept.value_ns, bound_ns, by, plan, kept.origin, kept.rests_on)
             if found != self.best:
                 self.best = found
                 self.listener(found)
 
 
-_open: list[tuple[Instance, Semantics, Ledger]] = []
+_open: list[tuple[Instance, Semantics, ProgressLog]] = []
 
 
 @contextmanager
@@ -136,7 +136,7 @@ def listening(
     if listener is None:
         yield
         return
-    entry = (instance, semantics, Ledger(listener))
+    entry = (instance, semantics, ProgressLog(listener))
     _open.append(entry)
     try:
         yield
@@ -160,9 +160,9 @@ def tell(
     rests_on: str = "",
 ) -> None:
     """Tell of a plan's value, with the plan where it is at hand, of a bound on all, or of both."""
-    for known, rules, ledger in tuple(_open):
+    for known, rules, log in tuple(_open):
         if instance is known and semantics == rules:
-            ledger.enter(News(value_ns, bound_ns, by, plan, rests_on=rests_on))
+            log.enter(Progress(value_ns, bound_ns, by, plan, rests_on=rests_on))
 
 
 _hearers: list[Callable[[str], object]] = []
@@ -188,7 +188,7 @@ def each_plan_once(listener: Listener) -> Listener:
     """A listener that is given no plan that it was given before: large plans travel slowly."""
     last: list[Plan | None] = [None]
 
-    def hear(news: News) -> None:
+    def hear(news: Progress) -> None:
         is_new, last[0] = news.plan is not last[0], news.plan
         listener(news if is_new else replace(news, plan=None))
 
@@ -229,7 +229,7 @@ class Control:
     #: Hears all news.
     listener: Listener | None = None
     #: The newest.
-    best: News = NOTHING
+    best: Progress = NOTHING
     #: The last plan that was handed over.
     plan: Plan | None = None
     #: Whether a callback has ended the search.
@@ -238,7 +238,7 @@ class Control:
     region: Interruptible = field(default_factory=Interruptible)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def hear(self, news: News) -> None:
+    def hear(self, news: Progress) -> None:
         """Pass news on; after the end nothing is heard any more."""
         with self._lock:
             if self.is_stopped:
@@ -255,7 +255,7 @@ class Control:
                 self.is_stopped = True
                 self.region.interrupt()
 
-    def _ask(self, before: News, news: News) -> bool:
+    def _ask(self, before: Progress, news: Progress) -> bool:
         """Tell the callbacks what is new; whether none of them has enough."""
         answers: list[object] = []
         if self.on_plan is not None and news.value_ns not in (None, before.value_ns):

@@ -1,4 +1,4 @@
-"""auto, the default: the method that proves most of such problems, and a search beside it.
+"""auto, the default: the best exact method for the problem, with a search in parallel.
 
 1. A problem that is likely to be proven goes to that method after three placers: it has all of the
    time, its own first plans, and the machine to itself for the first half of the limit. Where
@@ -6,8 +6,8 @@
 2. Of another one, first the placers that are fast at its size, then bounds, then the same method.
    Where layers or nearly all ops run in a row, or a host must hold something, `memory-knapsack`
    comes first.
-3. Beside it, another process looks for plans (`beside`), with what has not been asked yet. Where
-   there can be no other process, proofs and searches take turns in this one.
+3. In parallel another process looks for plans (`search_process`), with the methods that are left.
+   Where there can be no other process, proofs and searches take turns in this one.
 4. What is left of the time goes to the other exact methods, and to searches with other seeds.
 
 The value is that of the best plan of all parts, as the referee judges it, and the bound the best
@@ -48,9 +48,9 @@ from placegap.solvers.core.starts import (
     placers,
 )
 from placegap.solvers.core.worker_process import may_start_processes
-from placegap.solvers.solving.beside import LEAST_STEP_S, Beside, run_step
 from placegap.solvers.solving.board import Board
 from placegap.solvers.solving.peak_memory import run_at_peak
+from placegap.solvers.solving.search_process import LEAST_STEP_S, SearchProcess, run_step
 from placegap.solvers.solving.steps import (
     BOUNDS,
     KNAPSACK,
@@ -120,7 +120,7 @@ def run(task: Task, params: AutoParams) -> Outcome:
     clock = Clock(_working_s(task, USUAL_S if limit_s is None else limit_s))
     task = replace(task, limits=replace(task.limits, time_limit_s=clock.limit_s))
     board, workers = Board(task=task, gap=task.limits.gap), params.workers or _cores()
-    beside: Beside | None = None
+    search: SearchProcess | None = None
     try:
         if task.incumbent is not None:
             board.offer(task.incumbent, "the start")
@@ -132,12 +132,12 @@ def run(task: Task, params: AutoParams) -> Outcome:
             steps = _in_time(_in_turn(board, waiting), task, clock)
         else:
             steps = _first_proofs(task, workers)
-        with Beside(board, clock, head_start_s, waiting, workers) as beside:
-            _run_steps(steps, board, clock, beside)
-            beside.wait()
+        with SearchProcess(board, clock, head_start_s, waiting, workers) as search:
+            _run_steps(steps, board, clock, search)
+            search.wait()
         end = INTERRUPTED if stop_asked() else AT_LIMIT if _is_over(clock, END_SHARE) else ENDED
     except KeyboardInterrupt:
-        was_late = beside is not None and beside.proof.has_interrupted
+        was_late = search is not None and search.proof.has_interrupted
         end = AT_LIMIT if was_late and not stop_asked() else INTERRUPTED
     if limit_s is None and not board.is_over:
         end = f"{end} of {USUAL_S:g} s, the usual where none is given"
@@ -148,7 +148,7 @@ def _ask_placers(board: Board) -> tuple[str, ...]:
     """Offer the plans of the fast placers, and prove what is cheap after the first of them; the
     placers that are still to be asked. A likely proof begins after the fastest of all.
     """
-    task, asked, fitless = board.task, list[str](), list[str]()
+    task, asked, without_plan = board.task, list[str](), list[str]()
     limit_s = task.limits.time_limit_s or 0.0
     most_s = max(FIRST_PLANS_S, min(LONGEST_S, SHARE * limit_s))
     clock, whole = Clock(0.0 if is_likely_proven(task) else most_s), Clock(limit_s)
@@ -160,8 +160,8 @@ def _ask_placers(board: Board) -> tuple[str, ...]:
             continue
         asked.append(name)
         if not _offer_plan_of(name, board, most_runs=1):
-            fitless.append(name)
-    for name in fitless:  # at its peak, memory may need more runs: somebody has to have a plan
+            without_plan.append(name)
+    for name in without_plan:  # at its peak, memory may need more runs: somebody has to have a plan
         if board.value_ns is None and name in ALWAYS:
             _offer_plan_of(name, board, most_runs=None)
     # a huge graph is left to placers, for no search does more there
@@ -171,7 +171,7 @@ def _ask_placers(board: Board) -> tuple[str, ...]:
         if name not in asked and s <= left_s:
             left.append(name)
             left_s -= s
-    return (*left, *(fitless if memory_rule(task.semantics) == "peak" else ()))
+    return (*left, *(without_plan if memory_rule(task.semantics) == "peak" else ()))
 
 
 def _offer_plan_of(name: str, board: Board, most_runs: int | None) -> bool:
@@ -257,7 +257,9 @@ def _in_time(steps: Iterator[AutoStep], task: Task, clock: Clock) -> Iterator[Au
             return
 
 
-def _run_steps(steps: Iterator[AutoStep], board: Board, clock: Clock, beside: Beside) -> None:
+def _run_steps(
+    steps: Iterator[AutoStep], board: Board, clock: Clock, search: SearchProcess
+) -> None:
     """Run steps in this process while there is something to find and time, and at least one."""
     is_first = True
     while not board.is_over and (is_first or not _is_over(clock)):
@@ -267,11 +269,11 @@ def _run_steps(steps: Iterator[AutoStep], board: Board, clock: Clock, beside: Be
         before, limit_s = board.plan, step.share * (clock.left_s or 0.0)
         if before is None:  # late is better than no plan
             limit_s = max(limit_s, FIRST_PLANS_S)
-        with beside.proof:
+        with search.proof:
             answer = run_step(board, step, limit_s)
         board.take_answer(step.method, answer)
         if board.plan is not None and board.plan is not before:
-            beside.tell(board.plan)
+            search.tell(board.plan)
         said = answer.message if isinstance(answer, Result) else answer
         if stop_asked() or (isinstance(said, str) and INTERRUPTED in said):
             raise KeyboardInterrupt

@@ -11,7 +11,7 @@ from placegap.instances.problem import PLAN_CLASSES, Plan, PlanClass, Semantics,
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Best, News, tell
+from placegap.solvers.core.progress import Best, Progress, tell
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import PROOF, SOLVERS, Outcome, Result, solver_and_version
 
@@ -103,14 +103,14 @@ class Board(Best):
             task = self.task
             tell(task.instance, task.semantics, origin, bound_ns=bound_ns, rests_on=rests_on)
 
-    def listener(self, method: str, semantics: Semantics) -> Callable[[News], None]:
+    def listener(self, method: str, semantics: Semantics) -> Callable[[Progress], None]:
         """What hears a method while it runs: its plans are judged, and its bounds, if it does the
         task's own rules, rest on its solvers until the result comes.
         """
         words = [solver_and_version(name) for name in METHODS[method].packages if name in SOLVERS]
         last: list[Plan | None] = [None]
 
-        def hear(news: News) -> None:
+        def hear(news: Progress) -> None:
             if news.plan is not None and news.plan is not last[0]:
                 last[0] = news.plan
                 self.offer(news.plan, news.by)

@@ -37,7 +37,7 @@ from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import News, is_heard, listening, tell
+from placegap.solvers.core.progress import Progress, is_heard, listening, tell
 from placegap.solvers.core.result import Outcome, relative_gap
 from placegap.solvers.core.starts import placers, starts
 
@@ -238,7 +238,7 @@ def _part(
 def _hear_bounds(task: Task, part: Task) -> AbstractContextManager[None]:
     """Those who listen to the task hear of the floor's bounds; its plans may not fit."""
 
-    def heard(news: News) -> None:
+    def heard(news: Progress) -> None:
         tell(task.instance, task.semantics, news.by, bound_ns=news.bound_ns)
 
     if not is_heard(task.instance, task.semantics):

@@ -16,7 +16,7 @@ from dataclasses import replace
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
-from placegap.solvers.bounds.portfolio import dearer_bounds
+from placegap.solvers.bounds.portfolio import expensive_bounds
 from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import AnyMethod, ExactParams, Params, Start, Task
 from placegap.solvers.core.progress import tell
@@ -91,7 +91,7 @@ def _floor(task: Task, floor: Bound, start: Start | None) -> Bound:
     small = task.instance.num_ops + len(task.instance.graph.edges) <= SMALL
     if small or (start is not None and start.value_ns <= floor.ns):
         return floor
-    return max((floor, *dearer_bounds(task, floor, BOUND_SHARE)), key=lambda bound: bound.ns)
+    return max((floor, *expensive_bounds(task, floor, BOUND_SHARE)), key=lambda bound: bound.ns)
 
 
 def _failed(method: AnyMethod, task: Task, error: Exception) -> Outcome:

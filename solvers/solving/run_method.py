@@ -92,7 +92,7 @@ def run_method(
     time_limit_s, gap, seed : float, float, int, optional
         When to stop (never, and at no gap), and the seed of methods that draw random numbers.
     progress : callable, optional
-        Called with a `progress.News` whenever a better plan or bound is known, by methods that
+        Called with a `progress.Progress` whenever a better plan or bound is known, by methods that
         tell, perhaps from other threads.
     on_plan, on_bound : callable, optional
         Called with ``(value_ns, plan or None)`` and with ``(bound_ns, by)`` whenever one is better.

@@ -19,7 +19,7 @@ from placegap.instances.io.document import Document, load_document, save_documen
 from placegap.instances.io.plan_file import load_plan, load_stated_plan, save_plan
 from placegap.solvers import Result, SolverDisagreement
 from placegap.solvers.core.result import internal_error
-from placegap.solvers.solving import beside
+from placegap.solvers.solving import search_process
 
 Capture = pytest.CaptureFixture[str]
 
@@ -198,7 +198,7 @@ def test_if_the_exact_methods_fail_the_plan_of_a_placer_stands(
     def fail(*args: Any, **kwargs: Any) -> Result:
         raise error
 
-    monkeypatch.setattr(beside, "run_method", fail)
+    monkeypatch.setattr(search_process, "run_method", fail)
     command = ["place", str(model), "--objective", objective, "--json", "--time-limit", "1"]
     assert main(command) == 0
     out, err = capsys.readouterr()

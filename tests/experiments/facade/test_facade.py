@@ -28,7 +28,7 @@ from placegap.instances import (
 )
 from placegap.instances.io.document import Document
 from placegap.solvers import METHODS
-from placegap.solvers.core.progress import News
+from placegap.solvers.core.progress import Progress
 
 MAKESPAN = Makespan()
 
@@ -215,10 +215,10 @@ def test_a_start_is_never_made_worse_and_a_solution_is_saved(tmp_path: Path) -> 
 
 
 def test_progress_is_told_from_the_start_to_the_result() -> None:
-    told: list[News] = []
+    told: list[Progress] = []
     start = Plan.on([0, 1, 0, 0])
     placegap.solve(example(), method="cp-sat", start=start, progress=told.append)
-    assert told[0] == News(35, None, "start")
+    assert told[0] == Progress(35, None, "start")
     assert (told[-1].value_ns, told[-1].bound_ns) == (34, 34)
 
 

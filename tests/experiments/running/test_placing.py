@@ -35,7 +35,7 @@ from placegap.instances.torch_models.fx_reader import FxProgram
 from placegap.instances.torch_models.model import as_document
 from placegap.instances.torch_models.options import ASSUMED, TraceOptions
 from placegap.solvers import METHODS
-from placegap.solvers.core.progress import News
+from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import Outcome, finish
 from placegap.solvers.solving.known_bounds import with_known_bound
 
@@ -299,7 +299,7 @@ def test_a_bound_that_was_told_and_then_refuted_by_a_plan_is_not_kept() -> None:
     attempt, plan = Attempt(real(), Makespan(), "heft"), Plan.on([0, 1, 0, 0])
     # under ports that plan takes 35 ns, and paths prove 33
     for bound_ns, kept in ((34, 34), (36, 33)):
-        found = placing._told(attempt, News(35, bound_ns, "x"), [plan], "failed", 0.0)
+        found = placing._told(attempt, Progress(35, bound_ns, "x"), [plan], "failed", 0.0)
         assert found is not None
         assert (found.value_ns, found.bound_ns) == (35, kept)
 

@@ -15,7 +15,7 @@ import pytest
 
 from placegap.experiments.show import search_log as module
 from placegap.experiments.show.search_log import live_line, news_text
-from placegap.solvers.core.progress import News
+from placegap.solvers.core.progress import Progress
 
 Capture = pytest.CaptureFixture[str]
 
@@ -28,10 +28,10 @@ def lines(capsys: Capture) -> list[str]:
 
 
 def test_a_text_says_best_bound_gap_and_who() -> None:
-    assert news_text(News(2_000_000, 1_500_000, "heft")) == (
+    assert news_text(Progress(2_000_000, 1_500_000, "heft")) == (
         "best 2.000 ms, gap 25.0 %, bound 1.500 ms, by heft"
     )
-    assert news_text(News(None, 1_500_000, "")) == "bound 1.500 ms"
+    assert news_text(Progress(None, 1_500_000, "")) == "bound 1.500 ms"
 
 
 def test_into_a_file_goes_a_line_at_each_improvement(
@@ -40,10 +40,10 @@ def test_into_a_file_goes_a_line_at_each_improvement(
     monkeypatch.setattr(module, "EVERY_S", 0.0)
     monkeypatch.setattr(module, "EVERY", 0.0)
     with live_line("placing") as listen:
-        listen(News(None, 5, ""))  # no plan yet
-        listen(News(40, 5, "heft"))
-        listen(News(30, 5, "cp-sat"))
-        listen(News(30, 30, "cp-sat"))
+        listen(Progress(None, 5, ""))  # no plan yet
+        listen(Progress(40, 5, "heft"))
+        listen(Progress(30, 5, "cp-sat"))
+        listen(Progress(30, 30, "cp-sat"))
     assert lines(capsys) == [
         "best 40 ns, gap 87.5 %, bound 5 ns, by heft",
         "best 30 ns, gap 83.3 %, bound 5 ns, by cp-sat",
@@ -57,7 +57,7 @@ def test_many_improvements_in_a_short_time_share_a_line_and_the_newest_is_printe
     monkeypatch.setattr(module, "EVERY_S", 0.2)
     with live_line("placing") as listen:
         for value in range(1000, 900, -1):
-            listen(News(value, None, "heft"))
+            listen(Progress(value, None, "heft"))
         patience = time.monotonic() + 20
         found = ""
         while found.count("\n") < 2 and time.monotonic() < patience:
@@ -69,14 +69,14 @@ def test_many_improvements_in_a_short_time_share_a_line_and_the_newest_is_printe
 
 def test_what_is_not_printed_yet_is_dropped_at_the_end(capsys: Capture) -> None:
     with live_line("placing") as listen:
-        listen(News(40, None, "heft"))
-        listen(News(30, None, "heft"))
+        listen(Progress(40, None, "heft"))
+        listen(Progress(30, None, "heft"))
     assert lines(capsys) == ["best 40 ns, by heft"]
 
 
 def test_quiet_prints_nothing_into_a_file(capsys: Capture) -> None:
     with live_line("placing", quiet=True) as listen:
-        listen(News(40, None, "heft"))
+        listen(Progress(40, None, "heft"))
     assert lines(capsys) == []
 
 
@@ -85,10 +85,10 @@ def test_on_a_terminal_one_line_changes_and_is_cleared(columns: int) -> None:
     code = (
         "import time\n"
         "from placegap.experiments.show.search_log import live_line\n"
-        "from placegap.solvers.core.progress import News\n"
+        "from placegap.solvers.core.progress import Progress\n"
         "with live_line('placing a model with a rather long name, makespan') as listen:\n"
         "    for value in (3_000_000, 2_000_000):\n"
-        "        listen(News(value, 1_000_000, 'decomposition'))\n"
+        "        listen(Progress(value, 1_000_000, 'decomposition'))\n"
         "        time.sleep(0.4)\n"
     )
     master, slave = pty.openpty()
@@ -125,9 +125,9 @@ def test_a_closed_stderr_leaves_stdout_clean() -> None:
         "sys.stderr = None\n"  # as Python starts with 2>&-
         "from placegap.experiments.show.search_log import live_line\n"
         "from placegap.experiments.show.rendering import spinner, warn\n"
-        "from placegap.solvers.core.progress import News\n"
+        "from placegap.solvers.core.progress import Progress\n"
         "with spinner('reading'), live_line('placing') as listen:\n"
-        "    listen(News(40, None, 'heft'))\n"
+        "    listen(Progress(40, None, 'heft'))\n"
         "    warn('something')\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -11,16 +11,16 @@ from doubles.full_disk import full_disk
 from placegap.experiments.show.search_log import Moment, check_plot, draw, search_log
 from placegap.instances.io.output_files import release_outputs
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.progress import News
+from placegap.solvers.core.progress import Progress
 
 
 def test_each_line_is_in_the_file_as_soon_as_it_is_known(tmp_path: Path) -> None:
     log, plot = tmp_path / "run.jsonl", tmp_path / "run.svg"
     with search_log(log, plot, "net") as hear:
-        hear(News(40, None, "heft"))
+        hear(Progress(40, None, "heft"))
         assert len(log.read_text().splitlines()) == 1
-        hear(News(40, 30, "heft", bound_by="work"))
-        hear(News(35, 30, "annealing", bound_by="work"))
+        hear(Progress(40, 30, "heft", bound_by="work"))
+        hear(Progress(35, 30, "annealing", bound_by="work"))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(line["value_ns"], line["bound_ns"], line["source"]) for line in lines] == [
         (40, None, "heft"),
@@ -34,7 +34,7 @@ def test_each_line_is_in_the_file_as_soon_as_it_is_known(tmp_path: Path) -> None
 def test_the_picture_is_drawn_also_where_the_search_is_stopped(tmp_path: Path) -> None:
     plot = tmp_path / "run.png"
     search = search_log(None, plot, "net")
-    search.__enter__()(News(40, 30, "heft"))
+    search.__enter__()(Progress(40, 30, "heft"))
     assert not search.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)  # it goes on
     assert plot.read_bytes()[1:4] == b"PNG"
 
@@ -54,11 +54,11 @@ def test_an_older_log_stays_until_there_is_a_line(tmp_path: Path) -> None:
 def test_on_a_full_disk_the_search_goes_on_and_the_log_is_named_once(tmp_path: Path) -> None:
     log, plot = tmp_path / "run.jsonl", tmp_path / "run.png"
     with search_log(log, plot, "net") as hear:
-        hear(News(40, None, "heft"))
+        hear(Progress(40, None, "heft"))
         first = log.read_bytes()
         with full_disk(len(first) + 10):
-            hear(News(38, None, "etf"))
-        hear(News(35, None, "annealing"))
+            hear(Progress(38, None, "etf"))
+        hear(Progress(35, None, "annealing"))
     assert log.read_bytes() == first
     assert plot.read_bytes()[1:4] == b"PNG"
     lines = [str(error) for error in release_outputs()]

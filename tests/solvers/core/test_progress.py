@@ -19,7 +19,7 @@ from placegap.instances import (
 )
 from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Ledger, News, is_heard, listening, tell
+from placegap.solvers.core.progress import Progress, ProgressLog, is_heard, listening, tell
 from placegap.solvers.core.registry import why_not
 
 MAKESPAN = Makespan()
@@ -51,7 +51,7 @@ def test_news_bracket_the_optimum_and_only_get_better(
         if why_not(METHODS[method], Task(instance, semantics), METHODS[method].params()):
             continue
         optimum = run_method(instance, semantics, "brute-force").value_ns
-        told: list[News] = []
+        told: list[Progress] = []
         result = run_method(
             instance, semantics, method, params, time_limit_s=5, progress=told.append
         )
@@ -72,27 +72,27 @@ def test_news_bracket_the_optimum_and_only_get_better(
 
 
 def test_a_ledger_keeps_the_best_and_the_first_who_found_it() -> None:
-    told: list[News] = []
-    ledger = Ledger(told.append)
+    told: list[Progress] = []
+    log = ProgressLog(told.append)
     for news in (
-        News(50, None, "heft"),
-        News(50, 30, "cp-sat"),
-        News(60, 20, "etf"),
-        News(40, None, "cp-sat"),
-        News(None, 41, "wrong"),
-        News(None, 40, "cp-sat"),
+        Progress(50, None, "heft"),
+        Progress(50, 30, "cp-sat"),
+        Progress(60, 20, "etf"),
+        Progress(40, None, "cp-sat"),
+        Progress(None, 41, "wrong"),
+        Progress(None, 40, "cp-sat"),
     ):
-        ledger.enter(news)
+        log.enter(news)
     assert told == [
-        News(50, None, "heft"),
-        News(50, 30, "heft"),
-        News(40, 30, "cp-sat"),
-        News(40, 40, "cp-sat"),
+        Progress(50, None, "heft"),
+        Progress(50, 30, "heft"),
+        Progress(40, 30, "cp-sat"),
+        Progress(40, 40, "cp-sat"),
     ]
 
 
 def test_what_is_said_of_other_instances_and_other_rules_is_not_heard() -> None:
-    told: list[News] = []
+    told: list[Progress] = []
     diamond = example()
     with listening(diamond, MAKESPAN, told.append):
         tell(diamond, ANY, "m-topo", value_ns=1)
@@ -116,9 +116,9 @@ def test_a_listener_is_gone_after_a_method_that_fails(monkeypatch: pytest.Monkey
 
 
 def test_an_incumbent_is_told_first() -> None:
-    told: list[News] = []
+    told: list[Progress] = []
     # op 2 on the second device, the rest on the first: 35 ns (the example of `evaluate`)
     run_method(
         example(), MAKESPAN, "cp-sat", ALONE, incumbent=Plan.on([0, 1, 0, 0]), progress=told.append
     )
-    assert told[0] == News(35, None, "the start")
+    assert told[0] == Progress(35, None, "the start")

@@ -36,7 +36,7 @@ from placegap.solvers.core import worker_process
 from placegap.solvers.core.back_ends import cp_sat
 from placegap.solvers.core.back_ends.cp_sat import Answer
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import News
+from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import PROOF
 from placegap.solvers.decomposition import decomposition, search, section_jobs
 from placegap.solvers.decomposition.arcs import ArcTable, tiling
@@ -362,7 +362,7 @@ def test_section_plans_are_packed_into_memory_that_binds() -> None:
 
 
 def test_those_who_listen_are_given_its_plans() -> None:
-    heard = list[News]()
+    heard = list[Progress]()
     alone = {"workers": 1, "start": False}
     found = run_method(example(), Makespan(), "decomposition", alone, progress=heard.append)
     assert heard[-1].value_ns == found.value_ns == 34

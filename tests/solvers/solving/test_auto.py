@@ -41,13 +41,13 @@ from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
-from placegap.solvers.core.progress import News
+from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import PROOF, SolverDisagreement, finish
 from placegap.solvers.core.starts import ALWAYS, cheapest_first, placers, starts
-from placegap.solvers.solving import auto, beside
+from placegap.solvers.solving import auto, search_process
 from placegap.solvers.solving import steps as auto_steps
-from placegap.solvers.solving.beside import Beside, run_step
 from placegap.solvers.solving.board import Board
+from placegap.solvers.solving.search_process import SearchProcess, run_step
 from placegap.solvers.solving.steps import AutoStep, plans, proofs, proving_method
 
 PORT = Makespan()
@@ -136,7 +136,7 @@ def test_a_part_that_fails_costs_a_sentence(
     def fail(*args: object, **kwargs: object) -> Result:
         raise error
 
-    monkeypatch.setattr(beside, "run_method", fail)
+    monkeypatch.setattr(search_process, "run_method", fail)
     found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=2.0)
     assert found.plan is not None
     assert found.bound_ns is not None
@@ -151,7 +151,7 @@ def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
 
     board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
     board.prove(34, "heft", is_first_word=True)  # told while it ran, and believed no more
-    monkeypatch.setattr(beside, "run_method", contradict)
+    monkeypatch.setattr(search_process, "run_method", contradict)
     board.take_answer("heft", run_step(board, AutoStep("heft", PORT), 1.0))
     assert board.faults == ["heft: claims 1, the referee finds 34"]
     assert (board.bound_ns, board.notes) == (quick_bound(example(), PORT).ns, {})
@@ -171,11 +171,11 @@ def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
     def fail(*given: object, **limits: object) -> None:
         raise RuntimeError("no compiled object yet")
 
-    monkeypatch.setattr(beside, "run_method", fail)
+    monkeypatch.setattr(search_process, "run_method", fail)
     board = Board(task=Task(example(), PORT), gap=0.0)
     step = AutoStep("heft", PORT)
     assert run_step(board, step, 1.0) == "RuntimeError: no compiled object yet"
-    monkeypatch.setattr(beside, "stop_asked", lambda: True)
+    monkeypatch.setattr(search_process, "stop_asked", lambda: True)
     assert run_step(board, step, 1.0) == "interrupted"
 
 
@@ -220,7 +220,7 @@ def test_what_one_exact_method_proves_alone_costs_no_other_work(
     # Work is counted in calls of methods, those of their own starts included, and not in seconds:
     # auto makes those that the exact method makes by itself, and three of the fastest placers. Of
     # forward and backward loads it asks for the best load first, which is a bound.
-    monkeypatch.setattr(beside, "WorkerProcess", _no_process)
+    monkeypatch.setattr(search_process, "WorkerProcess", _no_process)
     rng = random.Random(7)
     proven = 0
     for _ in range(4):
@@ -260,14 +260,14 @@ def _no_process(*args: object) -> None:
 # ------------------------------------------------------------------------- the other process
 
 
-def beside_of(board: Board, limit_s: float, **options: object) -> Beside:
-    return Beside(board, Clock(limit_s), 0.0, **options)  # type: ignore[arg-type]
+def search_of(board: Board, limit_s: float, **options: object) -> SearchProcess:
+    return SearchProcess(board, Clock(limit_s), 0.0, **options)  # type: ignore[arg-type]
 
 
 def test_the_other_process_finds_plans_by_itself() -> None:
     task = Task(hard(), PORT, Limits(3.0))
     board = Board(task=task, gap=0.0)
-    with beside_of(board, 3.0) as search:
+    with search_of(board, 3.0) as search:
         search.wait()
     assert board.value_ns is not None
     assert set(board.notes.values()) <= {"interrupted"}  # its last search, at the end of the time
@@ -275,7 +275,7 @@ def test_the_other_process_finds_plans_by_itself() -> None:
 
 def test_a_process_that_dies_costs_a_sentence() -> None:
     board = Board(task=Task(hard(), PORT, Limits(60.0)), gap=0.0)
-    with beside_of(board, 60.0) as search:
+    with search_of(board, 60.0) as search:
         _until(lambda: search._step is not None)
         assert search._process is not None
         search._process.send_signal(signal.SIGKILL)
@@ -285,7 +285,7 @@ def test_a_process_that_dies_costs_a_sentence() -> None:
 
 def test_a_process_that_hangs_is_ended_at_the_limit() -> None:
     board = Board(task=Task(hard(), PORT, Limits(60.0)), gap=0.0)
-    search = beside_of(board, 60.0)
+    search = search_of(board, 60.0)
     with search:
         _until(lambda: search._step is not None)
         assert search._process is not None
@@ -300,9 +300,9 @@ def test_a_process_that_cannot_start_costs_a_sentence(monkeypatch: pytest.Monkey
     def refuse(*args: object) -> None:
         raise OSError(11, "no more processes")
 
-    monkeypatch.setattr(beside, "WorkerProcess", refuse)
+    monkeypatch.setattr(search_process, "WorkerProcess", refuse)
     board = Board(task=Task(hard(), PORT, Limits(60.0)), gap=0.0)
-    with beside_of(board, 60.0) as search:
+    with search_of(board, 60.0) as search:
         search.wait()
     assert board.notes == {"search": "its process cannot start (no more processes)"}
 
@@ -311,18 +311,18 @@ def test_the_clock_stands_while_the_search_gets_back_what_compiling_took() -> No
     limit_s, compiling_s = 0.05, 0.5
     board = Board(task=Task(hard(), PORT, Limits(limit_s)), gap=0.0)
     clock, loaded, wall = Clock(limit_s), loading_s(), time.perf_counter()
-    search = Beside(board, clock, 0.0)
+    search = SearchProcess(board, clock, 0.0)
     search._process = object()  # type: ignore[assignment] (nothing is asked of it)
-    search._compiled = beside.Compiled(is_compiling=False, seconds=compiling_s)
+    search._compiled = search_process.Compiled(is_compiling=False, seconds=compiling_s)
     search.wait()
     assert time.perf_counter() - wall >= limit_s + compiling_s
-    assert clock.spent_s < limit_s + 3 * beside.POLL_S < limit_s + compiling_s
-    assert loading_s() - loaded > compiling_s - 3 * beside.POLL_S
+    assert clock.spent_s < limit_s + 3 * search_process.POLL_S < limit_s + compiling_s
+    assert loading_s() - loaded > compiling_s - 3 * search_process.POLL_S
 
 
 def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
     board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
-    search = Beside(board, Clock(60.0), None)
+    search = SearchProcess(board, Clock(60.0), None)
     board.prove(34, "somebody")
     board.take(run_method(example(), PORT, "brute-force"))
     with pytest.raises(KeyboardInterrupt), search, search.proof:
@@ -331,9 +331,9 @@ def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
 
 
 def test_a_proof_that_runs_past_the_limit_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "LATE_S", 0.1)
+    monkeypatch.setattr(search_process, "LATE_S", 0.1)
     board = Board(task=Task(example(), PORT, Limits(0.1)), gap=0.0)
-    search = Beside(board, Clock(0.1), None)
+    search = SearchProcess(board, Clock(0.1), None)
     with pytest.raises(KeyboardInterrupt), search, search.proof:
         _until(lambda: False)
     assert search.proof.has_interrupted
@@ -344,8 +344,8 @@ def test_nothing_but_a_proof_is_interrupted() -> None:
     board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
     board.prove(34, "somebody")
     board.take(run_method(example(), PORT, "brute-force"))
-    with Beside(board, Clock(60.0), None) as search:
-        time.sleep(5 * beside.POLL_S)
+    with SearchProcess(board, Clock(60.0), None) as search:
+        time.sleep(5 * search_process.POLL_S)
     assert not search.proof.has_interrupted
 
 
@@ -355,7 +355,7 @@ import time
 
 import placegap
 from placegap.instances import Cluster, Device, Graph, Instance, Op
-from placegap.solvers.solving import beside
+from placegap.solvers.solving import search_process
 
 times = {"a": 60, "b": 40, "c": 55, "d": 45}
 ops = tuple(Op(name=n, time_ns={"gpu": t}, resident_bytes=10) for n, t in times.items())
@@ -376,7 +376,7 @@ class Slow:
             pass
 
 
-beside.POLL_S = 0.5
+search_process.POLL_S = 0.5
 sys.meta_path.insert(0, Slow())
 found = placegap.solve(balanced, objective="max_load", plans="any", params={"workers": 2})
 print(found.status, found.value_ns, *found.result.faults)
@@ -441,7 +441,7 @@ def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
 def test_bounds_told_on_the_way_rest_on_the_solvers_of_the_method_until_its_result_comes() -> None:
     board = Board(task=Task(example(), PORT), gap=0.0)
     hear = board.listener("cp-sat", PORT)
-    hear(News(None, 30, "cp-sat"))
+    hear(Progress(None, 30, "cp-sat"))
     assert (board.bound_ns, board.rests_on.split()[0], board.is_first_word) == (30, "CP-SAT", True)
     board.take(judged(PORT, Outcome(bound_ns=30, bound_origin="paths", rests_on=PROOF), "cp-sat"))
     assert (board.origin, board.rests_on, board.is_first_word) == ("paths", PROOF, False)

@@ -34,7 +34,7 @@ from placegap.instances import (
 from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory
 from placegap.solvers import METHODS, Limits, Outcome, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.core.progress import News
+from placegap.solvers.core.progress import Progress
 from placegap.solvers.solving.coarsened import solve_coarse
 from placegap.solvers.solving.peak_memory import _instances, run_at_peak
 
@@ -220,7 +220,7 @@ def test_a_search_that_the_clock_ends_goes_on_from_its_plan(*, waits: bool, runs
 
 
 def test_listeners_hear_of_bounds_and_of_plans_that_fit() -> None:
-    heard: list[News] = []
+    heard: list[Progress] = []
     result = run_method(chain(32), CHAIN, progress=heard.append)
     assert heard[-1].value_ns == result.value_ns
     assert all(news.value_ns in (None, result.value_ns) for news in heard)

@@ -29,7 +29,7 @@ from placegap.solvers.core.clock import (
     while_compiling,
 )
 from placegap.solvers.core.method import Limits, Task
-from placegap.solvers.core.progress import Listener, News, each_plan_once
+from placegap.solvers.core.progress import Listener, Progress, each_plan_once
 from placegap.solvers.core.result import Result, SolverDisagreement
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 from placegap.solvers.solving.board import Answer, Board, Contradiction
@@ -105,7 +105,7 @@ def run_step(board: Board, step: AutoStep, limit_s: float, tell: Listener | None
         return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-class Beside:
+class SearchProcess:
     """The search beside the proof, from a while after the beginning to the end of the time.
 
     Parameters
@@ -323,7 +323,7 @@ def _both(first: Listener, second: Listener | None) -> Listener:
         return first
     heard = second
 
-    def hear(news: News) -> None:
+    def hear(news: Progress) -> None:
         first(news)
         heard(news)
 
