@@ -1,9 +1,9 @@
 """The corpus: graphs that ship with the package, and the best values that are known for them.
 
 Graphs lie in ``data/corpus/<family>/<name>.json.gz``; each family's README says where they come
-from, under which licence, and what was changed. `corpus.build` makes them. The graphs of
-`ONNX_FAMILY` bring no cluster, those of `PARTITIONING_FAMILY` their own devices and semantics, and
-those of `NETWORK_FAMILY` a cluster that ships, on which placement matters (`corpus.networks`).
+from, under which licence, what was changed, and what builds them. The graphs of `ONNX_FAMILY` bring
+no cluster, those of `PARTITIONING_FAMILY` their own devices and semantics, and those of
+`NETWORK_FAMILY` a cluster that ships, on which placement matters.
 """
 
 from __future__ import annotations

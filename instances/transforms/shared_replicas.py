@@ -101,15 +101,6 @@ def with_clones(instance: Instance, clones: int) -> Instance:
     instance : Instance
         Of one clone, with its batch.
     clones : int
-
-    Examples
-    --------
-    >>> from placegap.instances import load_cluster
-    >>> from placegap.instances.corpus.workloads import build_workload
-    >>> vgg = build_workload("fd-dps:vgg-16", {}).instance(load_cluster("2xP100-pcie"))
-    >>> two = with_clones(vgg, 2)
-    >>> [clones_of(two).count(j) for j in (-1, 0, 1)]
-    [1829, 1885, 289]
     """
     graph = instance.graph
     role = roles(graph)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from references.corpus import graph_of
 
+from placegap.experiments.research.workloads.build import partitioning_name
 from placegap.instances import (
     BestKnown,
     InputError,
@@ -18,7 +19,6 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.corpus.build import partitioning_name
 from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     ONNX_FAMILY,
@@ -53,7 +53,7 @@ LOAD = MaxLoad()
 @pytest.fixture(scope="module")
 def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("onnx", reason="the corpus is built from the onnx wheel")
-    from placegap.instances.corpus.build import build_corpus
+    from placegap.experiments.research.workloads.build import build_corpus
 
     folder = tmp_path_factory.mktemp("corpus")
     assert len(build_corpus(folder)) == len(corpus_names(ONNX_FAMILY))
@@ -68,7 +68,7 @@ def test_the_script_reproduces_a_graph_exactly(name: str, rebuilt: Path) -> None
 
 
 def test_building_again_writes_nothing(rebuilt: Path) -> None:
-    from placegap.instances.corpus.build import build_corpus
+    from placegap.experiments.research.workloads.build import build_corpus
 
     assert build_corpus(rebuilt) == []
 

@@ -7,14 +7,14 @@ from functools import lru_cache
 
 import pytest
 
-from placegap.instances import Graph, InputError, Makespan
-from placegap.instances.corpus.workloads import (
+from placegap.experiments.research.workloads.catalogue import (
     Workload,
     build_workload,
     count_parameters,
     find_workload,
     workloads,
 )
+from placegap.instances import Graph, InputError, Makespan
 from placegap.instances.io.cluster_file import cluster_names, load_cluster
 from placegap.instances.io.document import Document
 from placegap.solvers import solve

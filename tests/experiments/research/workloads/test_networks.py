@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from references.corpus import graph_of
 
+from placegap.experiments.research.workloads.build import build_networks, network_recipes
+from placegap.experiments.research.workloads.build import main as build
 from placegap.instances import InputError, MaxLoad
-from placegap.instances.corpus.build import build_networks, network_recipes
-from placegap.instances.corpus.build import main as build
 from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     corpus_names,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Literal
 
-from placegap.instances.corpus.tape import SIDE, Dims, Tape, Tensor, Weight
+from placegap.experiments.research.workloads.tape import SIDE, Dims, Tape, Tensor, Weight
 
 Padding = Literal["same", "valid"]
 
@@ -40,7 +40,7 @@ def conv(
     --------
     A 3 x 3 convolution from 3 to 8 channels: 2 * 27 FLOPs for each of 8 * 36 outputs.
 
-    >>> from placegap.instances.corpus.tape import MODULES
+    >>> from placegap.experiments.research.workloads.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> conv(tape, placeholder(tape, (1, 3, 6, 6)), 8, 3).shape, tape.ops[-1].flops
     ((1, 8, 6, 6), 15552)
@@ -325,7 +325,7 @@ def matmul(tape: Tape, a: Tensor, b: Tensor, *, kind: str = "MatMul") -> Tensor:
 
     Examples
     --------
-    >>> from placegap.instances.corpus.tape import MODULES
+    >>> from placegap.experiments.research.workloads.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> a, b = (placeholder(tape, shape) for shape in ((2, 3, 4), (2, 4, 5)))
     >>> matmul(tape, a, b).shape, tape.ops[-1].flops

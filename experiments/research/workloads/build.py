@@ -1,12 +1,13 @@
-"""Builds the corpus: ``python -m placegap.instances.corpus.build instances/data/corpus``.
+"""Builds the corpus.
 
+``python -m placegap.experiments.research.workloads.build instances/data/corpus`` writes its graphs.
 With a folder of dnn-partitioning's files as second argument it also builds their family; with
-``--networks [NAME ...]`` it builds those of ``data/networks.yaml`` alone, all or the named ones.
+``--networks [NAME ...]`` it builds those of ``networks.yaml`` alone, all or the named ones.
 
 The same input gives the same decompressed JSON; a file whose content would not change is left
 alone, so that another zlib's compression is no change.
 
-A network of ``data/networks.yaml`` is traced from PyTorch or generated as a workload, and brings
+A network of ``networks.yaml`` is traced from PyTorch or generated as a workload, and brings
 the cluster and the semantics that it is stated for: the best chain of a pipeline, by the entry's
 rule of memory.
 """
@@ -24,8 +25,8 @@ from typing import Literal
 
 from pydantic import Field, TypeAdapter
 
+from placegap.experiments.research.workloads.catalogue import build_workload
 from placegap.instances.corpus.corpus import NETWORK_FAMILY, ONNX_FAMILY, PARTITIONING_FAMILY
-from placegap.instances.corpus.workloads import build_workload
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.costing import COSTS
 from placegap.instances.io.dnn_partitioning import read_dnn_partitioning
@@ -34,7 +35,6 @@ from placegap.instances.io.onnx_model import read_onnx
 from placegap.instances.problem.instance import InstancePart, Name, Positive, Provenance
 from placegap.instances.problem.semantics import LatencySubgraphs, MaxLoad, MemoryRule
 from placegap.instances.reading.errors import InputError, look_up
-from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.instances.torch_models.options import ASSUMED, TraceOptions, is_traced
 from placegap.instances.torch_models.presets import find_preset
@@ -44,7 +44,7 @@ OWN_MODULES, LICENCE_OF_TRANSFORMERS, OWN_LICENCE = ("evoformer",), "Apache-2.0"
 
 
 class NetworkRecipe(InstancePart):
-    """How a network is made, and where it is placed; the fields as in ``data/networks.yaml``.
+    """How a network is made, and where it is placed; the fields as in ``networks.yaml``.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def network_recipes() -> dict[str, NetworkRecipe]:
     >>> network_recipes()["llama-7b"].cluster
     'moirai-inter-server'
     """
-    raw = read_yaml(data_path("networks.yaml"))
+    raw = read_yaml(Path(__file__).with_name("networks.yaml"))
     return TypeAdapter(dict[Name, NetworkRecipe]).validate_python(raw)
 
 
@@ -240,7 +240,7 @@ def build_networks(folder: Path, names: Sequence[str] = ()) -> list[Path]:
         There is no such network, or PyTorch is missing.
     """
     for name in names:
-        look_up("network", name, network_recipes(), "instances/data/networks.yaml")
+        look_up("network", name, network_recipes(), "networks.yaml")
     chosen = (build_network(name) for name in names or network_recipes())
     return list(_write(chosen, folder, NETWORK_FAMILY))
 
@@ -265,7 +265,7 @@ def _same(path: Path, document: Document) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Build into the folder that the command line names."""
-    parser = ArgumentParser(prog="python -m placegap.instances.corpus.build")
+    parser = ArgumentParser(prog="python -m placegap.experiments.research.workloads.build")
     parser.add_argument("folder", type=Path, help="where the families are")
     parser.add_argument("published", type=Path, nargs="?", help="dnn-partitioning's files")
     parser.add_argument("--networks", nargs="*", metavar="NAME", help="build these alone, or all")

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placegap.instances.corpus.layers import (
+from placegap.experiments.research.workloads.layers import (
     activation,
     add,
     batch_norm,
@@ -35,7 +35,7 @@ from placegap.instances.corpus.layers import (
     scale,
     view,
 )
-from placegap.instances.corpus.tape import Tape, Tensor
+from placegap.experiments.research.workloads.tape import Tape, Tensor
 
 Kernel = int | tuple[int, int]
 Branch = Sequence[tuple[int, Kernel]]
@@ -47,7 +47,7 @@ def inception_v3(tape: Tape, batch: int, classes: int = 1000) -> None:
 
     Examples
     --------
-    >>> from placegap.instances.corpus.tape import MODULES
+    >>> from placegap.experiments.research.workloads.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> inception_v3(tape, 1)
     >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)
@@ -219,7 +219,7 @@ def nasnet_large(tape: Tape, batch: int, classes: int = 1000) -> None:
 
     Examples
     --------
-    >>> from placegap.instances.corpus.tape import MODULES
+    >>> from placegap.experiments.research.workloads.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> nasnet_large(tape, 1)
     >>> round(sum(weight.size for op in tape.ops for weight in op.weights) / 1e6, 2)
@@ -405,7 +405,7 @@ def resnet(tape: Tape, batch: int, layers: int = 50, classes: int = 1000) -> Non
 
     Examples
     --------
-    >>> from placegap.instances.corpus.tape import MODULES
+    >>> from placegap.experiments.research.workloads.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> resnet(tape, 1)
     >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)
@@ -451,7 +451,7 @@ def vgg16(tape: Tape, batch: int, classes: int = 1000) -> None:
 
     Examples
     --------
-    >>> from placegap.instances.corpus.tape import MODULES
+    >>> from placegap.experiments.research.workloads.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> vgg16(tape, 1)
     >>> sum(weight.size for op in tape.ops for weight in op.weights)
@@ -481,7 +481,7 @@ def holography(tape: Tape, batch: int) -> None:
 
     Examples
     --------
-    >>> from placegap.instances.corpus.tape import MODULES
+    >>> from placegap.experiments.research.workloads.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> holography(tape, 1)
     >>> sum(weight.size for op in tape.ops for weight in op.weights if weight.trained)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from placegap.instances.corpus.layers import (
+from placegap.experiments.research.workloads.layers import (
     activation,
     add,
     concat,
@@ -26,7 +26,7 @@ from placegap.instances.corpus.layers import (
     transpose,
     view,
 )
-from placegap.instances.corpus.tape import Dims, Tape, Tensor, Weight
+from placegap.experiments.research.workloads.tape import Dims, Tape, Tensor, Weight
 
 WORDS = 32_000
 """Pieces of words that the translating transformer knows."""
@@ -208,7 +208,7 @@ def bert_layers(tape: Tape, batch: int, layers: int = 24, hidden: int = 1024) ->
 
     Examples
     --------
-    >>> from placegap.instances.corpus.tape import MODULES
+    >>> from placegap.experiments.research.workloads.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> bert_layers(tape, 8)
     >>> len(tape.ops)
@@ -489,7 +489,7 @@ def evoformer(
     --------
     The published stack: 48 blocks of 256 and 128 channels, 8 and 4 heads.
 
-    >>> from placegap.instances.corpus.tape import MODULES
+    >>> from placegap.experiments.research.workloads.tape import MODULES
     >>> tape = Tape(MODULES)
     >>> evoformer(tape, 128)
     >>> sum(weight.size for op in tape.ops for weight in op.weights)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
-from placegap.instances.corpus.forward import (
+from placegap.experiments.research.workloads.forward import (
     INDEX_BYTES,
     Lowered,
     add_clipping,
@@ -22,7 +22,7 @@ from placegap.instances.corpus.forward import (
     lower_forward,
     size_of,
 )
-from placegap.instances.corpus.tape import (
+from placegap.experiments.research.workloads.tape import (
     FLOAT_BYTES,
     SHAPE,
     SIDE,
@@ -52,8 +52,8 @@ def lower(tape: Tape, name: str, provenance: Provenance) -> Graph:
 
     Examples
     --------
-    >>> from placegap.instances.corpus.tape import MODULES_TRAINING
-    >>> from placegap.instances.corpus.layers import dense, placeholder
+    >>> from placegap.experiments.research.workloads.tape import MODULES_TRAINING
+    >>> from placegap.experiments.research.workloads.layers import dense, placeholder
     >>> tape = Tape(MODULES_TRAINING)
     >>> out = dense(tape, placeholder(tape, (2, 3)), 4)
     >>> [op.name for op in lower(tape, "two", Provenance()).ops]
