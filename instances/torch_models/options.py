@@ -43,7 +43,7 @@ class TraceOptions:
     batch : int
         Examples in a batch.
     seq : int or None
-        Tokens (or residues, or samples) of an example; None: what the model states.
+        Tokens (or samples) of an example; None: what the model states.
     dtype : {"float32", "float16", "bfloat16", "float64"} or None
         Number type of weights and activations; None: what the configuration states, else float32.
     tied : {"copy", "together"}

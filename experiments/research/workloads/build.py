@@ -37,10 +37,11 @@ from placegap.instances.problem.semantics import LatencySubgraphs, MaxLoad, Memo
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.instances.torch_models.options import ASSUMED, TraceOptions, is_traced
-from placegap.instances.torch_models.presets import find_preset
 
-OWN_MODULES, LICENCE_OF_TRANSFORMERS, OWN_LICENCE = ("evoformer",), "Apache-2.0", "MIT"
-"""Classes of presets that are modules of ours, and the licences of the code that is traced."""
+LICENCE_OF_TRANSFORMERS, OWN_LICENCE = "Apache-2.0", "MIT"
+
+KEPT_AS_IT_IS = ("evoformer-train",)
+"""Traced from a module that placegap no longer has: the file cannot be made again."""
 
 
 class NetworkRecipe(InstancePart):
@@ -109,7 +110,8 @@ def build_network(name: str) -> Document:
     kept = {
         key: value for key, value in provenance.parameters.items() if key not in (ASSUMED, COSTS)
     }
-    update = {"licence": _licence(recipe.model), "changes": changes, "parameters": kept}
+    licence = LICENCE_OF_TRANSFORMERS if is_traced(recipe.model) else OWN_LICENCE
+    update = {"licence": licence, "changes": changes, "parameters": kept}
     graph = made.graph.model_copy(
         update={"name": name, "provenance": provenance.model_copy(update=update)}
     )
@@ -130,13 +132,6 @@ def _made(recipe: NetworkRecipe) -> Document:
     from placegap.instances.torch_models.model import read_traced_model
 
     return read_traced_model(recipe.model, recipe.tracing)
-
-
-def _licence(model: str) -> str:
-    """Of the code that the graph is made of: transformers', or ours."""
-    if is_traced(model) and find_preset(model.partition(":")[2]).model_class not in OWN_MODULES:
-        return LICENCE_OF_TRANSFORMERS
-    return OWN_LICENCE
 
 
 ONNX_LIGHT = (
@@ -241,7 +236,8 @@ def build_networks(folder: Path, names: Sequence[str] = ()) -> list[Path]:
     """
     for name in names:
         look_up("network", name, network_recipes(), "networks.yaml")
-    chosen = (build_network(name) for name in names or network_recipes())
+    again = [name for name in network_recipes() if name not in KEPT_AS_IT_IS]
+    chosen = (build_network(name) for name in names or again)
     return list(_write(chosen, folder, NETWORK_FAMILY))
 
 
