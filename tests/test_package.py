@@ -110,8 +110,8 @@ def test_nothing_below_imports_the_facade(layer: str) -> None:
 
 
 NEED_TORCH = (
-    "placegap.experiments.running.pipeline_stage",
-    "placegap.experiments.running.pipeline_stage",
+    "placegap.experiments.research.pipeline_stage",
+    "placegap.experiments.running.machine_link",
     "placegap.instances.torch_models.op_times",
     "placegap.instances.torch_models.joint_program",
     "placegap.instances.torch_models.training_graph",
