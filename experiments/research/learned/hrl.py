@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from placegap.experiments.research.learned.evaluations import Evaluations, seeded, usual_evaluations
+from placegap.experiments.research.learned.methods import HrlParams
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
@@ -23,7 +24,6 @@ from placegap.instances.problem.semantics import Makespan
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.learned_placers import HrlParams
 
 Numbers = NDArray[np.float32]
 
