@@ -157,7 +157,7 @@ def _perceptron(width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
 
 
-FOLDER = Path(__file__).with_name("policies")
+FOLDER = Path(__file__).resolve().with_name("policies")
 SUFFIX = ".json.gz"
 DIGITS = 4
 """Significant digits of a weight."""

@@ -80,7 +80,7 @@ def network_recipes() -> dict[str, NetworkRecipe]:
     >>> network_recipes()["llama-7b"].cluster
     'moirai-inter-server'
     """
-    raw = read_yaml(Path(__file__).with_name("networks.yaml"))
+    raw = read_yaml(Path(__file__).resolve().with_name("networks.yaml"))
     return TypeAdapter(dict[Name, NetworkRecipe]).validate_python(raw)
 
 

@@ -110,7 +110,7 @@ def workloads() -> Mapping[str, Workload]:
     >>> workloads()["celeritas:nmt"].ops
     25463
     """
-    papers = read_yaml(Path(__file__).with_name("workloads.yaml"))
+    papers = read_yaml(Path(__file__).resolve().with_name("workloads.yaml"))
     dialects = {name: Dialect(**fields) for name, fields in papers.pop("dialects").items()}
     found = {}
     for paper, rows in papers.items():
