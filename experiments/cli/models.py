@@ -148,7 +148,7 @@ def generate_command(
     family: Annotated[
         str,
         typer.Argument(
-            metavar="FAMILY", help="A family of graphs, or a paper's workload; see 'instances'."
+            metavar="FAMILY", help="A family of graphs (see 'instances'), or a workload."
         ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from references.corpus import graph_of
 
+from placegap.experiments.research.record_best import record_best
 from placegap.experiments.research.workloads.build import partitioning_name
 from placegap.instances import (
     BestKnown,
@@ -27,7 +28,6 @@ from placegap.instances.corpus.corpus import (
     corpus_path,
     load_corpus,
     read_best_known,
-    record_best,
 )
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.dnn_partitioning import read_dnn_partitioning
