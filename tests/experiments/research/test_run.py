@@ -13,7 +13,7 @@ from doubles.hidden_extras import without_extras
 
 import placegap.experiments.research.run as run_module
 from placegap.experiments.running.sources import Source, find_model, load_source
-from placegap.instances import Instance, PipelineIteration, Plan, example
+from placegap.instances import PipelineIteration, Plan
 from placegap.instances.io.plan_file import save_plan
 from placegap.instances.torch_models.options import TraceOptions
 
@@ -93,37 +93,6 @@ def written(
         "2",
         *(f"--{name}={path}" for name, path in here.items()),
     ]
-
-
-@pytest.mark.parametrize(
-    ("devices", "schedule", "message"),
-    [
-        ([0, 1, 1, 1], "1f1b", "'h.0' is on two stages"),
-        ([0, 0, 1, 1], "zero_bubble", "zero_bubble: torch has no such schedule"),
-    ],
-)
-def test_a_plan_that_torch_cannot_run_is_refused_before_any_process_starts(
-    devices: list[int],
-    schedule: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-) -> None:
-    # the diamond as two layers of two ops; a plan of granularity op may cut the first one
-    ops = tuple(
-        op.model_copy(update={"module": f"h.{number // 2}"})
-        for number, op in enumerate(example().graph.ops)
-    )
-    graph = example().graph.model_copy(update={"ops": ops})
-    instance = Instance(name="net", graph=graph, cluster=example().cluster)
-    rules = PipelineIteration.model_validate({"schedule": schedule})
-    save_plan(instance, Plan.on(devices), rules, tmp_path / "plan.json")
-    monkeypatch.setattr(run_module, "read_instance", lambda source: instance)
-    assert status_of(["hf:net", str(tmp_path / "plan.json")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
-    assert ("--granularity layer" in line) == (schedule == "1f1b")
 
 
 @pytest.fixture
