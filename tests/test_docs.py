@@ -12,6 +12,7 @@ import runpy
 import shlex
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -145,7 +146,8 @@ def status_of(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     assert words[0] == "python", words
     is_module = words[1] == "-m"
     monkeypatch.setattr(sys, "argv", words[2:] if is_module else words[1:])
-    run = runpy.run_module if is_module else runpy.run_path
+    # the types of a command's options are looked up in sys.modules["__main__"]
+    run = partial(runpy.run_module, alter_sys=True) if is_module else runpy.run_path
     try:
         run(sys.argv[0], run_name="__main__")
     except SystemExit as ending:

@@ -6,6 +6,8 @@ import ast
 import doctest
 import importlib
 import inspect
+import json
+import os
 import pkgutil
 import re
 import subprocess
@@ -17,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from doubles.hidden_extras import EACH, Done
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("instances", "formulations", "solvers", "experiments")
@@ -48,36 +51,95 @@ def test_the_layers_are_folders_at_the_top() -> None:
     assert not (ROOT / "placegap").exists()
 
 
-def test_the_wheel_holds_every_module_and_data_file_but_those_of_research(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(tmp_path)]
-    copy = tmp_path / "source"
-    files = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    ).stdout.decode()
-    for name in filter(None, files.split("\0")):
-        if (ROOT / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            (copy / name).write_bytes((ROOT / name).read_bytes())
-    done = subprocess.run([*command, str(copy)], capture_output=True, text=True, check=False)
+def committed() -> list[str]:
+    """All files of the checkout, those that are new, too."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    return [name for name in files.split("\0") if name and (ROOT / name).is_file()]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder into which the wheel is unpacked."""
+    folder = tmp_path_factory.mktemp("wheel")
+    for name in committed():
+        (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "source" / name).write_bytes((ROOT / name).read_bytes())
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", str(folder)]
+    source = str(folder / "source")
+    done = subprocess.run([*command, source], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = tmp_path.glob("*.whl")
-    shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    suffixes = (".py", ".pyi", ".html", ".css", ".js", ".yaml", ".json", ".json.gz", "py.typed")
+    (file,) = folder.glob("*.whl")
+    zipfile.ZipFile(file).extractall(folder / "site")
+    return folder / "site"
+
+
+def test_the_wheel_holds_all_code_and_data_but_research_and_studies(wheel: Path) -> None:
+    files = [path for path in (wheel / "placegap").rglob("*") if path.is_file()]
+    shipped = {path.relative_to(wheel / "placegap").as_posix() for path in files}
+    code, data = (".py", ".pyi", ".html", ".css", ".js", "py.typed"), (".yaml", ".json", ".json.gz")
     wanted = {
-        f"placegap/{name}".replace(f"placegap/{FACADE}/", "placegap/")
-        for name in filter(None, files.split("\0"))
-        if name.startswith(tuple(f"{layer}/" for layer in LAYERS)) and name.endswith(suffixes)
-        if not name.startswith(f"{RESEARCH}/")
+        name.removeprefix(f"{FACADE}/")
+        for name in committed()
+        if name.startswith(tuple(f"{layer}/" for layer in LAYERS))
+        and not name.startswith(f"{RESEARCH}/")
+        and name.endswith((*data, "LICENSE.txt") if name.startswith("instances/data/") else code)
     }
-    assert wanted <= shipped
-    assert not [name for name in shipped if RESEARCH in name]
-    front = {"placegap/__init__.py", "placegap/__init__.pyi", "placegap/__main__.py"}
-    assert {*front, "placegap/solving.py", "placegap/py.typed"} <= shipped
-    assert not [name for name in shipped if "facade" in name]
-    assert not [name for name in shipped if not name.startswith("placegap/")]
+    assert shipped == wanted
+    assert {"__init__.py", "__init__.pyi", "__main__.py", "solving.py", "py.typed"} <= shipped
+    assert not [path for path in wheel.iterdir() if path.suffix not in ("", ".dist-info")]
+
+
+STUDY = """
+name: small
+published: {file: published.yaml, tables: [table-1]}
+tables:
+  - name: makespan
+    semantics: {objective: makespan}
+    instances: [bvlc_alexnet]
+    clusters: [2xT4-pcie]
+    methods: [single-device]
+    limits: {time_limit_s: 2}
+"""
+WORKLOAD = "fd-dps:vgg-16"
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "instances": ("instances", "--json"),
+    "methods": ("methods", "--json"),
+    "workload": ("place", WORKLOAD, "--cluster", "2xP100-pcie"),
+    "generate": ("generate", WORKLOAD, "out.json"),
+    "run": ("run", "hf:gpt2", "plan.json"),
+    "hrl": ("place", "bvlc_alexnet", "--cluster", "2xT4-pcie", "--method", "hrl"),
+    "place": ("place", "bvlc_alexnet", "--cluster", "2xT4-pcie", "--method", "single-device"),
+    "study": ("study", "study.yaml", "--workers", "1"),
+}
+
+
+def test_the_wheel_lists_what_it_has_and_one_line_says_what_needs_a_checkout(
+    wheel: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "study.yaml").write_text(STUDY)
+    places = os.pathsep.join([str(wheel), str(ROOT / "tests")])
+    command = [sys.executable, "-c", f"import sys\n{EACH}", json.dumps([*COMMANDS.values()])]
+    env = {**os.environ, "PYTHONPATH": places}
+    run = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    done = {name: Done(*each) for name, each in zip(COMMANDS, json.loads(run.stdout), strict=True)}
+    instances = json.loads(done["instances"].out)
+    assert instances["workloads"] == []
+    assert {"bvlc_alexnet", "vgg-16-train"} <= {row["name"] for row in instances["corpus"]}
+    methods = {row["method"] for row in json.loads(done["methods"].out)["methods"]}
+    assert {"heft", "auto"} <= methods
+    assert not {"hrl", "placeto"} & methods
+    needs = f"placegap: {WORKLOAD} needs a checkout of placegap: no wheel has it\n"
+    assert done["workload"] == done["generate"] == Done(2, "", needs)
+    for name, said in {"hrl": "there is no method 'hrl'", "run": "No such command 'run'"}.items():
+        status, out, err = done[name]
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert said in err
+    assert done["place"].status == done["study"].status == 0
+    assert "no published.md: a paper's tables need a checkout of placegap" in done["study"].err
 
 
 def imported_names(path: Path) -> set[str]:
@@ -113,9 +175,8 @@ def test_nothing_below_imports_the_facade(layer: str) -> None:
 
 
 NEED_TORCH = (
-    "placegap.experiments.running.pipeline_stage",
-    "placegap.experiments.running.pipeline_stage",
-    "placegap.instances.torch_models.evoformer",
+    "placegap.experiments.research.pipeline_stage",
+    "placegap.experiments.running.machine_link",
     "placegap.instances.torch_models.op_times",
     "placegap.instances.torch_models.joint_program",
     "placegap.instances.torch_models.training_graph",

@@ -19,6 +19,7 @@ from placegap.solvers.core.registry import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = "python docs/site/methods.py"
+SOLVERS, LEARNED = "placegap.solvers.", "placegap.experiments.research.learned."
 LINE = 100
 """The longest line of code."""
 
@@ -89,12 +90,14 @@ def index(methods: Iterable[AnyMethod]) -> str:
         "of equal plans the first one's counts: lines may be moved, among those of a claim.",
         '"""',
         "",
+        "from placegap.instances.reading.checkout import has_research",
         "from placegap.solvers.core.method import Cost, Home",
         "",
         "HOMES = {",
     ]
-    for method in methods:
-        name, home = f'"{method.name}"', f'"{home_of(method).removeprefix("placegap.solvers.")}"'
+    learned = [method for method in methods if home_of(method).startswith(LEARNED)]
+    for method in (method for method in methods if method not in learned):
+        name, home = f'"{method.name}"', f'"{home_of(method).removeprefix(SOLVERS)}"'
         costs = [f'"{objective}": {_cost(cost)}' for objective, cost in method.starts.items()]
         starts = f", {{{', '.join(costs)}}}" if costs else ""
         line = f"    {name}: Home({home}{starts}),"
@@ -104,7 +107,9 @@ def index(methods: Iterable[AnyMethod]) -> str:
             each = [f"            {cost}," for cost in costs]
             lines += [f"    {name}: Home(", f"        {home},", "        {", *each]
             lines += ["        },", "    ),"]
-    return "\n".join([*lines, "}", '"""Name of a method, and where it is."""', ""])
+    lines += ["}", '"""Name of a method, and where it is."""', "", "if has_research():"]
+    lines += [f'    HOMES["{m.name}"] = Home("{home_of(m)}")' for m in learned]
+    return "\n".join([*lines, ""])
 
 
 def _cost(cost: Cost) -> str:
@@ -201,7 +206,8 @@ def paper(entry: dict[str, str]) -> str:
 
 def made() -> dict[Path, str]:
     """Every file that is made from registrations, and what it has to be."""
-    methods = registered(ROOT / "solvers", "placegap.solvers.")
+    methods = registered(ROOT / "solvers", SOLVERS)
+    methods += registered(ROOT / "experiments" / "research" / "learned", LEARNED)
     texts = {ROOT / "solvers" / "core" / "method_homes.py": index(methods)}
     for page in sorted((ROOT / "docs").glob("*.md")):
         text = page.read_text()

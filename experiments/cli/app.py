@@ -19,7 +19,6 @@ MODULES = {
     "coarsen": "models",
     "split": "models",
     "profile": "measured",
-    "run": "measured",
     "show": "show",
     "compare": "show",
     "verify": "verify",

@@ -9,6 +9,7 @@ from typing import Any
 from placegap.experiments.cli.options import JsonOption, ModuleOption
 from placegap.experiments.show.figures import format_ns
 from placegap.experiments.show.rendering import output, plain_table, spinner, warn
+from placegap.instances.reading.checkout import has_research, research
 from placegap.instances.reading.errors import InputError
 
 METHOD_HEAD = ("method", "claim", "objectives", "paper", "what it does", "parameters")
@@ -78,14 +79,14 @@ def instances_command(as_json: JsonOption = False) -> None:
     console = output()
     for title, rows in content.items():
         texts = [tuple(_plain(value) for value in row.values()) for row in rows]
-        console.print(plain_table(title.replace("_", " "), list(rows[0]), texts))
+        if rows:
+            console.print(plain_table(title.replace("_", " "), list(rows[0]), texts))
 
 
 def _instances() -> dict[str, list[dict[str, Any]]]:
     from placegap.instances.corpus.corpus import corpus_names, load_corpus
     from placegap.instances.corpus.generate import FAMILIES
     from placegap.instances.corpus.layer_chains import SHAPES, TRAIN, chain_names
-    from placegap.instances.corpus.workloads import workloads
     from placegap.instances.io.cluster_file import cluster_names, load_cluster
     from placegap.instances.io.cluster_text import LATENCIES_NS, LINK_KINDS, link_kind
     from placegap.instances.io.costing import catalogue
@@ -94,6 +95,7 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
 
     documents = {name: load_corpus(name) for name in corpus_names()}
     clusters = {name: load_cluster(name) for name in cluster_names()}
+    workloads = research("workloads.catalogue", "").workloads() if has_research() else {}
     return {
         "corpus": [
             {
@@ -112,7 +114,7 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
                 "sizes": " ".join(f"{key}={size}" for key, size in workload.sizes.items()),
                 "cluster": workload.cluster,
             }
-            for name, workload in workloads().items()
+            for name, workload in workloads.items()
         ],
         "layer_chains": [
             {"name": name, "layers": shape.layers, "hidden": shape.hidden, "tokens": shape.tokens}

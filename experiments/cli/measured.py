@@ -1,8 +1,7 @@
-"""``placegap profile``, ``run`` and ``standard-evaluation``: what was measured, and what is."""
+"""``placegap profile`` and ``standard-evaluation``: what was measured, and what is."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,15 +15,12 @@ from placegap.experiments.cli.options import (
     DimOption,
     JsonOption,
     Model,
-    TimesOption,
     UnitOption,
     inputs_of,
     parse_dims,
-    read_instance,
     source_of,
     warn_open,
 )
-from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.figures import format_gap, format_ns
 from placegap.experiments.show.rendering import (
     output,
@@ -40,7 +36,6 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import DeviceType, TraceOptions, is_traced
 
 if TYPE_CHECKING:
-    from placegap.experiments.running.pipeline_run import PipelineComparison
     from placegap.instances.io.standard_evaluation import Estimate
     from placegap.instances.problem import Instance
     from placegap.instances.torch_models.profile import Profile
@@ -85,7 +80,7 @@ class ProfileOptions:
             "--threads",
             min=1,
             max=1024,
-            help="Threads of an op on a CPU (default: torch's own). 'placegap run' has one.",
+            help="Threads of an op on a CPU (default: torch's own).",
         ),
     ] = None
     runs: Annotated[int, typer.Option("--runs", min=1, max=10_000, help="Passes that count.")] = 7
@@ -131,8 +126,8 @@ def profile_command(asked: ProfileOptions) -> None:
 
 def _write_cluster(path: Path, profile: Profile, count: int, device: DeviceType) -> None:
     """Measure the link between two processes, and write the cluster."""
-    from placegap.experiments.running.pipeline_run import ProcessesFailed
-    from placegap.experiments.running.pipeline_stage import machine_cluster
+    from placegap.experiments.running.machine_link import machine_cluster
+    from placegap.experiments.running.process_group import ProcessesFailed
     from placegap.instances.torch_models.profile import device_entry
 
     try:
@@ -186,167 +181,6 @@ def print_profile(profile: Profile) -> None:
 
 def _ratio(measured_ns: int, modelled_ns: int) -> str:
     return f"{measured_ns / modelled_ns:.2f}" if modelled_ns else "-"
-
-
-FAILED = 1
-MOST_ITERATIONS = 10_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """What ``placegap run`` is asked."""
-
-    model: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="hf:NAME, hf:CONFIG.json or py:MODULE:FUNCTION."),
-    ]
-    plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
-    cluster: ClusterOption = None
-    devices: DevicesOption = None
-    rules: Rules
-    tracing: TraceOptions
-    times: TimesOption = None
-    device: Annotated[
-        DeviceType, typer.Option(help="Where stages run: a core, or a GPU, each.")
-    ] = "cpu"
-    iterations: Annotated[
-        int, typer.Option("--iterations", min=1, help="Iterations that count, after 2 others.")
-    ] = 5
-    time_limit: Annotated[
-        float, typer.Option("--time-limit", metavar="S", help="Seconds for all processes.")
-    ] = 600.0
-    as_json: JsonOption = False
-
-
-def run_command(asked: RunOptions) -> None:
-    """Run a pipeline plan of a PyTorch module, and compare its time with the prediction.
-
-    Each device of the plan is a process of this machine with one thread, or a GPU. Weights and
-    inputs are random. torch.distributed.pipelining cuts the model and runs the schedule; --batch
-    and --seq are those of one microbatch, and with --train there is a backward pass, but no update.
-    """
-    if not is_traced(asked.model):
-        raise InputError("only models that are traced can be run (hf:, py:)", asked.model)
-    if asked.iterations > MOST_ITERATIONS or not 0 < asked.time_limit < float("inf"):
-        raise InputError(f"--iterations is at most {MOST_ITERATIONS}, --time-limit positive")
-    from placegap.instances.io.plan_file import load_stated_plan
-
-    instance = read_instance(source_of(asked))
-    stated = load_stated_plan(instance, asked.plan_file)
-    semantics = asked.rules.override(stated.semantics)
-    from placegap.experiments.running.pipeline_run import (
-        ProcessesFailed,
-        pipeline_job,
-        run_and_compare,
-    )
-
-    job, predicted = pipeline_job(
-        instance, stated.plan, semantics, asked.model, asked.tracing, asked.device, asked.iterations
-    )
-    check_devices(asked.device, job.num_processes)
-    if asked.times is None:
-        warn("no --times: predicted by the roofline; 'placegap profile --out' measures the ops")
-    try:
-        with spinner(f"running {asked.model} in {job.num_processes} processes"):
-            found = run_and_compare(instance, job, predicted, asked.time_limit)
-    except ProcessesFailed as error:
-        warn(f"the pipeline failed: {error}")
-        raise typer.Exit(FAILED) from None
-    if asked.as_json:
-        print_json(comparison_object(asked.model, found))
-    else:
-        print_comparison(asked.model, found)
-
-
-def check_devices(device: DeviceType, count: int) -> None:
-    """Refuse more processes than GPUs, and say so where they are more than cores."""
-    if device == "cuda":
-        import torch
-
-        found = torch.cuda.device_count()
-        if found < count:
-            raise InputError(
-                f"--device cuda: {count} processes need a GPU each, and torch finds"
-                f" {found}; run on cpu"
-            )
-        return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if cores is not None and count > cores:
-        warn(
-            f"{count} stages at a time share {cores} cores, which the prediction does not know:"
-            " expect more than it says"
-        )
-
-
-def comparison_object(model: str, found: PipelineComparison) -> dict[str, object]:
-    """What ``--json`` prints."""
-    return {
-        "model": model,
-        "semantics": found.semantics.model_dump(mode="json"),
-        "processes": found.num_processes,
-        "predicted_ns": found.predicted_ns,
-        "measured_ns": found.measured_ns,
-        "best_ns": found.best_ns,
-        "iterations_ns": list(found.iterations_ns),
-        "largest_difference": found.difference,
-        "stages": [
-            {
-                "stage": stage.stage,
-                "device": stage.device,
-                "begins": stage.begins,
-                **{
-                    f"{what}_{name}_ns": each
-                    for what, pair in (
-                        ("predicted", stage.predicted_ns),
-                        ("measured", stage.measured_ns),
-                        ("best", stage.best_ns),
-                    )
-                    for name, each in zip(("forward", "backward"), pair, strict=True)
-                },
-            }
-            for stage in found.stages
-        ],
-    }
-
-
-def print_comparison(model: str, found: PipelineComparison) -> None:
-    """A table of the stages, the whole iteration, and whether outputs are those of the model."""
-    rows = []
-    for stage in found.stages:
-        for name, predicted_ns, measured_ns in zip(
-            ("forward", "backward"), stage.predicted_ns, stage.measured_ns, strict=True
-        ):
-            if predicted_ns or measured_ns:
-                rows.append(
-                    (
-                        str(stage.stage),
-                        stage.device,
-                        stage.begins or "the first op",
-                        name,
-                        format_ns(predicted_ns),
-                        format_ns(measured_ns),
-                        error_text(predicted_ns, measured_ns),
-                    )
-                )
-    head = ("stage", "device", "begins at", "pass", "predicted", "measured", "error")
-    title = f"{model}: {found.semantics.label}, work of all microbatches"
-    output().print(plain_table(title, head, rows))
-    count = len(found.iterations_ns)
-    print_line(
-        f"iteration {format_ns(found.predicted_ns)} predicted, {format_ns(found.measured_ns)}"
-        f" measured ({error_text(found.predicted_ns, found.measured_ns)}; median of {count}, best"
-        f" {format_ns(found.best_ns)}, {error_text(found.predicted_ns, found.best_ns)})"
-    )
-    same = "the same as" if not found.difference else f"within {found.difference:.2g} of"
-    print_line(f"outputs   {same} the unsplit module's")
-
-
-def error_text(predicted_ns: int, measured_ns: int) -> str:
-    """By how much a measured time is above the predicted one."""
-    from placegap.experiments.running.pipeline_run import relative_error
-
-    error = relative_error(predicted_ns, measured_ns)
-    return "-" if error is None else f"{100 * error:+.1f} %"
 
 
 NO_PLAN = 1

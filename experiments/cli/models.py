@@ -32,6 +32,7 @@ from placegap.experiments.cli.options import (
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.rendering import output, plain_table, print_json, spinner, warn
 from placegap.instances.io.output_files import attempt, reserve_outputs
+from placegap.instances.reading.checkout import is_workload, research
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
 
@@ -146,7 +147,7 @@ def generate_command(
     family: Annotated[
         str,
         typer.Argument(
-            metavar="FAMILY", help="A family of graphs, or a paper's workload; see 'instances'."
+            metavar="FAMILY", help="A family of graphs (see 'instances'), or a workload."
         ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")],
@@ -155,7 +156,6 @@ def generate_command(
 ) -> None:
     """Write a random graph of a family, or a workload; the same seed gives the same file."""
     from placegap.instances.corpus.generate import generate
-    from placegap.instances.corpus.workloads import build_workload, is_workload
     from placegap.instances.io.document import Document, save_document
 
     check_json_name(out)
@@ -163,7 +163,7 @@ def generate_command(
     params = parse_pairs(param or ())
     with spinner(f"generating {family}"):
         if is_workload(family):
-            document = build_workload(family, params)
+            document = research("workloads.catalogue", family).build_workload(family, params)
         else:
             graph = generate(family, params, seed)
             document = Document(name=graph.name, graph=graph)

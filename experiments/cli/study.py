@@ -14,13 +14,13 @@ from placegap.experiments.cli.options import ModuleOption, inputs_of
 from placegap.experiments.running.pool import stop_status
 from placegap.experiments.show.figures import format_s
 from placegap.experiments.show.rendering import output, plain_table, warn
-from placegap.instances.io.output_files import attempt, release_outputs, reserve_outputs, write_text
+from placegap.instances.io.output_files import release_outputs, reserve_outputs
+from placegap.instances.reading.checkout import has_research, research
 from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from placegap.experiments.studies.config import PublishedEntry
     from placegap.experiments.studies.gaps import GapCell
 
 
@@ -107,7 +107,11 @@ def study_command(asked: StudyOptions) -> None:
     if asked.rows:
         print_rows(cells)
     if study.published is not None:
-        written += print_published(study.published, asked.config, cells, folder)
+        if has_research():
+            printed = research("paper_table", PUBLISHED).print_published
+            written += printed(study.published, asked.config, cells, folder / PUBLISHED)
+        else:
+            warn(f"{asked.config}: no {PUBLISHED}: a paper's tables need a checkout of placegap")
     if written:
         output().print(f"written: {', '.join(map(str, written))}", markup=False, soft_wrap=True)
     if not _judge(cells):
@@ -157,30 +161,6 @@ def print_rows(cells: Sequence[GapCell]) -> None:
             console.print(grid)
         if table.models:
             console.print(plain_table(None, MODEL_HEAD, table.models))
-
-
-def print_published(
-    asked: PublishedEntry, config: Path, cells: Sequence[GapCell], folder: Path
-) -> tuple[Path, ...]:
-    """The paper's tables beside ours on stdout, and in the file that is returned if it is there."""
-    from placegap.experiments.studies.gap_tables import gap_tables
-    from placegap.experiments.studies.paper_comparison import compare
-    from placegap.experiments.studies.paper_table import markdown, table_text
-    from placegap.experiments.studies.published import load_published
-
-    console = output()
-    tables = load_published(config.parent / asked.file, asked.tables)
-    compared = [compare(table, cells) for table in tables]
-    for text in map(table_text, compared):
-        for grid in gap_tables(text, console.width) if text.rows else ():
-            console.print(grid)
-        for note in text.notes:
-            console.print(note, markup=False)
-        console.print()
-    file = folder / PUBLISHED
-    with attempt(file) as failed:
-        write_text("\n".join(map(markdown, compared)), file)
-    return () if failed else (file,)
 
 
 def _judge(cells: Sequence[GapCell]) -> bool:

@@ -25,6 +25,15 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from placegap.experiments.research.paper_comparison import (
+    MOST_WORDS,
+    ComparedTable,
+    Figures,
+    compare,
+    live_figure,
+)
+from placegap.experiments.research.paper_table import Inversion, markdown, rank
+from placegap.experiments.research.published import PublishedTable, load_published
 from placegap.experiments.research.regimes import (
     REGIMES,
     Regime,
@@ -44,16 +53,7 @@ from placegap.experiments.studies.gaps import (
     GapCell,
 )
 from placegap.experiments.studies.log import canonical_json
-from placegap.experiments.studies.paper_comparison import (
-    MOST_WORDS,
-    ComparedTable,
-    Figures,
-    compare,
-    live_figure,
-)
-from placegap.experiments.studies.paper_table import Inversion, markdown, rank
 from placegap.experiments.studies.plan import Cell
-from placegap.experiments.studies.published import PublishedTable, load_published
 from placegap.experiments.studies.run import logged_cells
 from placegap.instances.io.output_files import write_text
 from placegap.instances.problem import StatedSemantics

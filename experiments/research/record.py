@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from placegap.experiments.research.graph_figures import figure_of
 from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_RUN, GapCell
-from placegap.experiments.studies.graph_figures import figure_of
 from placegap.experiments.studies.log import Record, canonical_json
 from placegap.experiments.studies.run import logged_cells
 from placegap.instances.io.output_files import write_text

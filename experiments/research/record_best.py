@@ -10,7 +10,7 @@ has so long for each entry that is not proven optimal.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from placegap.experiments.running.sources import Source, load_source
@@ -18,21 +18,66 @@ from placegap.experiments.studies.log import Record, RunLog
 from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     ONNX_FAMILY,
+    BestEntry,
     corpus_names,
     load_corpus,
     read_best_known,
-    record_best,
 )
 from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.io.document import write_json
 from placegap.instances.problem import (
     PLAN_CLASSES,
     BestKnown,
+    Instance,
     parse_semantics,
     plan_class,
     with_plans,
 )
-from placegap.instances.reading.errors import InputError
+from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.solvers.bounds.portfolio import bound
+
+
+def record_best(instance: Instance, found: BestKnown, path: str | Path) -> BestEntry:
+    """Enter a value and a bound into a best-known file, keeping what is better there already.
+
+    The smaller value and the larger bound win, each with its origin; on a tie the old one stays,
+    unless the new bound alone says what it rests on.
+    An entry for another content (the graph or a cluster changed) is replaced. The file is made if
+    it is missing.
+    """
+    names = {"graph": instance.graph.name, "cluster": instance.cluster.name}
+    fresh = _entry({**names, "content_hash": instance.content_hash, **dict(found)}, path)
+    entries = {entry.key: entry for entry in read_best_known(path)} if Path(path).exists() else {}
+    old = entries.get(fresh.key)
+    if old is not None and old.content_hash == fresh.content_hash:
+        fresh = _better(old, fresh, path)
+    entries[fresh.key] = fresh
+    _write(entries.values(), path)
+    return fresh
+
+
+def _better(old: BestEntry, new: BestEntry, path: str | Path) -> BestEntry:
+    merged = dict(old)
+    if new.value_ns is not None and (old.value_ns is None or new.value_ns < old.value_ns):
+        merged.update(value_ns=new.value_ns, value_origin=new.value_origin)
+    rank = [(entry.bound_ns or 0, bool(entry.rests_on)) for entry in (old, new)]
+    if new.bound_ns is not None and (old.bound_ns is None or rank[1] > rank[0]):
+        merged.update(bound_ns=new.bound_ns, bound_origin=new.bound_origin, rests_on=new.rests_on)
+    return _entry(merged, path)
+
+
+def _entry(fields: dict[str, object], path: str | Path) -> BestEntry:
+    with as_input_error(fields, path):
+        return BestEntry.model_validate(fields)
+
+
+def _write(entries: Iterable[BestEntry], path: str | Path) -> None:
+    order = ("graph", "cluster", "content_hash", *BestKnown.model_fields)
+    content = []
+    for entry in sorted(entries, key=lambda entry: entry.key):
+        fields = entry.model_dump(mode="json", exclude_defaults=True)
+        content.append({name: fields[name] for name in order if name in fields})
+    write_json(content, path)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -16,15 +16,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from placegap.experiments.studies.config import Entry
-from placegap.experiments.studies.gaps import GapCell
-from placegap.experiments.studies.paper_comparison import ComparedTable, Figures, compare
-from placegap.experiments.studies.paper_table import Inversion, rank
-from placegap.experiments.studies.published import (
+from placegap.experiments.research.paper_comparison import ComparedTable, Figures, compare
+from placegap.experiments.research.paper_table import Inversion, rank
+from placegap.experiments.research.published import (
     PublishedTable,
     Sentence,
     load_published,
 )
+from placegap.experiments.studies.config import Entry
+from placegap.experiments.studies.gaps import GapCell
 from placegap.instances.problem import Name
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.yaml_file import read_yaml

@@ -29,6 +29,7 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.links import slowed
 from placegap.instances.problem.memory_pressure import with_device_memory
+from placegap.instances.reading.checkout import is_workload, research
 from placegap.instances.reading.errors import InputError, instead_of
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.torch_models.options import (
@@ -248,13 +249,11 @@ def find_model(
     if tracing is not None and tracing != TraceOptions(weights=weights if is_file else None):
         option = next(iter(tracing.chosen())).replace("_", "-")
         raise InputError(f"--{option} is for models that are traced ({', '.join(PREFIXES)})", model)
-    if ":" in model:
-        from placegap.instances.corpus.workloads import build_workload, is_workload
-
-        if is_workload(model):
-            if time_unit is not None:
-                raise InputError(f"{model} has no times: they are costed; leave out --time-unit")
-            return build_workload(model, dict(dims))
+    if is_workload(model):
+        if time_unit is not None:
+            raise InputError(f"{model} has no times: they are costed; leave out --time-unit")
+        built: Document = research("workloads.catalogue", model).build_workload(model, dict(dims))
+        return built
     if is_chain(model):
         return chain_document(model, dict(dims))
     if model in corpus_names():

@@ -22,10 +22,10 @@ from placegap.experiments.studies.log import run_key
 from placegap.experiments.studies.own_code import code_of, refuse_edited
 from placegap.instances.corpus.corpus import corpus_names
 from placegap.instances.corpus.layer_chains import is_chain
-from placegap.instances.corpus.workloads import is_workload
 from placegap.instances.problem import HybridPipeline, Semantics
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.problem.memory_pressure import memory_pressure
+from placegap.instances.reading.checkout import is_workload
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params

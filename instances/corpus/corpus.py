@@ -1,14 +1,13 @@
 """The corpus: graphs that ship with the package, and the best values that are known for them.
 
 Graphs lie in ``data/corpus/<family>/<name>.json.gz``; each family's README says where they come
-from, under which licence, and what was changed. `corpus.build` makes them. The graphs of
-`ONNX_FAMILY` bring no cluster, those of `PARTITIONING_FAMILY` their own devices and semantics, and
-those of `NETWORK_FAMILY` a cluster that ships, on which placement matters (`networks.yaml`).
+from, under which licence, what was changed, and what builds them. The graphs of `ONNX_FAMILY` bring
+no cluster, those of `PARTITIONING_FAMILY` their own devices and semantics, and those of
+`NETWORK_FAMILY` a cluster that ships, on which placement matters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Self
@@ -16,11 +15,10 @@ from typing import Annotated, Self
 from pydantic import StringConstraints, TypeAdapter, ValidationError, model_validator
 
 from placegap.instances.io.costing import with_costs
-from placegap.instances.io.document import Document, load_document, read_json, write_json
+from placegap.instances.io.document import Document, load_document, read_json
 from placegap.instances.problem import BestKnown, Cluster, Instance, Name, Semantics
 from placegap.instances.reading.errors import (
     InputError,
-    as_input_error,
     from_validation_error,
     instead_of,
 )
@@ -163,46 +161,3 @@ def _recorded() -> dict[str, list[BestEntry]]:
     for entry in read_best_known():
         entries.setdefault(entry.content_hash, []).append(entry)
     return entries
-
-
-def record_best(instance: Instance, found: BestKnown, path: str | Path) -> BestEntry:
-    """Enter a value and a bound into a best-known file, keeping what is better there already.
-
-    The smaller value and the larger bound win, each with its origin; on a tie the old one stays,
-    unless the new bound alone says what it rests on.
-    An entry for another content (the graph or a cluster changed) is replaced. The file is made if
-    it is missing.
-    """
-    names = {"graph": instance.graph.name, "cluster": instance.cluster.name}
-    fresh = _entry({**names, "content_hash": instance.content_hash, **dict(found)}, path)
-    entries = {entry.key: entry for entry in read_best_known(path)} if Path(path).exists() else {}
-    old = entries.get(fresh.key)
-    if old is not None and old.content_hash == fresh.content_hash:
-        fresh = _better(old, fresh, path)
-    entries[fresh.key] = fresh
-    _write(entries.values(), path)
-    return fresh
-
-
-def _better(old: BestEntry, new: BestEntry, path: str | Path) -> BestEntry:
-    merged = dict(old)
-    if new.value_ns is not None and (old.value_ns is None or new.value_ns < old.value_ns):
-        merged.update(value_ns=new.value_ns, value_origin=new.value_origin)
-    rank = [(entry.bound_ns or 0, bool(entry.rests_on)) for entry in (old, new)]
-    if new.bound_ns is not None and (old.bound_ns is None or rank[1] > rank[0]):
-        merged.update(bound_ns=new.bound_ns, bound_origin=new.bound_origin, rests_on=new.rests_on)
-    return _entry(merged, path)
-
-
-def _entry(fields: dict[str, object], path: str | Path) -> BestEntry:
-    with as_input_error(fields, path):
-        return BestEntry.model_validate(fields)
-
-
-def _write(entries: Iterable[BestEntry], path: str | Path) -> None:
-    order = ("graph", "cluster", "content_hash", *BestKnown.model_fields)
-    content = []
-    for entry in sorted(entries, key=lambda entry: entry.key):
-        fields = entry.model_dump(mode="json", exclude_defaults=True)
-        content.append({name: fields[name] for name in order if name in fields})
-    write_json(content, path)

@@ -18,12 +18,8 @@ from placegap.instances.io.costing import with_costs
 from placegap.instances.io.document import Document
 from placegap.instances.io.layer_modes import LayerPart, ModelledOn, TrainedLayer, layer_graph
 from placegap.instances.problem import (
-    Cluster,
-    Device,
     Edge,
     Graph,
-    Instance,
-    Link,
     Op,
     Provenance,
 )
@@ -288,26 +284,3 @@ def _op(row: tuple[str, int, int, int, int], *, backward: bool) -> Op:
         resident_bytes=0 if backward else parameters * STATE_BYTES + stash,
         parameter_bytes=0 if backward else parameters * VALUE_BYTES,
     )
-
-
-def pipeline_of(graph: Graph, count: int, kind: str = "H200") -> Instance:
-    """The graph on so many equal devices, one in each of as many servers.
-
-    Their links carry 50 GB/s (InfiniBand NDR, 400 Gb/s) after 5 us.
-    """
-    from placegap.instances.io.costing import cost_graph, device_spec
-
-    names = [f"{kind.lower()}-{k}" for k in range(count)]
-    memory_bytes = device_spec(kind).memory_bytes
-    cluster = Cluster(
-        name=f"{count}x{kind}",
-        devices=tuple(Device(name=name, kind=kind, memory_bytes=memory_bytes) for name in names),
-        links=tuple(
-            Link(source=a, target=b, bandwidth_bytes_per_s=50 * 10**9, latency_ns=5000)
-            for a in names
-            for b in names
-            if a != b
-        ),
-    )
-    graph = cost_graph(graph, cluster, compute_percent=50, bandwidth_percent=80)
-    return Instance(name=f"{graph.name}-{count}", graph=graph, cluster=cluster)

@@ -302,15 +302,6 @@ MOST_LABELS = 10**6
 
 def preset_model(preset: Preset, options: TraceOptions) -> Traceable:
     """A model that goes by a name, and example inputs."""
-    import torch
-
-    if preset.model_class == "evoformer":
-        from placegap.instances.torch_models.evoformer import evoformer_model
-
-        residues = options.seq or preset.seq or USUAL_SEQ
-        dtype = getattr(torch, options.dtype or USUAL_DTYPE)
-        model = evoformer_model(options.batch, residues, dtype, preset.config)
-        return replace(model, sizes=f"batch {options.batch}, {residues} residues")
     import transformers
 
     model_class = getattr(transformers, preset.model_class)

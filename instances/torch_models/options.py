@@ -40,7 +40,7 @@ class TraceOptions:
 
     #: Examples in a batch.
     batch: int = 1
-    #: Tokens (or residues, or samples) of an example; None: what the model states.
+    #: Tokens (or samples) of an example; None: what the model states.
     seq: int | None = None
     #: Number type of weights and activations; None: what the configuration states, else float32.
     dtype: Dtype | None = None

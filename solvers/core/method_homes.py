@@ -4,6 +4,7 @@ Made by ``python docs/site/methods.py``. The order is that of every list of meth
 of equal plans the first one's counts: lines may be moved, among those of a claim.
 """
 
+from placegap.instances.reading.checkout import has_research
 from placegap.solvers.core.method import Cost, Home
 
 HOMES = {
@@ -92,8 +93,6 @@ HOMES = {
     "chain-sides": Home("decomposition.chain_sides"),
     "fd-dps": Home("placers.dynamic_critical_path"),
     "fastt": Home("placers.fastt"),
-    "hrl": Home("placers.learned_placers"),
-    "placeto": Home("placers.learned_placers"),
     "getf-milp": Home("models.milps"),
     "memory-knapsack": Home("bounds.memory_knapsack"),
     "exo": Home("placers.layer_splits"),
@@ -110,3 +109,7 @@ HOMES = {
     "archer-bottleneck": Home("models.archer"),
 }
 """Name of a method, and where it is."""
+
+if has_research():
+    HOMES["hrl"] = Home("placegap.experiments.research.learned.methods")
+    HOMES["placeto"] = Home("placegap.experiments.research.learned.methods")

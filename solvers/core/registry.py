@@ -57,7 +57,8 @@ class Registry(MutableMapping[str, AnyMethod]):
 
     def _load(self, name: str) -> None:
         if name in HOMES:
-            import_module(f"placegap.solvers.{HOMES[name].module}")
+            module = HOMES[name].module
+            import_module(module if module.startswith(OURS) else f"{OURS}.solvers.{module}")
         else:
             self._load_modules()
             if name not in self._loaded and name in self._entries:

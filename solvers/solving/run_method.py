@@ -195,7 +195,7 @@ def solve(*args: Any, **options: Any) -> Result:
     >>> from placegap.instances import MaxLoad, example
     >>> import warnings
     >>> with warnings.catch_warnings(record=True) as seen:
-    ...     found = solve(example(), MaxLoad(), "brute-force")
+    ...     found = run_method(example(), MaxLoad(), "brute-force")
     >>> str(seen[0].message)
     'placegap.solvers.solve is now run_method'
     """

@@ -44,7 +44,7 @@ LEFT_OUT: Mapping[str, str] = {
     r"make .*|python3 -m venv .*|pip install .*": "installs, or runs what takes minutes",
     r"ruff .*|mypy|pytest .*|UPDATE_.*": "is what runs these tests",
     r"dask (scheduler|worker).*|.* --(scheduler|dask) .*": "the tests of on_dask start a cluster",
-    r"python -m placegap\.instances\.corpus\.build .*": "makes all files of the corpus",
+    r"python -m placegap\.experiments\.research\.workloads\.build .*": "makes the corpus",
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
     r"python -m placegap\.experiments\.research\.ablation": "takes an hour",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
@@ -56,9 +56,7 @@ LEFT_OUT: Mapping[str, str] = {
 }
 """Patterns of commands that no test runs, and why."""
 
-WITH_TORCH = re.compile(
-    r".*\b(hf|py):.*|.* --method (hrl|placeto) .*|placegap run .*|.*--times times\.csv.*"
-)
+WITH_TORCH = re.compile(r".*\b(hf|py):.*|.* --method (hrl|placeto) .*|.*--times times\.csv.*")
 """Commands that need PyTorch: `make test-torch` runs them."""
 
 SMALLER: Mapping[str, Mapping[str, str]] = {

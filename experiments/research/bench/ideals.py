@@ -15,8 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from placegap.experiments.research.bench.measuring import ExactRow, apart, measure
+from placegap.experiments.research.workloads.partitioning_like import (
+    KINDS,
+    on_devices,
+    partitioning_graph,
+)
 from placegap.instances.corpus.generate import generate
-from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
 from placegap.instances.problem import Cluster, Device, Graph, Instance, Link, MaxLoad
 
 CHAIN = MaxLoad(plans="chain")

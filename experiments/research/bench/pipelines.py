@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from placegap.experiments.running.pipeline_run import (
+from placegap.experiments.research.pipeline_run import (
     PipelineComparison,
+    error_text,
     pipeline_job,
-    relative_error,
     run_and_compare,
 )
 from placegap.experiments.running.sources import Source, load_source
@@ -119,7 +119,7 @@ def comparisons(
     model: MeasuredModel, folder: Path, iterations: int = ITERATIONS
 ) -> Iterator[PipelineComparison]:
     """Measure the ops of a model once, and run it with each of its cuts."""
-    from placegap.experiments.running.pipeline_stage import machine_cluster
+    from placegap.experiments.running.machine_link import machine_cluster
     from placegap.instances.torch_models.profile import device_entry, profile_model, times_csv
 
     config, times, cluster = (
@@ -144,17 +144,12 @@ def row(model: str, found: PipelineComparison) -> str:
     """One line of the table, in Markdown."""
     cut = ", ".join(stage.begins.removeprefix("resnet.encoder.") for stage in found.stages[1:])
     work = [sum(pair) for each in found.stages for pair in (each.predicted_ns, each.best_ns)]
-    errors = ", ".join(_percent(*pair) for pair in zip(work[::2], work[1::2], strict=True))
+    errors = ", ".join(error_text(*pair) for pair in zip(work[::2], work[1::2], strict=True))
     return (
         f"| {model} | {len(found.stages)} | {cut} | {errors} | {found.predicted_ns / 1e6:.1f} |"
-        f" {found.best_ns / 1e6:.1f} | {_percent(found.predicted_ns, found.best_ns)} |"
+        f" {found.best_ns / 1e6:.1f} | {error_text(found.predicted_ns, found.best_ns)} |"
         f" {found.measured_ns / 1e6:.1f} |"
     )
-
-
-def _percent(predicted_ns: int, measured_ns: int) -> str:
-    error = relative_error(predicted_ns, measured_ns)
-    return "-" if error is None else f"{100 * error:+.0f} %"
 
 
 def main() -> None:

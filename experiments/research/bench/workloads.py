@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from placegap.instances.corpus.workloads import (
+from placegap.experiments.research.workloads.catalogue import (
     build_workload,
     count_parameters,
     workloads,

@@ -28,6 +28,7 @@ from placegap.experiments.research.learned.evaluations import (
     seeded,
     usual_evaluations,
 )
+from placegap.experiments.research.learned.methods import MOST_NODES, PlacetoParams
 from placegap.experiments.research.learned.placeto_nodes import (
     STATIC_FEATURES,
     PlacetoNodes,
@@ -42,7 +43,6 @@ from placegap.instances.reading.errors import InputError, from_validation_error,
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
-from placegap.solvers.placers.learned_placers import MOST_NODES, PlacetoParams
 
 GATHERED, FIRST_LOGITS = 0.3, 0.1
 """Initial weights of what is summed over several nodes, and of logits, are so much smaller."""
@@ -145,7 +145,7 @@ def _perceptron(width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
 
 
-FOLDER = Path(__file__).with_name("policies")
+FOLDER = Path(__file__).resolve().with_name("policies")
 SUFFIX = ".json.gz"
 DIGITS = 4
 """Significant digits of a weight."""

@@ -24,6 +24,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from placegap.experiments.research.learned.evaluations import CurvePoint, Evaluations
+from placegap.experiments.research.learned.methods import HrlParams, PlacetoParams
 from placegap.experiments.research.learned.placeto_nodes import nodes_of, start_of
 from placegap.experiments.show.drawing import new_figure, styles, write_figure
 from placegap.experiments.studies.log import RunLog, run_key
@@ -38,7 +39,6 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.local_search.annealing import Annealing
-from placegap.solvers.placers.learned_placers import HrlParams, PlacetoParams
 from placegap.solvers.solving.run_method import run_method
 
 NODES = 64

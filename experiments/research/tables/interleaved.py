@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from placegap.experiments.research.tables.named_rows import print_named_rows
-from placegap.instances.corpus.layer_chains import layer_chain, pipeline_of
+from placegap.experiments.research.tables.pipelines import pipeline_of
+from placegap.instances.corpus.layer_chains import layer_chain
 from placegap.instances.problem import PipelineIteration
 from placegap.solvers import run_method
 

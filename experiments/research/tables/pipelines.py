@@ -11,14 +11,36 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from placegap.experiments.research.tables.named_rows import print_named_rows
-from placegap.instances.corpus.layer_chains import MODELS, SHAPES, layer_chain, pipeline_of
-from placegap.instances.problem import PipelineIteration
+from placegap.instances.corpus.layer_chains import MODELS, SHAPES, layer_chain
+from placegap.instances.io.costing import cost_graph, device_spec
+from placegap.instances.problem import Cluster, Device, Graph, Instance, Link, PipelineIteration
 from placegap.solvers import Result, run_method
 
 STAGES, ROUNDS = (2, 4, 8, 16), (1, 2, 4, 8)
 METHODS = ("even-split", "heaviest-stage", "simulated-moves")
 HEADS = ("model", "p", "m", "even split", "max_load", "proposal", "stage-cuts", "gap", "s")
 TIME_LIMIT_S = 60.0
+
+
+def pipeline_of(graph: Graph, count: int, kind: str = "H200") -> Instance:
+    """The graph on so many equal devices, one in each of as many servers.
+
+    Their links carry 50 GB/s (InfiniBand NDR, 400 Gb/s) after 5 us.
+    """
+    names = [f"{kind.lower()}-{k}" for k in range(count)]
+    memory_bytes = device_spec(kind).memory_bytes
+    cluster = Cluster(
+        name=f"{count}x{kind}",
+        devices=tuple(Device(name=name, kind=kind, memory_bytes=memory_bytes) for name in names),
+        links=tuple(
+            Link(source=a, target=b, bandwidth_bytes_per_s=50 * 10**9, latency_ns=5000)
+            for a in names
+            for b in names
+            if a != b
+        ),
+    )
+    graph = cost_graph(graph, cluster, compute_percent=50, bandwidth_percent=80)
+    return Instance(name=f"{graph.name}-{count}", graph=graph, cluster=cluster)
 
 
 def rows(names: Sequence[str], stages: Sequence[int] = STAGES) -> Iterator[tuple[str, ...]]:

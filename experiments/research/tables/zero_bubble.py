@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from placegap.experiments.research.tables.named_rows import print_named_rows
-from placegap.instances.corpus.layer_chains import MODELS, SHAPES, layer_chain, pipeline_of
+from placegap.experiments.research.tables.pipelines import pipeline_of
+from placegap.instances.corpus.layer_chains import MODELS, SHAPES, layer_chain
 from placegap.instances.problem import PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import Result, run_method

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from doubles.gap_runs import ANY, CHAIN, cells_of, plan
 
+from placegap.experiments.research.paper_comparison import compare
+from placegap.experiments.research.paper_table import markdown
 from placegap.experiments.research.papers import (
     PAPERS,
     Recorded,
@@ -19,10 +21,8 @@ from placegap.experiments.research.papers import (
     results_file,
     studies_of,
 )
+from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.studies.gaps import GapCell
-from placegap.experiments.studies.paper_comparison import compare
-from placegap.experiments.studies.paper_table import markdown
-from placegap.experiments.studies.published import PublishedTable
 from placegap.instances import InputError
 
 ROOT = Path(__file__).resolve().parents[3]

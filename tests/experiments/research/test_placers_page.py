@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from placegap.experiments.research.graph_figures import ccr
 from placegap.experiments.research.pages import DOCS, doc_rows
 from placegap.experiments.running.sources import Source, load_source
-from placegap.experiments.studies.graph_figures import ccr
 from placegap.instances import Cluster, Device, Instance, Link, Makespan
 from placegap.instances.corpus.generate import generate
 from placegap.instances.transforms.table import coarsen

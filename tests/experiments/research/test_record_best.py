@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from placegap.experiments.research.record_best import main, what_it_proves
+from placegap.experiments.research.record_best import main, record_best, what_it_proves
 from placegap.experiments.studies.log import RunLog
-from placegap.instances.corpus.corpus import load_corpus, read_best_known, record_best
+from placegap.instances.corpus.corpus import load_corpus, read_best_known
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem import BestKnown, MaxLoad
 

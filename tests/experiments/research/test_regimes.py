@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from doubles.gap_runs import ANY, Results, cells_of, plan
 
+from placegap.experiments.research.paper_comparison import Figures, compare, live_figure
+from placegap.experiments.research.paper_table import markdown
 from placegap.experiments.research.papers import FOLDER, PAPERS, kept_cells, regimes_of
+from placegap.experiments.research.published import PublishedTable, load_published
 from placegap.experiments.research.regimes import (
     CauseRuns,
     Cells,
@@ -22,9 +25,6 @@ from placegap.experiments.research.regimes import (
 )
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell
-from placegap.experiments.studies.paper_comparison import Figures, compare, live_figure
-from placegap.experiments.studies.paper_table import markdown
-from placegap.experiments.studies.published import PublishedTable, load_published
 from placegap.instances import InputError
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -19,9 +19,8 @@ EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
 STUDIES = sorted(
     path
     for path in EXPERIMENTS.rglob("*.yaml")
-    if path.stem not in {"published", "regimes", "ablation", "cases"}
-    and path.parent.name != "clusters"
-)  # those name the papers' figures, where they stood, and methods that only the ablation registers
+    if path.stem not in {"published", "regimes"} and not {"clusters", "research"} & {*path.parts}
+)  # those name the papers' figures, and where they stood
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

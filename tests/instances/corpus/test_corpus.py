@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
 from references.corpus import graph_of
 
+from placegap.experiments.research.record_best import record_best
+from placegap.experiments.research.workloads.build import partitioning_name
 from placegap.instances import (
     BestKnown,
     InputError,
@@ -18,7 +19,6 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.corpus.build import partitioning_name
 from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     ONNX_FAMILY,
@@ -28,7 +28,6 @@ from placegap.instances.corpus.corpus import (
     corpus_path,
     load_corpus,
     read_best_known,
-    record_best,
 )
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.dnn_partitioning import read_dnn_partitioning
@@ -48,29 +47,6 @@ PUBLISHED = [
 
 MAKESPAN = Makespan(channels="port")
 LOAD = MaxLoad()
-
-
-@pytest.fixture(scope="module")
-def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("onnx", reason="the corpus is built from the onnx wheel")
-    from placegap.instances.corpus.build import build_corpus
-
-    folder = tmp_path_factory.mktemp("corpus")
-    assert len(build_corpus(folder)) == len(corpus_names(ONNX_FAMILY))
-    return folder
-
-
-@pytest.mark.parametrize("name", corpus_names(ONNX_FAMILY))
-def test_the_script_reproduces_a_graph_exactly(name: str, rebuilt: Path) -> None:
-    committed = corpus_path(name)
-    fresh = rebuilt / committed.parent.name / committed.name
-    assert gzip.decompress(fresh.read_bytes()) == gzip.decompress(committed.read_bytes())
-
-
-def test_building_again_writes_nothing(rebuilt: Path) -> None:
-    from placegap.instances.corpus.build import build_corpus
-
-    assert build_corpus(rebuilt) == []
 
 
 @pytest.mark.parametrize("name", corpus_names())

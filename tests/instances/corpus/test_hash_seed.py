@@ -6,7 +6,7 @@ from references.hash_seeds import printed_here_and_there
 
 PROGRAM = """
 from placegap.instances.corpus.generate import FAMILIES, generate
-from placegap.instances.corpus.workloads import build_workload
+from placegap.experiments.research.workloads.catalogue import build_workload
 
 for family in FAMILIES:
     print(generate(family).model_dump_json())

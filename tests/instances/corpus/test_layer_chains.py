@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances.corpus.layer_chains import SHAPES, layer_chain, pipeline_of
+from placegap.experiments.research.tables.pipelines import pipeline_of
+from placegap.instances.corpus.layer_chains import SHAPES, layer_chain
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from placegap.experiments.research.workloads.build import onnx_light_folder
 from placegap.instances import load_corpus
-from placegap.instances.corpus.build import onnx_light_folder
 from placegap.instances.io.onnx_flops import Node
 from placegap.instances.io.onnx_model import count_axes, read_onnx
 

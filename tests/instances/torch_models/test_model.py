@@ -79,7 +79,6 @@ PARAMETERS = {  # in millions, as the papers and the model cards say
     "swin-small": 49.6,
     "swin-base": 87.8,
     "swin-large": 196.5,
-    "evoformer": 88,
 }
 
 

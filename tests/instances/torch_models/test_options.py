@@ -52,7 +52,7 @@ def test_the_families_of_the_papers_are_there() -> None:
     names = set(presets())
     assert {f"gpt3-{size}" for size in ("330m", "1.3b", "2.7b", "13b")} <= names
     assert {f"swin-{size}" for size in ("tiny", "small", "base", "large")} <= names
-    assert {"gpt2", "llama-7b", "llama-70b", "mixtral-8x7b", "t5-small", "evoformer"} <= names
+    assert {"gpt2", "llama-7b", "llama-70b", "mixtral-8x7b", "t5-small"} <= names
 
 
 def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:

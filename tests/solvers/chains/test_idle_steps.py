@@ -10,8 +10,12 @@ from draws import draw
 from draws.chains import best_chain, idle_instance
 from references.brute_force import oracle
 
+from placegap.experiments.research.workloads.partitioning_like import (
+    KINDS,
+    on_devices,
+    partitioning_graph,
+)
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Semantics
-from placegap.instances.corpus.partitioning_like import KINDS, on_devices, partitioning_graph
 from placegap.solvers import Result, run_method
 from placegap.solvers.chains import bracket, raise_bound
 from placegap.solvers.chains.idle_steps import most_held

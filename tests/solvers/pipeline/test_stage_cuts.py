@@ -20,6 +20,7 @@ from draws.pipelines import (
 )
 
 from placegap.experiments.research.tables import interleaved as interleaved_table
+from placegap.experiments.research.tables.pipelines import pipeline_of
 from placegap.instances import (
     Cluster,
     Device,
@@ -34,7 +35,7 @@ from placegap.instances import (
     explain_infeasible,
 )
 from placegap.instances.corpus.corpus import load_corpus
-from placegap.instances.corpus.layer_chains import layer_chain, pipeline_of
+from placegap.instances.corpus.layer_chains import layer_chain
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.modules import with_granularity

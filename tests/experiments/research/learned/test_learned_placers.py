@@ -99,12 +99,3 @@ def test_without_torch_one_line_names_the_extra(
     monkeypatch.setattr("placegap.solvers.core.method.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"needs torch: pip install 'placegap\[torch\]'"):
         run(method, 10)
-
-
-@pytest.mark.parametrize("method", BOTH)
-def test_without_the_research_tree_one_line_says_where_it_is(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("placegap.solvers.placers.learned_placers.find_spec", lambda name: None)
-    with pytest.raises(InputError, match="needs a checkout of placegap"):
-        run(method, 10)

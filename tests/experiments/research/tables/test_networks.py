@@ -11,7 +11,7 @@ from placegap.experiments.research.tables.networks import (
     own_semantics,
     width_of,
 )
-from placegap.instances.corpus.build import network_recipes
+from placegap.experiments.research.workloads.build import network_recipes
 from placegap.instances.corpus.corpus import NETWORK_FAMILY, corpus_names, known_of, load_corpus
 from placegap.instances.problem import Edge, Graph, Op
 

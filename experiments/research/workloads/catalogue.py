@@ -1,4 +1,4 @@
-"""The workloads of ``data/workloads.yaml``, ``paper:network``, each with what its paper says of it.
+"""The workloads of ``workloads.yaml``, ``paper:network``, each with what its paper says of it.
 
 Everything that a paper leaves open is a choice of ours, and stated: `Workload.note`.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
-from placegap.instances.corpus.convolutional import (
+from placegap.experiments.research.workloads.convolutional import (
     holography,
     inception_v3,
     nasnet_large,
@@ -18,9 +19,9 @@ from placegap.instances.corpus.convolutional import (
     resnet,
     vgg16,
 )
-from placegap.instances.corpus.lowering import lower
-from placegap.instances.corpus.tape import MODULES, Dialect, Tape
-from placegap.instances.corpus.transformers import (
+from placegap.experiments.research.workloads.lowering import lower
+from placegap.experiments.research.workloads.tape import MODULES, Dialect, Tape
+from placegap.experiments.research.workloads.transformers import (
     bert,
     bert_layers,
     evoformer,
@@ -28,12 +29,11 @@ from placegap.instances.corpus.transformers import (
     swin,
     transformer,
 )
-from placegap.instances.corpus.translation import gnmt, nmt
+from placegap.experiments.research.workloads.translation import gnmt, nmt
 from placegap.instances.io.costing import with_costs
 from placegap.instances.io.document import Document
 from placegap.instances.problem import Provenance
 from placegap.instances.reading.errors import InputError, look_up, paused_collector
-from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
 LARGEST_SIZE = 65_536
@@ -86,13 +86,13 @@ NETWORKS: Mapping[str, Callable[..., None]] = {
         vgg16,
     )
 }
-"""What ``data/workloads.yaml`` names."""
+"""What ``workloads.yaml`` names."""
 
 
 @cache
 def workloads() -> Mapping[str, Workload]:
     """All workloads by name."""
-    papers = read_yaml(data_path("workloads.yaml"))
+    papers = read_yaml(Path(__file__).resolve().with_name("workloads.yaml"))
     dialects = {name: Dialect(**fields) for name, fields in papers.pop("dialects").items()}
     found = {}
     for paper, rows in papers.items():
@@ -101,12 +101,6 @@ def workloads() -> Mapping[str, Workload]:
             dialect = dialects[row.pop("dialect")]
             found[f"{paper}:{name}"] = Workload(write, dialect, cluster=rows["cluster"], **row)
     return found
-
-
-def is_workload(name: str) -> bool:
-    """Whether a name is meant for a workload: it begins with a paper's name and a colon."""
-    paper, colon, _ = name.partition(":")
-    return bool(colon) and any(known.startswith(f"{paper}:") for known in workloads())
 
 
 def find_workload(name: str) -> Workload:

@@ -9,9 +9,9 @@ import pytest
 from doubles.gap_runs import CHAIN, cells_of, plan
 from pydantic import ValidationError
 
-from placegap.experiments.studies.paper_comparison import WORDS, ComparedTable, compare
-from placegap.experiments.studies.paper_table import notes
-from placegap.experiments.studies.published import PublishedTable, load_paper
+from placegap.experiments.research.paper_comparison import WORDS, ComparedTable, compare
+from placegap.experiments.research.paper_table import notes
+from placegap.experiments.research.published import PublishedTable, load_paper
 from placegap.instances import InputError
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Literal
 
-from placegap.instances.corpus.tape import SIDE, Dims, Tape, Tensor, Weight
+from placegap.experiments.research.workloads.tape import SIDE, Dims, Tape, Tensor, Weight
 
 Padding = Literal["same", "valid"]
 

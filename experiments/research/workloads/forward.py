@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 
-from placegap.instances.corpus.tape import (
+from placegap.experiments.research.workloads.tape import (
     FLOAT_BYTES,
     SIDE,
     Dialect,

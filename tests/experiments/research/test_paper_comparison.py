@@ -7,10 +7,10 @@ import math
 import pytest
 from doubles.gap_runs import ANY, CHAIN, cells_of, plan
 
+from placegap.experiments.research.paper_comparison import ComparedTable, compare
+from placegap.experiments.research.paper_table import UNREAD, markdown, notes, rank, table_text
+from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.studies.gaps import GapCell
-from placegap.experiments.studies.paper_comparison import ComparedTable, compare
-from placegap.experiments.studies.paper_table import UNREAD, markdown, notes, rank, table_text
-from placegap.experiments.studies.published import PublishedTable
 from placegap.instances import InputError, MaxLoad
 
 S = 10**9

@@ -1,4 +1,4 @@
-"""``placegap run`` at the command line: pipelines of tiny models, on processes of this machine."""
+"""``python -m placegap.experiments.research.run``: pipelines of tiny models on this machine."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from doubles.hidden_extras import without_extras
 
-import placegap.experiments.cli.measured as run_module
-from placegap.experiments.cli import main
+import placegap.experiments.research.run as run_module
 from placegap.experiments.running.sources import Source, find_model, load_source
-from placegap.instances import Instance, PipelineIteration, Plan, example
+from placegap.instances import PipelineIteration, Plan
 from placegap.instances.io.plan_file import save_plan
 from placegap.instances.torch_models.options import TraceOptions
 
@@ -41,24 +40,31 @@ def build():
 """
 
 
+def status_of(args: list[str]) -> int | str | None:
+    """With which exit status the command ends."""
+    with pytest.raises(SystemExit) as ended:
+        run_module.main(args)
+    return ended.value.code
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         (["vgg19", "plan.json"], "vgg19: only models that are traced can be run (hf:, py:)"),
-        (["hf:gpt2", "plan.json", "--time-limit", "0"], "--time-limit positive"),
+        (["hf:gpt2", "plan.json"], "hf:gpt2 brings no devices"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_status_2(
     args: list[str], message: str, capsys: Capture
 ) -> None:
-    assert main(["run", *args]) == 2
+    assert status_of(args) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
 
 
 def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
-    code = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
-    command = ["run", "hf:gpt2", "plan.json", "--cluster", "8xH100"]
+    code = "from placegap.experiments.research.run import main; main(sys.argv[1:])"
+    command = ["hf:gpt2", "plan.json", "--cluster", "8xH100"]
     done = without_extras(code, *command, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "placegap: hf:gpt2: needs torch: pip install 'placegap[torch]'\n"
@@ -81,44 +87,12 @@ def written(
     plan = replace(Plan.on([s % count for s in stages]), stage=tuple(stages))
     save_plan(instance, plan, rules, folder / "plan.json")
     return [
-        "run",
         model,
         str(folder / "plan.json"),
         "--iterations",
         "2",
         *(f"--{name}={path}" for name, path in here.items()),
     ]
-
-
-@pytest.mark.parametrize(
-    ("devices", "schedule", "message"),
-    [
-        ([0, 1, 1, 1], "1f1b", "'h.0' is on two stages"),
-        ([0, 0, 1, 1], "zero_bubble", "zero_bubble: torch has no such schedule"),
-    ],
-)
-def test_a_plan_that_torch_cannot_run_is_refused_before_any_process_starts(
-    devices: list[int],
-    schedule: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-) -> None:
-    # the diamond as two layers of two ops; a plan of granularity op may cut the first one
-    ops = tuple(
-        op.model_copy(update={"module": f"h.{number // 2}"})
-        for number, op in enumerate(example().graph.ops)
-    )
-    graph = example().graph.model_copy(update={"ops": ops})
-    instance = Instance(name="net", graph=graph, cluster=example().cluster)
-    rules = PipelineIteration.model_validate({"schedule": schedule})
-    save_plan(instance, Plan.on(devices), rules, tmp_path / "plan.json")
-    monkeypatch.setattr(run_module, "read_instance", lambda source: instance)
-    assert main(["run", "hf:net", str(tmp_path / "plan.json")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
-    assert ("--granularity layer" in line) == (schedule == "1f1b")
 
 
 @pytest.fixture
@@ -136,7 +110,7 @@ TRAINING = ["--train", "--optimizer", "none"]
 def run(command: list[str], capsys: Capture) -> tuple[dict[str, Any], str]:
     """What ``--json`` prints, and what stands on stderr."""
     capsys.readouterr()
-    assert main([*command, "--json"]) == 0
+    assert status_of([*command, "--json"]) == 0
     shown = capsys.readouterr()
     return json.loads(shown.out), shown.err
 
@@ -148,10 +122,10 @@ def test_a_forward_pass_in_two_stages_has_the_outputs_of_the_unsplit_module(
     rules = PipelineIteration(schedule="gpipe", microbatches=3)
     command = written(layers, TraceOptions(), ["layers.4"], rules, tmp_path)
     found, _ = run(command, capsys)
-    assert found["largest_difference"] == 0.0
+    assert found["difference"] == 0.0
     # 4 products and 4 rectifiers in each stage, 1 ms each, 3 microbatches
-    assert [stage["predicted_forward_ns"] for stage in found["stages"]] == [24_000_000] * 2
-    assert min(stage["measured_forward_ns"] for stage in found["stages"]) > 0
+    assert [stage["predicted_ns"] for stage in found["stages"]] == [[24_000_000, 0]] * 2
+    assert min(stage["measured_ns"][0] for stage in found["stages"]) > 0
     assert len(found["iterations_ns"]) == 2
 
 
@@ -166,9 +140,9 @@ def test_training_gpt2_in_three_stages_has_the_loss_of_the_unsplit_module(
     begins = ["transformer.h.1", "transformer.h.3"]
     command = written(model, replace(TRAINED, seq=8), begins, rules, tmp_path)
     found, warned = run([*command, *TRAINING, "--seq", "8"], capsys)
-    assert found["largest_difference"] == 0.0
+    assert found["difference"] == 0.0
     assert [stage["begins"] for stage in found["stages"]] == ["", *begins]
-    assert min(stage["measured_backward_ns"] for stage in found["stages"]) > 0
+    assert min(stage["measured_ns"][1] for stage in found["stages"]) > 0
     cores = len(os.sched_getaffinity(0))
     assert (f"3 stages at a time share {cores} cores" in warned) == (cores < 3)
 
@@ -181,7 +155,7 @@ def test_interleaved_stages_take_turns_on_their_process(
     begins = ["layers.2", "layers.4", "layers.6"]
     command = written(layers, TRAINED, begins, rules, tmp_path)
     found, _ = run([*command, *TRAINING], capsys)
-    assert (found["processes"], found["largest_difference"]) == (2, 0.0)
+    assert (found["num_processes"], found["difference"]) == (2, 0.0)
     assert [stage["device"] for stage in found["stages"]] == ["core0", "core1"] * 2
 
 
@@ -194,7 +168,7 @@ def test_the_heaviest_stage_of_an_even_cut_is_measured_lighter_than_that_of_an_u
     for cut in ("layers.4", "layers.7"):  # four layers of eight, and seven
         found, _ = run(written(layers, TraceOptions(), [cut], rules, tmp_path), capsys)
         predicted.append(found["predicted_ns"])
-        measured.append(max(stage["best_forward_ns"] for stage in found["stages"]))
+        measured.append(max(stage["best_ns"][0] for stage in found["stages"]))
     assert predicted[0] < predicted[1]
     assert measured[0] < measured[1]  # of the thread's time, without other programs'
 
@@ -210,7 +184,7 @@ def test_a_model_that_cannot_run_in_microbatches_is_one_line(
     rules = PipelineIteration(schedule="gpipe", microbatches=4)
     command = written("py:scalar_input:build", TraceOptions(), ["layers.4"], rules, tmp_path)
     capsys.readouterr()
-    assert main(command) == 1
+    assert status_of(command) == 1
     (*_, line) = capsys.readouterr().err.splitlines()
     assert "the pipeline failed: process" in line
     assert "an input is no tensor with a first dimension of examples" in line

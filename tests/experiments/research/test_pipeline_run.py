@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.experiments.running.pipeline_run import (
+from placegap.experiments.research.pipeline_run import (
     ProcessReport,
     StageWork,
     compared,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances import Edge, Graph
-from placegap.instances.corpus.layers import (
+from placegap.experiments.research.workloads.layers import (
     activation,
     add,
     batch_norm,
@@ -15,13 +14,14 @@ from placegap.instances.corpus.layers import (
     placeholder,
     split,
 )
-from placegap.instances.corpus.lowering import lower
-from placegap.instances.corpus.tape import (
+from placegap.experiments.research.workloads.lowering import lower
+from placegap.experiments.research.workloads.tape import (
     MODULES,
     MODULES_TRAINING,
     Dialect,
     Tape,
 )
+from placegap.instances import Edge, Graph
 from placegap.instances.problem import Provenance
 
 SGD = Dialect("tensorflow", training=True, optimizer="GradientDescent")

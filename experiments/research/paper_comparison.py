@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_INSTALLED, OVERFILLED_NS, GapCell
-from placegap.experiments.studies.graph_figures import figure_of
-from placegap.experiments.studies.published import (
+from placegap.experiments.research.graph_figures import figure_of
+from placegap.experiments.research.published import (
     UNITS_NS,
     PublishedClaim,
     PublishedColumn,
@@ -23,6 +22,7 @@ from placegap.experiments.studies.published import (
     StatedFigure,
     parse_cell,
 )
+from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_INSTALLED, OVERFILLED_NS, GapCell
 from placegap.instances.problem.memory_pressure import PRESSURE
 from placegap.instances.reading.errors import InputError
 

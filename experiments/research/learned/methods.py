@@ -1,14 +1,12 @@
 """hrl and placeto: placers that learn from simulated placements, by policy gradient.
 
-What they learn with needs torch, and is research (`experiments/research/learned`): it is in no
-wheel, and is loaded by its name where a checkout has it.
+What they learn with needs torch.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
-from typing import Literal, Protocol, cast
+from functools import partial
+from typing import Literal
 
 from pydantic import Field
 
@@ -17,15 +15,7 @@ from placegap.solvers.core.method import EFFORT, Method, Params, Task, why_not_i
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 
-RESEARCH = "placegap.experiments.research"
-CHECKOUT = "needs a checkout of placegap: what it learns with is in no wheel (experiments/research)"
-
-
-def missing() -> str | None:
-    """What is not there, and how to get it; None where the method can run."""
-    if find_spec(RESEARCH) is None:
-        return CHECKOUT
-    return why_not_installed("torch", "torch")
+missing = partial(why_not_installed, "torch", "torch")
 
 
 class HrlParams(Params):
@@ -56,7 +46,9 @@ def run_hrl(task: Task[Makespan], params: HrlParams) -> Outcome:
     goes to the fastest that can, as TensorFlow's soft placement does; the square root is of the
     time in units of all ops one after the other.
     """
-    return _learned("hrl", task, params)
+    from placegap.experiments.research.learned.hrl import run
+
+    return run(task, params)
 
 
 MOST_NODES = 1_000
@@ -99,16 +91,9 @@ def run_placeto(task: Task[Makespan], params: PlacetoParams) -> Outcome:
     of a step is its cost minus the least later one (a variant of theirs); learning rate and entropy
     are for some thousand placements. An episode places only where an op can run.
     """
-    return _learned("placeto", task, params)
+    from placegap.experiments.research.learned.placeto import run
 
-
-class _Learner(Protocol):
-    def run(self, task: Task[Makespan], params: Params) -> Outcome: ...
-
-
-def _learned(module: str, task: Task[Makespan], params: Params) -> Outcome:
-    learner = cast("_Learner", import_module(f"{RESEARCH}.learned.{module}"))
-    return learner.run(task, params)
+    return run(task, params)
 
 
 register(
@@ -118,7 +103,8 @@ register(
         objectives=("makespan",),
         paper="Mirhoseini et al. 2018",
         cites=("mirhoseini2018",),
-        summary="policies that group ops and place the groups, trained by simulation (`[torch]`)",
+        summary="policies that group ops and place the groups, trained by simulation"
+        " (a checkout, `[torch]`)",
         run=run_hrl,
         params=HrlParams,
         missing=missing,
@@ -133,7 +119,8 @@ register(
         objectives=("makespan",),
         paper="Addanki et al. 2019",
         cites=("addanki2019",),
-        summary="a graph network re-places node after node, trained by simulation (`[torch]`)",
+        summary="a graph network re-places node after node, trained by simulation"
+        " (a checkout, `[torch]`)",
         run=run_placeto,
         params=PlacetoParams,
         missing=missing,

@@ -1,29 +1,21 @@
 """A pipeline run by torch on processes of this machine, beside what the referee predicts of it.
 
-The processes end together: one that dies, raises or takes too long ends all of them, and so does
-the end of the command, for the parent kills them, and the kernel does where the parent is killed
-itself (`worker_process`). What they do is in `pipeline_stage`, which needs torch.
+What the processes do is in `pipeline_stage`, which needs torch.
 """
 
 from __future__ import annotations
 
-import socket
-import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from statistics import median
-from typing import Any
 
+from placegap.experiments.running.process_group import run_together
 from placegap.instances.io.export_stages import split_points
 from placegap.instances.problem import Instance, PipelineIteration, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.iteration import Iteration, simulate_iteration
 from placegap.instances.referee.simulate import PlanError
 from placegap.instances.torch_models.options import DeviceType, TraceOptions
-from placegap.solvers.core.worker_process import WorkerProcess, silence
 
 WARM_UPS = 2
 """Iterations that are not counted: connections are made, memory is claimed."""
@@ -79,103 +71,6 @@ class ProcessReport:
     difference: float | None
 
 
-GRACE_S = 1.0
-"""How long the others are heard after a first complaint: it may be about one that has died."""
-
-LOOPBACKS = ("lo", "lo0")
-
-
-class ProcessesFailed(RuntimeError):
-    """One process of several ended them all; the message is one line."""
-
-
-@dataclass(frozen=True)
-class _Complaint:
-    """What a process raised, in one line."""
-
-    sentence: str
-
-
-def run_together(
-    function: Callable[..., Any], args: tuple[Any, ...], count: int, limit_s: float
-) -> list[Any]:
-    """Call ``function(*args, store, rank)`` in so many processes at a time; their answers.
-
-    Parameters
-    ----------
-    function : callable
-        A function of a module (it is pickled by name). It gets the path of a file at which
-        processes find each other, and its number.
-    args : tuple
-        What can be pickled.
-    limit_s : float
-        Seconds for all.
-    """
-    processes: list[WorkerProcess] = []
-    with tempfile.TemporaryDirectory(prefix="placegap-") as folder:
-        try:
-            for rank in range(count):
-                task = (function, (*args, str(Path(folder) / "store"), rank))
-                processes.append(WorkerProcess(_serve, task))
-            return _answers(processes, limit_s)
-        except OSError as error:
-            raise ProcessesFailed(f"processes cannot start ({error.strerror})") from None
-        finally:
-            for process in processes:
-                process.kill()
-
-
-def _answers(processes: list[WorkerProcess], limit_s: float) -> list[Any]:
-    rank_of = {process.pipe: rank for rank, process in enumerate(processes)}
-    answers: dict[int, Any] = {}
-    complaint: str | None = None
-    deadline = time.monotonic() + limit_s
-    while rank_of:
-        heard = wait(list(rank_of), timeout=max(0.0, deadline - time.monotonic()))
-        if not heard and complaint is None:
-            open_ones = ", ".join(str(rank) for rank in sorted(rank_of.values()))
-            raise ProcessesFailed(
-                f"process {open_ones} of {len(processes)} had not ended after {limit_s:g} s; all"
-                " were stopped"
-            )
-        if not heard:
-            break
-        for pipe in heard:
-            assert isinstance(pipe, Connection)
-            rank = rank_of.pop(pipe)
-            try:
-                answer = pipe.recv()
-            except (EOFError, ConnectionResetError):
-                how = processes[rank].last_words()
-                raise ProcessesFailed(
-                    f"process {rank} of {len(processes)} died ({how}); all were stopped"
-                ) from None
-            if isinstance(answer, _Complaint) and complaint is None:
-                complaint = f"process {rank} of {len(processes)}: {answer.sentence}"
-                deadline = min(deadline, time.monotonic() + GRACE_S)
-            answers[rank] = answer
-    if complaint is not None:
-        raise ProcessesFailed(complaint)
-    return [answers[rank] for rank in range(len(processes))]
-
-
-def _serve(pipe: Connection, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    """Life of one process."""
-    silence()
-    try:
-        answer = function(*args)
-    except Exception as error:  # torch and models of users raise whatever they like
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        answer = _Complaint(f"{type(error).__name__}: {lines[0] if lines else 'no message'}")
-    pipe.send(answer)
-
-
-def loopback() -> str | None:
-    """Name of the network interface that leads from this machine to itself, if it has one."""
-    names = [name for _, name in socket.if_nameindex()]
-    return next((name for name in LOOPBACKS if name in names), None)
-
-
 @dataclass(frozen=True)
 class StageComparison:
     """Work of one stage in one iteration, without waiting."""
@@ -217,9 +112,9 @@ class PipelineComparison:
         return min(self.iterations_ns)
 
 
-def relative_error(predicted_ns: int, measured_ns: int) -> float | None:
-    """By which share of the prediction the measured time is above it."""
-    return (measured_ns - predicted_ns) / predicted_ns if predicted_ns else None
+def error_text(predicted_ns: int, measured_ns: int) -> str:
+    """By how much a measured time is above the predicted one."""
+    return f"{100 * (measured_ns / predicted_ns - 1):+.0f} %" if predicted_ns else "-"
 
 
 def pipeline_job(
@@ -257,7 +152,7 @@ def run_and_compare(
     instance: Instance, job: PipelineJob, predicted: Iteration, limit_s: float
 ) -> PipelineComparison:
     """Run a pipeline on processes of this machine."""
-    from placegap.experiments.running.pipeline_stage import run_stages
+    from placegap.experiments.research.pipeline_stage import run_stages
 
     reports = run_together(run_stages, (job,), job.num_processes, limit_s)
     return compared(instance, job, predicted, reports)

@@ -7,16 +7,17 @@ from functools import lru_cache
 
 import pytest
 
-from placegap.instances import Graph, InputError, Makespan
-from placegap.instances.corpus.workloads import (
+from placegap.experiments.research.workloads.catalogue import (
     Workload,
     build_workload,
     count_parameters,
     find_workload,
     workloads,
 )
+from placegap.instances import Graph, InputError, Makespan
 from placegap.instances.io.cluster_file import cluster_names, load_cluster
 from placegap.instances.io.document import Document
+from placegap.instances.reading.checkout import PAPERS, is_workload
 from placegap.solvers import run_method
 
 LARGE = 20_000
@@ -24,6 +25,12 @@ LARGE = 20_000
 
 built = lru_cache(maxsize=1)(lambda name: build_workload(name).graph)
 """Graphs at the papers' sizes: the last one is kept, all of them are gigabytes."""
+
+
+def test_a_wheel_knows_the_names_of_all_papers() -> None:
+    assert {name.partition(":")[0] for name in workloads()} == {*PAPERS}
+    assert all(map(is_workload, workloads()))
+    assert not any(map(is_workload, ("fd-dps", "net.onnx", "hf:gpt2", "other:vgg-16")))
 
 
 def exact(workload: Workload) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from placegap.experiments.research.graph_figures import deviation_figure, figure_of
 from placegap.experiments.running.sources import Source, load_source
-from placegap.experiments.studies.graph_figures import deviation_figure, figure_of
 
 NET = Source("celeritas:holography", "celeritas-4xV100-pcie")
 

@@ -1,12 +1,13 @@
-"""Builds the corpus: ``python -m placegap.instances.corpus.build instances/data/corpus``.
+"""Builds the corpus.
 
+``python -m placegap.experiments.research.workloads.build instances/data/corpus`` writes its graphs.
 With a folder of dnn-partitioning's files as second argument it also builds their family; with
-``--networks [NAME ...]`` it builds those of ``data/networks.yaml`` alone, all or the named ones.
+``--networks [NAME ...]`` it builds those of ``networks.yaml`` alone, all or the named ones.
 
 The same input gives the same decompressed JSON; a file whose content would not change is left
 alone, so that another zlib's compression is no change.
 
-A network of ``data/networks.yaml`` is traced from PyTorch or generated as a workload, and brings
+A network of ``networks.yaml`` is traced from PyTorch or generated as a workload, and brings
 the cluster and the semantics that it is stated for: the best chain of a pipeline, by the entry's
 rule of memory.
 """
@@ -24,8 +25,8 @@ from typing import Literal
 
 from pydantic import Field, TypeAdapter
 
+from placegap.experiments.research.workloads.catalogue import build_workload
 from placegap.instances.corpus.corpus import NETWORK_FAMILY, ONNX_FAMILY, PARTITIONING_FAMILY
-from placegap.instances.corpus.workloads import build_workload
 from placegap.instances.io.cluster_file import load_cluster
 from placegap.instances.io.costing import COSTS
 from placegap.instances.io.dnn_partitioning import read_dnn_partitioning
@@ -41,17 +42,17 @@ from placegap.instances.problem import (
     Provenance,
 )
 from placegap.instances.reading.errors import InputError, look_up
-from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.instances.torch_models.options import ASSUMED, TraceOptions, is_traced
-from placegap.instances.torch_models.presets import find_preset
 
-OWN_MODULES, LICENCE_OF_TRANSFORMERS, OWN_LICENCE = ("evoformer",), "Apache-2.0", "MIT"
-"""Classes of presets that are modules of ours, and the licences of the code that is traced."""
+LICENCE_OF_TRANSFORMERS, OWN_LICENCE = "Apache-2.0", "MIT"
+
+KEPT_AS_IT_IS = ("evoformer-train",)
+"""Traced from a module that placegap no longer has: the file cannot be made again."""
 
 
 class NetworkRecipe(InstancePart):
-    """How a network is made, and where it is placed; the fields as in ``data/networks.yaml``."""
+    """How a network is made, and where it is placed; the fields as in ``networks.yaml``."""
 
     #: ``hf:NAME`` of a model that is traced, or the name of a workload.
     model: Name
@@ -70,7 +71,7 @@ class NetworkRecipe(InstancePart):
 @cache
 def network_recipes() -> dict[str, NetworkRecipe]:
     """The networks by name."""
-    raw = read_yaml(data_path("networks.yaml"))
+    raw = read_yaml(Path(__file__).resolve().with_name("networks.yaml"))
     return TypeAdapter(dict[Name, NetworkRecipe]).validate_python(raw)
 
 
@@ -87,7 +88,8 @@ def build_network(name: str) -> Document:
     kept = {
         key: value for key, value in provenance.parameters.items() if key not in (ASSUMED, COSTS)
     }
-    update = {"licence": _licence(recipe.model), "changes": changes, "parameters": kept}
+    licence = LICENCE_OF_TRANSFORMERS if is_traced(recipe.model) else OWN_LICENCE
+    update = {"licence": licence, "changes": changes, "parameters": kept}
     graph = made.graph.model_copy(
         update={"name": name, "provenance": provenance.model_copy(update=update)}
     )
@@ -108,13 +110,6 @@ def _made(recipe: NetworkRecipe) -> Document:
     from placegap.instances.torch_models.model import read_traced_model
 
     return read_traced_model(recipe.model, recipe.tracing)
-
-
-def _licence(model: str) -> str:
-    """Of the code that the graph is made of: transformers', or ours."""
-    if is_traced(model) and find_preset(model.partition(":")[2]).model_class not in OWN_MODULES:
-        return LICENCE_OF_TRANSFORMERS
-    return OWN_LICENCE
 
 
 ONNX_LIGHT = (
@@ -204,8 +199,9 @@ def build_corpus(folder: Path, published: Path | None = None) -> list[Path]:
 def build_networks(folder: Path, names: Sequence[str] = ()) -> list[Path]:
     """Build the networks of the corpus under a folder, all or some; the files that were written."""
     for name in names:
-        look_up("network", name, network_recipes(), "instances/data/networks.yaml")
-    chosen = (build_network(name) for name in names or network_recipes())
+        look_up("network", name, network_recipes(), "networks.yaml")
+    again = [name for name in network_recipes() if name not in KEPT_AS_IT_IS]
+    chosen = (build_network(name) for name in names or again)
     return list(_write(chosen, folder, NETWORK_FAMILY))
 
 
@@ -229,7 +225,7 @@ def _same(path: Path, document: Document) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Build into the folder that the command line names."""
-    parser = ArgumentParser(prog="python -m placegap.instances.corpus.build")
+    parser = ArgumentParser(prog="python -m placegap.experiments.research.workloads.build")
     parser.add_argument("folder", type=Path, help="where the families are")
     parser.add_argument("published", type=Path, nargs="?", help="dnn-partitioning's files")
     parser.add_argument("--networks", nargs="*", metavar="NAME", help="build these alone, or all")

@@ -9,22 +9,27 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from pathlib import Path
 from typing import NamedTuple
 
-from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
-from placegap.experiments.show.figures import format_gap, format_s
-from placegap.experiments.studies.gap_tables import CellText, RowText, TableText
-from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, OVERFILLS_BYTES, GapCell
-from placegap.experiments.studies.paper_comparison import (
+from placegap.experiments.research.paper_comparison import (
     MOST_WORDS,
     ComparedCell,
     ComparedClaim,
     ComparedRow,
     ComparedTable,
+    compare,
     told,
 )
-from placegap.experiments.studies.published import NO_PLAN, UNITS_NS
+from placegap.experiments.research.published import NO_PLAN, UNITS_NS, load_published
+from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
+from placegap.experiments.show.figures import format_gap, format_s
+from placegap.experiments.show.rendering import output
+from placegap.experiments.studies.config import PublishedEntry
+from placegap.experiments.studies.gap_tables import CellText, RowText, TableText, gap_tables
+from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, OVERFILLS_BYTES, GapCell
 from placegap.experiments.studies.report import markdown_grid
+from placegap.instances.io.output_files import attempt, write_text
 from placegap.instances.problem import memory_rule
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
@@ -419,3 +424,21 @@ def _inversions(inversions: Sequence[Inversion]) -> Iterator[str]:
         if pairs:
             listed = (f"{row}: {first} before {', '.join(b)}" for (row, first), b in pairs.items())
             yield f"other way round: {'; '.join(listed)}. Why: {told.get(why, why)}"
+
+
+def print_published(
+    asked: PublishedEntry, config: Path, cells: Sequence[GapCell], file: Path
+) -> tuple[Path, ...]:
+    """The paper's tables beside ours on stdout, and in the file that is returned if it is there."""
+    console = output()
+    tables = load_published(config.parent / asked.file, asked.tables)
+    compared = [compare(table, cells) for table in tables]
+    for text in map(table_text, compared):
+        for grid in gap_tables(text, console.width) if text.rows else ():
+            console.print(grid)
+        for note in text.notes:
+            console.print(note, markup=False)
+        console.print()
+    with attempt(file) as failed:
+        write_text("\n".join(map(markdown, compared)), file)
+    return () if failed else (file,)

@@ -37,7 +37,7 @@ def test_a_rate_that_no_link_has_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: Capture,
 ) -> None:
-    from placegap.experiments.running import pipeline_stage as link
+    from placegap.experiments.running import machine_link as link
 
     monkeypatch.setattr(link, "run_together", lambda *_: [(small_ns, large_ns)] * 2)
     (tmp_path / "link_net.py").write_text(NET)

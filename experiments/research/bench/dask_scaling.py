@@ -1,4 +1,4 @@
-"""``python -m placegap.experiments.running.dask_scaling``: what Dask costs, and how it scales.
+"""What Dask costs, and how it scales: ``python -m`` with the name of this module.
 
 The same tasks run in the local pool and on a Dask cluster of this machine, with 1, 2, 4, ...
 workers up to the cores: tasks of one second of computing each, and tasks that do nothing. It
@@ -70,6 +70,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    from placegap.experiments.running import dask_scaling as scaling  # workers find it by this name
+    from placegap.experiments.research.bench import (
+        dask_scaling as scaling,  # workers find it by this name
+    )
 
     scaling.main()

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
-from placegap.instances.corpus.forward import (
+from placegap.experiments.research.workloads.forward import (
     INDEX_BYTES,
     Lowered,
     add_clipping,
@@ -22,7 +22,7 @@ from placegap.instances.corpus.forward import (
     lower_forward,
     size_of,
 )
-from placegap.instances.corpus.tape import (
+from placegap.experiments.research.workloads.tape import (
     FLOAT_BYTES,
     SHAPE,
     SIDE,

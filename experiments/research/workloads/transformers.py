@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from placegap.instances.corpus.layers import (
+from placegap.experiments.research.workloads.layers import (
     activation,
     add,
     concat,
@@ -26,7 +26,7 @@ from placegap.instances.corpus.layers import (
     transpose,
     view,
 )
-from placegap.instances.corpus.tape import Dims, Tape, Tensor, Weight
+from placegap.experiments.research.workloads.tape import Dims, Tape, Tensor, Weight
 
 WORDS = 32_000
 """Pieces of words that the translating transformer knows."""

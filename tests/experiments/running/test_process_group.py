@@ -9,12 +9,12 @@ import pytest
 from doubles import group_jobs
 from doubles.processes import begin, children, finish, no_session, send, wait_for
 
-from placegap.experiments.running.pipeline_run import ProcessesFailed, run_together
+from placegap.experiments.running.process_group import ProcessesFailed, run_together
 
 GROUP = """
 import sys
 from doubles.group_jobs import mark_and_wait
-from placegap.experiments.running.pipeline_run import run_together
+from placegap.experiments.running.process_group import run_together
 from placegap.experiments.running.pool import handled
 with handled():
     try:

@@ -1,4 +1,4 @@
-"""The networks of the corpus: what their files hold, and that they are made anew as they are."""
+"""Graphs of the corpus: what files of networks hold, and that they are made anew as they are."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 from references.corpus import graph_of
 
+from placegap.experiments.research.workloads.build import (
+    build_corpus,
+    build_networks,
+    network_recipes,
+)
+from placegap.experiments.research.workloads.build import main as build
 from placegap.instances import InputError, MaxLoad
-from placegap.instances.corpus.build import build_networks, network_recipes
-from placegap.instances.corpus.build import main as build
 from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
+    ONNX_FAMILY,
     corpus_names,
     corpus_path,
 )
@@ -86,3 +91,22 @@ def test_the_script_builds_the_networks_that_are_named(
 def test_an_unknown_network_is_one_line_that_offers_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no network 'gnmt-layer'.*did you mean .*'gnmt-layers'"):
         build_networks(tmp_path, ["gnmt-layer"])
+
+
+@pytest.fixture(scope="module")
+def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("onnx", reason="the corpus is built from the onnx wheel")
+    folder = tmp_path_factory.mktemp("corpus")
+    assert len(build_corpus(folder)) == len(corpus_names(ONNX_FAMILY))
+    return folder
+
+
+@pytest.mark.parametrize("name", corpus_names(ONNX_FAMILY))
+def test_the_script_reproduces_a_graph_exactly(name: str, rebuilt: Path) -> None:
+    committed = corpus_path(name)
+    fresh = rebuilt / committed.parent.name / committed.name
+    assert gzip.decompress(fresh.read_bytes()) == gzip.decompress(committed.read_bytes())
+
+
+def test_building_again_writes_nothing(rebuilt: Path) -> None:
+    assert build_corpus(rebuilt) == []

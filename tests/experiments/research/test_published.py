@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 from draws.tiny import SHARED
 
-from placegap.experiments.studies.config import Study, load_study
-from placegap.experiments.studies.graph_figures import (
+from placegap.experiments.research.graph_figures import (
     DEVIATION,
     FIGURES,
     OP_FIGURES,
     SPLITS,
     WITHIN,
 )
-from placegap.experiments.studies.published import (
+from placegap.experiments.research.published import (
     Paper,
     PublishedColumn,
     PublishedTable,
@@ -26,6 +25,7 @@ from placegap.experiments.studies.published import (
     load_published,
     parse_cell,
 )
+from placegap.experiments.studies.config import Study, load_study
 from placegap.instances import InputError
 from placegap.instances.transforms.table import TRANSFORMS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from placegap.instances.corpus.layers import (
+from placegap.experiments.research.workloads.layers import (
     activation,
     add,
     concat,
@@ -18,7 +18,7 @@ from placegap.instances.corpus.layers import (
     split,
     view,
 )
-from placegap.instances.corpus.tape import Tape, Tensor, Weight
+from placegap.experiments.research.workloads.tape import Tape, Tensor, Weight
 
 WORDS = 32_000
 """Pieces of words of both languages (Wu et al., section 4.1: 8,000 to 32,000)."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placegap.instances.corpus.layers import (
+from placegap.experiments.research.workloads.layers import (
     activation,
     add,
     batch_norm,
@@ -35,7 +35,7 @@ from placegap.instances.corpus.layers import (
     scale,
     view,
 )
-from placegap.instances.corpus.tape import Tape, Tensor
+from placegap.experiments.research.workloads.tape import Tape, Tensor
 
 Kernel = int | tuple[int, int]
 Branch = Sequence[tuple[int, Kernel]]

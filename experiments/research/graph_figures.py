@@ -15,8 +15,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from placegap.experiments.research.workloads.catalogue import find_workload
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.corpus.workloads import find_workload
 from placegap.instances.io.measurements import EXACT, Deviations, deviations, fit_lines
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.array_types import Floats

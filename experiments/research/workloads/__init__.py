@@ -1,0 +1,1 @@
+"""The graphs of the corpus and the workloads of papers, built from published architectures."""

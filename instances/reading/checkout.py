@@ -1,0 +1,31 @@
+"""What a checkout has and a wheel does not (`experiments/research`), loaded where it is there."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from placegap.instances.reading.errors import InputError
+
+RESEARCH = "placegap.experiments.research"
+
+PAPERS = ("celeritas", "fd-dps", "moirai", "tarnawski")
+"""Whose workloads are built by name; a wheel has only those of the corpus."""
+
+
+def has_research() -> bool:
+    """Whether this is a checkout."""
+    return find_spec(RESEARCH) is not None
+
+
+def is_workload(name: str) -> bool:
+    """Whether a name is meant for a workload: it begins with a paper's name and a colon."""
+    return name.partition(":")[0] in PAPERS and ":" in name
+
+
+def research(module: str, wanted: str) -> Any:
+    """A module of research; in a wheel one line says that what is wanted needs a checkout."""
+    if not has_research():
+        raise InputError(f"{wanted} needs a checkout of placegap: no wheel has it")
+    return import_module(f"{RESEARCH}.{module}")
