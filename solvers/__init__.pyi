@@ -1,6 +1,6 @@
 from .bounds.portfolio import bound
 from .core.method import Cost, Limits, Method, Params, Task
-from .core.registry import METHODS, register, use_module
+from .core.registry import METHODS, method, register, use_module
 from .core.result import Outcome, Result, SolverDisagreement
 from .solving.run_method import default_method, run_method, solve
 
@@ -16,6 +16,7 @@ __all__ = [
     "Task",
     "bound",
     "default_method",
+    "method",
     "register",
     "run_method",
     "solve",
