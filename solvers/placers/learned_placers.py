@@ -13,8 +13,8 @@ from typing import Literal, Protocol, cast
 from pydantic import Field
 
 from placegap.instances.problem import Makespan
-from placegap.solvers.core.method import EFFORT, Method, Params, Task, why_not_installed
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import EFFORT, Params, Task, why_not_installed
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
 RESEARCH = "placegap.experiments.research"
@@ -43,9 +43,17 @@ class HrlParams(Params):
     learning_rate: float = Field(default=0.003, gt=0, le=1)
 
 
+@method(
+    "hrl",
+    objectives=("makespan",),
+    cites="Mirhoseini et al. 2018",
+    missing=missing,
+    packages=("torch", "numba"),
+)
 def run_hrl(task: Task[Makespan], params: HrlParams) -> Outcome:
-    """Train both policies on the instance, and return the best placement that they ever tried.
+    """Policies that group ops and place the groups, trained by simulation (`[torch]`).
 
+    The best placement that they ever tried comes back.
     Mirhoseini et al., "A hierarchical model for device placement" (ICLR 2018), for which no code
     was released. A heuristic; deterministic for a seed without a time limit. An update takes
     O(U x groups + groups^2 x (width + samples)) for U ops or colocation groups, besides the
@@ -86,9 +94,17 @@ class PlacetoParams(Params):
     train: bool = True
 
 
+@method(
+    "placeto",
+    objectives=("makespan",),
+    cites="Addanki et al. 2019",
+    missing=missing,
+    packages=("torch", "numba"),
+)
 def run_placeto(task: Task[Makespan], params: PlacetoParams) -> Outcome:
-    """Train a policy on the instance, and return the best placement that it ever tried.
+    """A graph network re-places node after node, trained by simulation (`[torch]`).
 
+    The best placement that it ever tried comes back.
     Addanki et al., "Placeto: learning generalizable device placement algorithms for distributed
     machine learning" (2019). A heuristic; deterministic for a seed without a time limit. It takes
     O(rounds x N^2) for each placement of a graph merged to N nodes, besides its simulation.
@@ -109,34 +125,3 @@ class _Learner(Protocol):
 def _learned(module: str, task: Task[Makespan], params: Params) -> Outcome:
     learner = cast("_Learner", import_module(f"{RESEARCH}.learned.{module}"))
     return learner.run(task, params)
-
-
-register(
-    Method(
-        name="hrl",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Mirhoseini et al. 2018",
-        cites=("mirhoseini2018",),
-        summary="policies that group ops and place the groups, trained by simulation (`[torch]`)",
-        run=run_hrl,
-        params=HrlParams,
-        missing=missing,
-        packages=("torch", "numba"),
-    )
-)
-
-register(
-    Method(
-        name="placeto",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Addanki et al. 2019",
-        cites=("addanki2019",),
-        summary="a graph network re-places node after node, trained by simulation (`[torch]`)",
-        run=run_placeto,
-        params=PlacetoParams,
-        missing=missing,
-        packages=("torch", "numba"),
-    )
-)
