@@ -62,16 +62,8 @@ def limits_of(options: LimitOptions) -> Limits:
     return limits
 
 
-def default_method(semantics: Semantics) -> str:
-    """The method that runs where none is named: `auto`, whatever the semantics.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan
-    >>> default_method(Makespan())
-    'auto'
-    """
-    return "auto"
+DEFAULT_METHOD = "auto"
+"""What runs where no method is named."""
 
 
 def run_method(
@@ -90,7 +82,7 @@ def run_method(
     instance, semantics
         The problem, and what its numbers mean.
     method : str, optional
-        A name of the registry; without one `default_method` chooses.
+        A name of the registry; by default `DEFAULT_METHOD`.
     params : mapping, optional
         The method's own parameters.
     incumbent : Plan, optional
@@ -123,7 +115,7 @@ def run_method(
     >>> run_method(example(), MaxLoad(plans="chain")).method
     'auto'
     """
-    chosen = find_method(default_method(semantics) if method is None else method)
+    chosen = find_method(DEFAULT_METHOD if method is None else method)
     parsed = parse_params(chosen, params or {})
     progress = options.pop("progress", None)
     on_plan, on_bound = options.pop("on_plan", None), options.pop("on_bound", None)
@@ -187,7 +179,7 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
         )
     if method.claim != "exact":
         return method.outcome(task, params)
-    if method.name != default_method(task.semantics):  # which runs others, and they say so
+    if method.name != DEFAULT_METHOD:  # which runs others, and they say so
         say(f"proving by {method.name}")
     with loading():
         from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS
