@@ -1,10 +1,11 @@
 from .bounds.portfolio import bound
 from .core.method import Cost, Limits, Method, Params, Task
-from .core.registry import METHODS, register, use_module
+from .core.registry import METHODS, method, register, use_module
 from .core.result import Outcome, Result, SolverDisagreement
-from .solving.run_method import default_method, run_method, solve
+from .solving.run_method import DEFAULT_METHOD, run_method, solve
 
 __all__ = [
+    "DEFAULT_METHOD",
     "METHODS",
     "Cost",
     "Limits",
@@ -15,7 +16,7 @@ __all__ = [
     "SolverDisagreement",
     "Task",
     "bound",
-    "default_method",
+    "method",
     "register",
     "run_method",
     "solve",

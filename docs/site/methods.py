@@ -6,7 +6,6 @@ table stands between two comments; the first of them says which methods are its 
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -68,11 +67,7 @@ def registered(folder: Path, package: str) -> list[AnyMethod]:
 
 def _registering(path: Path, folder: Path) -> Iterator[str]:
     """The name of a file's module, if it registers a method."""
-    text = path.read_text()
-    if "register(" not in text:
-        return
-    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
-    if any(isinstance(call.func, ast.Name) and call.func.id == "register" for call in calls):
+    if re.search(r"\b(method|register)\(", path.read_text()):
         yield ".".join(path.relative_to(folder).with_suffix("").parts)
 
 

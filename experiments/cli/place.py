@@ -325,7 +325,7 @@ def _first_attempt(
     """What is asked of a method; `stated` are the rules of the plan to start from."""
     from placegap.experiments.running.placing import FIRST_SHARE, Attempt, choose_semantics
     from placegap.solvers.solving.known_bounds import recorded_bounds
-    from placegap.solvers.solving.run_method import default_method
+    from placegap.solvers.solving.run_method import DEFAULT_METHOD
 
     is_own = is_traced(asked.model) or instance is not fine  # a worker would trace it once more
     shares = FIRST_SHARE if asked.second_opinion or instance is not fine else 1.0
@@ -343,7 +343,7 @@ def _first_attempt(
     first = Attempt(
         source=instance if is_own else source_of(asked),
         semantics=chosen.semantics,
-        method=asked.method or default_method(chosen.semantics),
+        method=asked.method or DEFAULT_METHOD,
         params=wanted.params,
         time_limit_s=asked.time_limit * shares,
         gap=asked.gap,

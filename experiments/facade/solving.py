@@ -40,7 +40,7 @@ from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status
 from placegap.solvers.solving.claims import Claim, claims_of, refuted_by
 from placegap.solvers.solving.known_bounds import bound_to_store
-from placegap.solvers.solving.run_method import LimitOptions, SolveOptions, default_method
+from placegap.solvers.solving.run_method import DEFAULT_METHOD, LimitOptions, SolveOptions
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ def solve(
     first = Attempt(
         source=instance,
         semantics=semantics,
-        method=method or default_method(semantics),
+        method=method or DEFAULT_METHOD,
         params=params or {},
         **given,
     )

@@ -53,14 +53,13 @@ from placegap.solvers.core.result import (
     with_reason,
 )
 from placegap.solvers.solving.known_bounds import KnownBound, with_known_bound
-from placegap.solvers.solving.run_method import default_method
+from placegap.solvers.solving.run_method import DEFAULT_METHOD
 
 if TYPE_CHECKING:
     from placegap.solvers.solving.second_opinion import Opinion, Verdict
 
 DEFAULT_TIME_LIMIT_S = 60.0
 COMPILING = "compiling kernels, once on a machine"
-DEFAULT_METHOD = default_method(Makespan())  # whatever the semantics
 DEFAULT_RULES = {"plans": "chain"}
 """Rules for where no method is named and no option says others."""
 

@@ -35,7 +35,7 @@ WARMING, COMPILING, RUNNING = "warming up", "compiling kernels", "running"
 """What a run's worker is at; what comes before the run itself may take minutes, the first time."""
 
 
-class Progress:
+class StudyProgress:
     """Told what a study does; this one keeps it to itself."""
 
     def reading(self, name: str) -> None:
@@ -85,7 +85,7 @@ def _num_lines(log: Path) -> int:
         return 0
 
 
-class Told(Progress):
+class Told(StudyProgress):
     """How far a study is, as a sentence."""
 
     def __init__(self, workers: int) -> None:
@@ -146,7 +146,7 @@ class Told(Progress):
 
 
 @contextmanager
-def progress_shown(workers: int) -> Iterator[Progress]:
+def progress_shown(workers: int) -> Iterator[StudyProgress]:
     """A bar on stderr if that is a terminal, else a line every few seconds."""
     console = errors()
     if sys.stderr is None or not console.is_terminal or console.is_dumb_terminal:

@@ -22,7 +22,7 @@ from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, Ga
 from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.own_code import code_of
 from placegap.experiments.studies.plan import Cell, Run, plan_study
-from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, Progress
+from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, StudyProgress
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.loading import loading_s
 from placegap.instances.reading.errors import InputError
@@ -239,7 +239,7 @@ def run_study(
     out: str | Path | None = None,
     *,
     workers: int | None = None,
-    progress: Progress | None = None,
+    progress: StudyProgress | None = None,
     modules: Sequence[str] = (),
     tell: Callable[[str], None] = lambda sentence: None,
     smoke: bool = False,
@@ -258,7 +258,7 @@ def run_study(
         Folder of the log; ``results/<study name>`` by default.
     workers : int, optional
         Processes; by default as many as there are cores.
-    progress : Progress, optional
+    progress : StudyProgress, optional
         Told what is read, what is left to run, and each run's start and end.
     modules : sequence of str
         Modules that register methods of your own; workers import them too.
@@ -271,7 +271,7 @@ def run_study(
     """
     for module in modules:
         import_module(module)
-    study, told = load_study(config, smoke=smoke), progress or Progress()
+    study, told = load_study(config, smoke=smoke), progress or StudyProgress()
     cells = []
     for cell in plan_study(study, config, tell):
         cells.append(cell)
@@ -326,7 +326,7 @@ def logged_cells(
         return study, gap_cells(plan_study(study, config), log.records)
 
 
-def _started(todo: Sequence[Run], told: Progress) -> Iterator[Run]:
+def _started(todo: Sequence[Run], told: StudyProgress) -> Iterator[Run]:
     """The runs, as workers draw them."""
     for run in todo:
         told.started(run)

@@ -48,8 +48,8 @@ from placegap.solvers.bounds.frontier_labels import (
     value_columns,
 )
 from placegap.solvers.core.clock import never
-from placegap.solvers.core.method import Cost, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
 MOST_WIDTH = 5
@@ -175,8 +175,15 @@ def least_below(
     return LeastPath(int(known.value[:, 0].min()), joined, traces)
 
 
+@method(
+    "frontier-paths",
+    objectives=("makespan",),
+    paper="placegap",
+    starts={"makespan": Cost(10.0, 400.0, most_parts=5_000)},
+    packages=("numba",),
+)
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Place groups by the labels of `frontier_labels`, at the least path that they know.
+    """The least path that memory leaves along the order of the groups.
 
     Where memory forces transfers, a plan is good if its longest path is short. The labels know that
     path, forward and backward, and what the devices of the frontier and pools of devices hold. They
@@ -397,18 +404,3 @@ def _ways_from(graph: PlacedGraph, order: Ints, least: Ints, source: int) -> Int
             elif way[i] >= 0:
                 way[j] = min(NO_WAY, max(way[j], way[i] + least[i]))
     return way
-
-
-register(
-    Method(
-        name="frontier-paths",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="placegap",
-        summary="the least path that memory leaves along the order of the groups",
-        starts={"makespan": Cost(10.0, 400.0, most_parts=5_000)},
-        run=run,
-        params=Params,
-        packages=("numba",),
-    )
-)

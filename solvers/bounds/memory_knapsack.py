@@ -52,8 +52,8 @@ from placegap.solvers.core.back_ends.highs import solve_form, solve_integers
 from placegap.solvers.core.back_ends.outcome import bound_ns, say_ending
 from placegap.solvers.core.back_ends.standard_form import StandardForm
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.method import Method, Params, Task
-from placegap.solvers.core.registry import find_method, register
+from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.registry import find_method, method
 from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.local_search.quick_schedule import inserted
 
@@ -690,9 +690,23 @@ def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
     return Plan.on(home[arrays.group].tolist())
 
 
-def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """The best plan of the solutions of LP, and MIP or search, and the better one of their bounds.
+def why_not_tight(task: Task[Makespan], params: Params) -> str | None:
+    """Why there is no knapsack, or None."""
+    return "memory is slack" if memory_is_slack(task.instance) else None
 
+
+@method(
+    "memory-knapsack",
+    objectives=("makespan",),
+    paper="placegap",
+    applies=why_not_tight,
+    packages=("highspy", "numba"),
+    solver="highs",
+)
+def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
+    """Time as a knapsack of bytes: what goes to a host, by a MIP of the whole graph.
+
+    The best plan of the solutions of LP, and MIP or search, and the better one of their bounds.
     O(n + m) rows beside K^2 columns for each pair of classes that exchange tensors.
     """
     instance, clock = task.instance, task.limits.clock()
@@ -752,24 +766,3 @@ def _best(task: Task[Makespan], plans: Iterable[Plan | None]) -> Plan | None:
     judged = [(evaluate(task.instance, plan, task.semantics), plan) for plan in known]
     ends = [(each.value_ns, n) for n, (each, _) in enumerate(judged) if each.feasible]
     return judged[min(ends)[1]][1] if ends else None
-
-
-def why_not_tight(task: Task[Makespan], params: Params) -> str | None:
-    """Why there is no knapsack, or None."""
-    return "memory is slack" if memory_is_slack(task.instance) else None
-
-
-register(
-    Method(
-        name="memory-knapsack",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="placegap",
-        summary="time as a knapsack of bytes: what goes to a host, by a MIP of the whole graph",
-        run=run,
-        params=Params,
-        applies=why_not_tight,
-        packages=("highspy", "numba"),
-        solver="highs",
-    )
-)

@@ -34,8 +34,8 @@ from placegap.solvers.brute_force.stage_chains import (
     best_stages,
     count_chains,
 )
-from placegap.solvers.core.method import Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Outcome
 
 MOST_OPS = {
@@ -88,8 +88,19 @@ def applies(task: Task, params: Params) -> str | None:
     return None
 
 
+@method(
+    "brute-force",
+    objectives=OBJECTIVES,
+    claim="exact",
+    scope="all, a few ops",
+    applies=applies,
+    memory_rules=("sum", "peak"),
+)
 def run(task: Task, params: Params) -> Outcome:
-    """Enumerate, whatever the limits of the task: it is over in a few seconds at most."""
+    """Enumerates placements, op orders and transfer orders: the tests' oracle.
+
+    Limits of the task do not count: it is over in a few seconds at most.
+    """
     best = _best_plan(task.instance, task.semantics)
     if best is None:
         return Outcome(proven_infeasible=True, rests_on=PROOF, message="no placement fits")
@@ -128,19 +139,3 @@ def _has_stages(semantics: Semantics) -> bool:
 
 def _has_transfer_orders(semantics: Semantics) -> bool:
     return semantics.objective == "makespan" and semantics.channels != "free"
-
-
-register(
-    Method(
-        name="brute-force",
-        claim="exact",
-        objectives=OBJECTIVES,
-        scope="all, a few ops",
-        paper="",
-        summary="enumerates placements, op orders and transfer orders: the tests' oracle",
-        run=run,
-        params=Params,
-        applies=applies,
-        memory_rules=("sum", "peak"),
-    )
-)

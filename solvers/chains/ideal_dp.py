@@ -23,8 +23,8 @@ from placegap.solvers.chains.idle_steps import Misfit, Steps
 from placegap.solvers.chains.kinds_problem import build_kinds, why_not_kinds
 from placegap.solvers.chains.peaks import settle
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import ExactParams, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import ExactParams, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Outcome
 
 
@@ -42,8 +42,19 @@ def applies(task: Task[MaxLoad], params: Params) -> str | None:
     return why_not_kinds(task.instance, task.semantics)
 
 
+@method(
+    "ideal-dp",
+    objectives=("max_load",),
+    claim="exact",
+    cites="Tarnawski et al. 2020, section 5.1",
+    scope="max_load, chain plans; any devices, replicas, 2 levels",
+    usual_rules=lambda params: {"plans": "chain"},
+    applies=applies,
+    packages=("numba",),
+    settle=settle,
+)
 def run(task: Task[MaxLoad], params: IdealDPParams) -> Outcome:
-    """Solve, or return the best plan and bound when a limit is hit or Ctrl-C comes.
+    """Dynamic program over ideals.
 
     For N ideals, b blocks, e nets and L vectors of device counts O(N (L + (b + e) / 64)) memory
     and, in the worst case, O(L N^2 (b + e) / 64) time; the search visits few of the N^2 pairs.
@@ -108,22 +119,3 @@ def _outcome(steps: Steps, message: str) -> Outcome:
         build_s=steps.build_s,
         details=details,
     )
-
-
-register(
-    Method(
-        name="ideal-dp",
-        claim="exact",
-        objectives=("max_load",),
-        scope="max_load, chain plans; any devices, replicas, 2 levels",
-        paper="Tarnawski et al. 2020",
-        cites=("tarnawski2020, section 5.1",),
-        summary="dynamic program over ideals",
-        usual_rules=lambda params: {"plans": "chain"},
-        run=run,
-        params=IdealDPParams,
-        applies=applies,
-        packages=("numba",),
-        settle=settle,
-    )
-)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypedDict
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -252,6 +252,21 @@ class Method(Generic[P, T]):
         """Whose method it is, and where the papers say it, in words; a dash for nobody's."""
         places = (cited.partition(", ")[2] for cited in self.cites)
         return ", ".join(filter(None, [self.paper, *places])) or "-"
+
+
+class About(TypedDict, total=False):
+    """Fields of `Method` that have defaults, as `registry.method` takes them."""
+
+    scope: str
+    applies: Callable[[Task[Any], Any], str | None]
+    missing: Callable[[], str | None]
+    packages: tuple[str, ...]
+    formulation: Callable[[Task[Any], Any], Formulation]
+    memory_rules: tuple[MemoryRule, ...]
+    settle: Callable[[Task[Any], Outcome, Plan | None], Outcome | None]
+    usual_rules: Callable[[Mapping[str, object]], Mapping[str, str]]
+    starts: Mapping[Objective, Cost]
+    solver: str
 
 
 class WrongOutcome(InputError):

@@ -13,23 +13,37 @@ take seconds. Other people's come in three ways, and none of them changes the pa
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import cleandoc, isclass, signature
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar, Unpack, get_args
 
 from pydantic import ValidationError
 
 from placegap.instances.problem import Objective, memory_rule
 from placegap.instances.problem.loading import loading
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
-from placegap.solvers.core.method import AnyMethod, Cost, Method, P, Params, T, Task
+from placegap.solvers.core.method import (
+    About,
+    AnyMethod,
+    Claim,
+    Cost,
+    Method,
+    P,
+    Params,
+    T,
+    Task,
+)
 from placegap.solvers.core.method_homes import HOMES
+from placegap.solvers.core.result import Outcome
 
 GROUP = "placegap.methods"
 """The group of entry points by which a distribution lists methods."""
@@ -38,6 +52,8 @@ MODULES = "PLACEGAP_MODULES"
 """The environment's variable that names modules with methods, as PATH names folders."""
 
 OURS = "placegap"
+
+Run = TypeVar("Run", bound=Callable[..., Outcome])
 
 
 class Registry(MutableMapping[str, AnyMethod]):
@@ -137,7 +153,7 @@ class Registry(MutableMapping[str, AnyMethod]):
                 if name not in before or _module_of(method) == loaded.__name__
             ]
             if not names:
-                raise InputError(f"module {module} registers no method (placegap.solvers.register)")
+                raise InputError(f"module {module} registers no method (placegap.solvers.method)")
             self._read[module] = tuple(names)
             self._origins |= dict.fromkeys(names, module)
         return self._read[module]
@@ -191,6 +207,98 @@ def register(method: Method[P, T]) -> Method[P, T]:
     """Add a `method` and return it; its name must be new."""
     METHODS.add(method)
     return method
+
+
+def method(
+    name: str,
+    *,
+    objectives: tuple[Objective, ...],
+    claim: Claim = "heuristic",
+    cites: str = "",
+    paper: str | None = None,
+    **about: Unpack[About],
+) -> Callable[[Run], Run]:
+    """Register the function below as a method; the function stays as it is.
+
+    The annotation of its second parameter is the class of the method's parameters, or `Params`
+    where there is none, and the first paragraph of its docstring is the method's summary.
+
+    Parameters
+    ----------
+    name : str
+        A new one.
+    objectives : tuple of str
+    claim : {"heuristic", "exact", "bound"}
+    cites : str
+        Papers, by author and year: ``"Kim and Browne 1988; Topcuoglu et al. 2002, section 4.1"``.
+        They have the keys ``kim1988`` and ``topcuoglu2002`` in docs/references.bib.
+    paper : str, optional
+        Whose method it is, if not that of all papers that it cites.
+    **about
+        Other fields of `Method`.
+
+    Returns
+    -------
+    callable
+        The decorator.
+
+    Raises
+    ------
+    InputError
+        If the name is taken, or a citation has no author or year.
+
+    Examples
+    --------
+    >>> @method("first-device", objectives=("makespan",))
+    ... def first_device(task, params):
+    ...     "All ops on the first device."
+    ...     return Outcome(Plan.on([0] * task.instance.num_ops))
+    >>> METHODS.pop("first-device").summary
+    'all ops on the first device'
+    """
+    cited = [words.partition(", ") for words in filter(None, cites.split("; "))]
+
+    def add(run: Run) -> Run:
+        METHODS.add(
+            Method(
+                name,
+                claim,
+                objectives,
+                "; ".join(words for words, _, _ in cited) if paper is None else paper,
+                _summary(run),
+                run,
+                _params_of(run),
+                cites=tuple(_key(words) + comma + place for words, comma, place in cited),
+                **about,
+            )
+        )
+        return run
+
+    return add
+
+
+def _key(paper: str) -> str:
+    """Of a paper in words, ``"after Su et al. 2020 (GETF)"``, the key ``"su2020"``."""
+    found = re.search(r"([A-Z]\w+).* (\d{4})\b", paper)
+    if found is None:
+        raise InputError(f"{paper!r} cites no paper; name an author and a year: 'Su et al. 2020'")
+    return f"{found[1].lower()}{found[2]}"
+
+
+def _summary(run: Callable[..., Outcome]) -> str:
+    """The first paragraph of the docstring, in lower case unless it begins with a name like ETF."""
+    words = " ".join(cleandoc(run.__doc__ or "").partition("\n\n")[0].split()).removesuffix(".")
+    return words if words[1:2].isupper() else words[:1].lower() + words[1:]
+
+
+def _params_of(run: Callable[..., Outcome]) -> type[Params]:
+    """The class that the second parameter is annotated with, perhaps as optional."""
+    _, params, *_ = signature(run).parameters.values()
+    kind = params.annotation
+    if isinstance(kind, str):  # alone: what else is annotated may be known to type checkers only
+        kind = eval(kind, getattr(run, "__globals__", {}))
+    kinds = (k for k in (kind, *get_args(kind)) if isclass(k) and issubclass(k, Params))
+    return next(kinds, Params)
 
 
 def use_module(module: str) -> tuple[str, ...]:

@@ -21,8 +21,8 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.side_cuts import FREE, HERE, MOST_NODES, Branches, SideArcs, TwoSides
 from placegap.solvers.bounds.work_windows import chain_arcs, work_windows
 from placegap.solvers.core.clock import stop_asked
-from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import EFFORT, Params, Start, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.decomposition.arcs import (
@@ -63,8 +63,9 @@ class ChainSidesParams(Params):
     workers: int = Field(default=1, ge=1, le=1024)
 
 
+@method(NAME, objectives=("makespan",), paper="placegap", packages=("ortools", "numba"))
 def run(task: Task[Makespan], params: ChainSidesParams) -> Outcome:
-    """Turn the sides of a bound into plans, and improve the best of them.
+    """Which ops leave the device of a chain together, by least cuts; then local search.
 
     The bound (docs/decomposition.md) weighs a path along a chain of intervals against the work of
     one device and the load of its port, and finds which ops had best leave that device together. No
@@ -234,17 +235,3 @@ def raise_by_work(instance: Instance, chain: Chain, candidates: Sequence[Interva
         for row, least in zip(uses, table, strict=True):
             for use, least_ns in zip(row, least, strict=True):
                 use.arc.lower_ns = max(use.arc.lower_ns, least_ns)
-
-
-register(
-    Method(
-        name=NAME,
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="placegap",
-        summary="which ops leave the device of a chain together, by least cuts; then local search",
-        run=run,
-        params=ChainSidesParams,
-        packages=("ortools", "numba"),
-    )
-)

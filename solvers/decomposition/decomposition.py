@@ -37,8 +37,8 @@ from placegap.instances.problem.sections import (
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.outcome import MOST_PARTS, say_rest
 from placegap.solvers.core.clock import stop_asked
-from placegap.solvers.core.method import ExactParams, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import ExactParams, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Outcome, fault_of, solver_and_version
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.decomposition.arcs import (
@@ -113,8 +113,18 @@ def applies(task: Task[Makespan], params: Params) -> str | None:
     return None
 
 
+@method(
+    "decomposition",
+    objectives=("makespan",),
+    claim="exact",
+    paper="placegap",
+    scope="makespan, all channels and transfers",
+    solver="CP-SAT",
+    applies=applies,
+    packages=("ortools", "highspy"),
+)
 def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
-    """Search until the proof or a limit; the best plan and the best bound come back.
+    """Shortest path over bottlenecks and devices; sections by LP and CP-SAT, lazily.
 
     An interrupt (Ctrl-C) ends the search and returns what is known by then.
     """
@@ -467,20 +477,3 @@ def _section_takes(model: MakespanModel, use: Use) -> None:
     row = model.cp.add(end >= begin + lower // unit)
     if conditions:
         row.only_enforce_if(*conditions)
-
-
-register(
-    Method(
-        name="decomposition",
-        claim="exact",
-        objectives=("makespan",),
-        scope="makespan, all channels and transfers",
-        paper="placegap",
-        summary="shortest path over bottlenecks and devices; sections by LP and CP-SAT, lazily",
-        solver="CP-SAT",
-        run=run,
-        params=DecompositionParams,
-        applies=applies,
-        packages=("ortools", "highspy"),
-    )
-)

@@ -15,8 +15,8 @@ from placegap.solvers.bounds.layer_options import LayerTable
 from placegap.solvers.bounds.layers_bound import search_layers
 from placegap.solvers.bounds.nested_layers import NestedLayers
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
-from placegap.solvers.core.method import Cost, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.local_search.quick_schedule import (
     bottom_levels,
@@ -35,8 +35,16 @@ MOST_PATHS = 24
 """Paths of labels that are made plans."""
 
 
+@method(
+    "layer-paths",
+    objectives=("makespan",),
+    paper="placegap",
+    starts={"makespan": Cost(20.0, 800.0, most_parts=8_000)},
+    packages=("numba",),
+    memory_rules=("sum", "peak"),
+)
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Place the layers of a training step as the labels with the least bounds have them.
+    """A training step's layers where the chain, and the work beside it, take least.
 
     The labels (`bounds.nested_layers`) know how long the chain takes forward and back, and what
     work each device has left when the chain leaves it: where to change devices, and how often, is
@@ -145,19 +153,3 @@ def _send_little(instance: Instance, device: Ints, groups: Ints) -> None:
                 device[g], moved = best, True
         if not moved:
             return
-
-
-register(
-    Method(
-        name="layer-paths",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="placegap",
-        summary="a training step's layers where the chain, and the work beside it, take least",
-        starts={"makespan": Cost(20.0, 800.0, most_parts=8_000)},
-        run=run,
-        params=Params,
-        packages=("numba",),
-        memory_rules=("sum", "peak"),
-    )
-)

@@ -27,9 +27,9 @@ from placegap.instances.problem.integers import NEVER, ceil_div
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.hybrid import check_hybrid
 from placegap.solvers.core.clock import LimitReached
-from placegap.solvers.core.method import ExactParams, Method, Task
+from placegap.solvers.core.method import ExactParams, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.hybrid.decide import Choice, Decider, Decision, RowStage, best_rows
 from placegap.solvers.hybrid.least_sums import MOST_KEPT, LeastSums, Uniform
@@ -56,8 +56,14 @@ class HybridCutsParams(ExactParams):
     max_ideals: int = Field(default=40_000, ge=2)
 
 
+def applies(task: Task[HybridPipeline], params: HybridCutsParams) -> str | None:
+    """Why servers and degrees do not go together, or None."""
+    return why_not_hybrid(task.instance, task.semantics)
+
+
+@method("hybrid-cuts", objectives=("hybrid_pipeline",), claim="exact", applies=applies)
 def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
-    """Solve, or return the best plan and bound when the time is over or Ctrl-C comes."""
+    """DP over ideals and replicas, modes by knapsacks, for limit after limit."""
     instance, semantics = task.instance, task.semantics
     check_hybrid(instance, semantics)
     problem = build_problem(instance, semantics, params.max_ideals)
@@ -398,22 +404,3 @@ def as_plan(
         tensor=tuple(int(tables.tensor[found.tensor]) for found in stages),
         mode=tuple(mode[g] for g in group.tolist()),
     )
-
-
-def applies(task: Task[HybridPipeline], params: HybridCutsParams) -> str | None:
-    """Why servers and degrees do not go together, or None."""
-    return why_not_hybrid(task.instance, task.semantics)
-
-
-register(
-    Method(
-        name="hybrid-cuts",
-        claim="exact",
-        objectives=("hybrid_pipeline",),
-        paper="",
-        summary="DP over ideals and replicas, modes by knapsacks, for limit after limit",
-        run=run,
-        params=HybridCutsParams,
-        applies=applies,
-    )
-)

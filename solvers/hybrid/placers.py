@@ -18,15 +18,21 @@ from placegap.instances.referee.hybrid import (
     least_bandwidth,
     stage_cost,
 )
-from placegap.solvers.core.method import Cost, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.hybrid.hybrid_cuts import HybridCutsParams, best_plan
 from placegap.solvers.hybrid.problem import GREEDY, divisors, tensor_degrees, why_not_hybrid
 
 
+@method(
+    "equal-split",
+    objectives=("hybrid_pipeline",),
+    cites="Narayanan et al. 2021",
+    starts={"hybrid_pipeline": Cost(20.0, 500.0, always=True)},
+)
 def equal_split(task: Task[HybridPipeline], params: Params | None = None) -> Outcome:
-    """One d, one t and one mode for all, and as many layers in every stage.
+    """One d, t and mode for all, and as many layers in every stage.
 
     The baseline of Piper's authors, after PipeDream-2BW's planner. Layers of the kind that most
     layers have (transformer layers) are divided evenly; what comes before and after them goes with
@@ -163,8 +169,17 @@ def _even(first: int, last: int, stages: int, *, larger_first: bool) -> Sequence
     return tuple(accumulate((sizes if larger_first else sizes[::-1])[:-1], initial=first))
 
 
+def _why_not_piper(task: Task[HybridPipeline], params: HybridCutsParams) -> str | None:
+    if task.semantics.recompute != "per_layer":
+        return "chooses modes layer by layer: recompute per_layer"
+    return why_not_hybrid(task.instance, task.semantics)
+
+
+@method(
+    "piper", objectives=("hybrid_pipeline",), cites="Tarnawski et al. 2021", applies=_why_not_piper
+)
 def piper(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
-    """Piper's search: exact but for the modes, which a greedy rule chooses for each stage.
+    """DP over ideals, with greedy modes.
 
     A stage takes the fastest modes; where they do not fit, layers switch in the order of least
     time per byte saved until it fits. The rows of stages are those of `hybrid-cuts`' dynamic
@@ -173,38 +188,3 @@ def piper(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
     check_hybrid(task.instance, task.semantics)
     plan = best_plan(task, params, np.array([GREEDY]))
     return Outcome(message=plan) if isinstance(plan, str) else Outcome(plan)
-
-
-def _why_not_piper(task: Task[HybridPipeline], params: HybridCutsParams) -> str | None:
-    if task.semantics.recompute != "per_layer":
-        return "chooses modes layer by layer: recompute per_layer"
-    return why_not_hybrid(task.instance, task.semantics)
-
-
-register(
-    Method(
-        name="equal-split",
-        claim="heuristic",
-        objectives=("hybrid_pipeline",),
-        paper="Narayanan et al. 2021",
-        summary="one d, t and mode for all, and as many layers in every stage",
-        run=equal_split,
-        params=Params,
-        cites=("narayanan2021",),
-        starts={"hybrid_pipeline": Cost(20.0, 500.0, always=True)},
-    )
-)
-
-register(
-    Method(
-        name="piper",
-        claim="heuristic",
-        objectives=("hybrid_pipeline",),
-        paper="Tarnawski et al. 2021",
-        summary="DP over ideals, with greedy modes",
-        run=piper,
-        params=HybridCutsParams,
-        applies=_why_not_piper,
-        cites=("tarnawski2021",),
-    )
-)

@@ -18,8 +18,8 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import ExactParams, Formulation, Method, Start, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import ExactParams, Formulation, Start, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.latency.slices import with_slices
@@ -55,11 +55,32 @@ def applies(task: Task[LatencySubgraphs], params: LatencyIpParams) -> str | None
     return why_too_many_rows(rows, params.form)
 
 
-def run(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Outcome:
-    """Start from the best of the incumbent, of `STARTS` and of `best_slices`; build, solve.
+def formulation(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Formulation:
+    """What the runner needs of the MIP."""
+    if params.model != "mip":
+        raise InputError("latency-ip solves a CP-SAT model by default; add --param model=mip")
+    bound_ns = None
+    if params.form == "strengthened":
+        bound_ns = min(chain_bound_ns(task.instance, task.semantics), NEVER)
+    return _formulation(task, params, bound_ns)
 
-    But for the published form, the bound is the better of the solver's and `chain_bound_ns`, which
-    is in the models, too, and which a solver that is stopped early has not got to.
+
+@method(
+    "latency-ip",
+    objectives=("latency_subgraphs",),
+    claim="exact",
+    cites="Tarnawski et al. 2020",
+    scope="latency_subgraphs",
+    applies=applies,
+    formulation=formulation,
+    packages=("pyomo", "highspy", "ortools"),
+)
+def run(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Outcome:
+    """CP-SAT, or a MIP with `model=mip`.
+
+    Start from the best of the incumbent, of `STARTS` and of `best_slices`; build, solve. But for
+    the published form, the bound is the better of the solver's and `chain_bound_ns`, which is in
+    the models, too, and which a solver that is stopped early has not got to.
     """
     began = now_s()
     task = with_slices(task)
@@ -74,16 +95,6 @@ def run(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Outcome:
     if outcome.proven_infeasible or (outcome.bound_ns or 0) > chains_ns:
         return outcome
     return replace(outcome, bound_ns=chains_ns, bound_origin="chains", rests_on=PROOF)
-
-
-def formulation(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Formulation:
-    """What the runner needs of the MIP."""
-    if params.model != "mip":
-        raise InputError("latency-ip solves a CP-SAT model by default; add --param model=mip")
-    bound_ns = None
-    if params.form == "strengthened":
-        bound_ns = min(chain_bound_ns(task.instance, task.semantics), NEVER)
-    return _formulation(task, params, bound_ns)
 
 
 def _formulation(
@@ -149,21 +160,3 @@ def solve_cp(
     start = best_start(task, STARTS)
     read_plan = latency_cp.read_plan
     return search(task, start, prepare, read_plan, lambda _: (0, ""), settings, began)
-
-
-register(
-    Method(
-        name="latency-ip",
-        claim="exact",
-        objectives=("latency_subgraphs",),
-        scope="latency_subgraphs",
-        paper="Tarnawski et al. 2020",
-        cites=("tarnawski2020",),
-        summary="CP-SAT, or a MIP with `model=mip`",
-        run=run,
-        params=LatencyIpParams,
-        applies=applies,
-        formulation=formulation,
-        packages=("pyomo", "highspy", "ortools"),
-    )
-)

@@ -19,9 +19,9 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import LimitReached, now_s, raise_if_stopped
-from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
+from placegap.solvers.core.method import EFFORT, ExactParams, Params, Task
 from placegap.solvers.core.progress import Best, teller
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Outcome, solver_and_version
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.latency import ip as latency_ip
@@ -93,8 +93,17 @@ class BestCalls(Best):
         return bool(self.infeasible) or self.is_close
 
 
+@method(
+    "latency",
+    objectives=("latency_subgraphs",),
+    claim="exact",
+    cites="Tarnawski et al. 2020 (the problem)",
+    scope="latency_subgraphs",
+    applies=applies,
+    packages=("numba", "ortools"),
+)
 def run(task: Task[LatencySubgraphs], params: LatencyParams) -> Outcome:
-    """Search, or return the best plan and bound when a limit or Ctrl-C comes, or a phase fails."""
+    """Rows of calls between bottlenecks; for graphs that the IP does not close."""
     search = _Search(task, params)
     try:
         search.run()
@@ -317,20 +326,3 @@ def _critical_path_ns(task: Task[LatencySubgraphs]) -> int:
         producers = index.producer[index.pred_edge[index.pred_ptr[i] : index.pred_ptr[i + 1]]]
         end[i] += end[producers].max(initial=0)
     return int(end.max())
-
-
-register(
-    Method(
-        name="latency",
-        claim="exact",
-        objectives=("latency_subgraphs",),
-        scope="latency_subgraphs",
-        paper="Tarnawski et al. 2020 (the problem)",
-        cites=("tarnawski2020",),
-        summary="rows of calls between bottlenecks; for graphs that the IP does not close",
-        run=run,
-        params=LatencyParams,
-        applies=applies,
-        packages=("numba", "ortools"),
-    )
-)

@@ -22,9 +22,9 @@ from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.instances.problem.sections import Interval, intervals
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import EFFORT, Method, Params, Task
+from placegap.solvers.core.method import EFFORT, Params, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.local_search.cooling import CoolingSteps, Pace, heat_of
@@ -62,12 +62,14 @@ class AnnealingParams(Params):
     moves: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
 
 
+@method("annealing", objectives=("makespan",), paper="placegap", packages=("numba",))
 def anneal(task: Task[Makespan], params: AnnealingParams) -> Outcome:
-    """Anneal from the best plan known, `restarts` times; the best plan of all comes back.
+    """Simulated annealing of placement and priorities, on a compiled scheduler.
 
-    A heuristic. Without a time limit it is deterministic for a seed; with one, runs share the time
-    that is left, and where `moves` is not given, more of them go on from the best plan until it is
-    over. O(restarts x moves x (n + m) log m).
+    Anneal from the best plan known, `restarts` times; the best plan of all comes back. A heuristic.
+    Without a time limit it is deterministic for a seed; with one, runs share the time that is left,
+    and where `moves` is not given, more of them go on from the best plan until it is over.
+    O(restarts x moves x (n + m) log m).
     """
     clock = task.limits.clock()
     start = best_start(task, STARTS)
@@ -436,17 +438,3 @@ def _undo(moves: _Moves, state: _State, scratch: _Scratch, count: int) -> None:
         state.held[state.device[i]] -= moves.size_bytes[i]
         state.held[back] += moves.size_bytes[i]
         state.device[i], state.shift[i] = back, scratch.old_shift[at]
-
-
-register(
-    Method(
-        name="annealing",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="placegap",
-        summary="simulated annealing of placement and priorities, on a compiled scheduler",
-        run=anneal,
-        params=AnnealingParams,
-        packages=("numba",),
-    )
-)

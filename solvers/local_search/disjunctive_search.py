@@ -20,9 +20,9 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import Clock, now_s
-from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
+from placegap.solvers.core.method import EFFORT, Params, Start, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
 from placegap.solvers.local_search.cooling import CoolingSteps, Pace
@@ -94,13 +94,20 @@ class DisjunctiveSearchParams(Params):
     start: bool = True
 
 
+@method(
+    NAME,
+    objectives=("makespan",),
+    cites="Balas and Vazacopoulos 1998; Mastrolilli and Gambardella 2000",
+    packages=("numba",),
+)
 def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) -> Outcome:
-    """Improve the best plan of all fast placers for as long as there is time.
+    """Local search over devices and orders, in the disjunctive graph.
 
-    A heuristic: simulated annealing over devices of ops and orders on devices and channels, with
-    exact recomputation of what a move changes (the disjunctive graph of Balas and Vazacopoulos
-    1998; moves of an op to any place on any device as in Mastrolilli and Gambardella 2000).
-    Deterministic for a seed without a time limit.
+    Improve the best plan of all fast placers for as long as there is time. A heuristic: simulated
+    annealing over devices of ops and orders on devices and channels, with exact recomputation of
+    what a move changes (the disjunctive graph of Balas and Vazacopoulos 1998; moves of an op to any
+    place on any device as in Mastrolilli and Gambardella 2000). Deterministic for a seed without a
+    time limit.
     """
     clock, instance = task.limits.clock(), task.instance
     start = best_start(task, placers(task) if params.start else ())
@@ -548,18 +555,3 @@ class Search:
             if len(used):
                 channels[c - k] = tuple(transfers[at] for at in used.tolist())
         return Plan(tuple((d,) for d in device.tolist()), on_device, channels or None)
-
-
-register(
-    Method(
-        name=NAME,
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Balas and Vazacopoulos 1998; Mastrolilli and Gambardella 2000",
-        cites=("balas1998", "mastrolilli2000"),
-        summary="local search over devices and orders, in the disjunctive graph",
-        run=disjunctive_search,
-        params=DisjunctiveSearchParams,
-        packages=("numba",),
-    )
-)

@@ -17,9 +17,9 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_merge import merge_heavy_edges
 from placegap.solvers.core.clock import Clock, now_s
-from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
+from placegap.solvers.core.method import EFFORT, Params, Start, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import placers, starts
 from placegap.solvers.local_search.disjunctive_search import best_at_peak, fits_at_peak, improve
@@ -56,8 +56,14 @@ class MultilevelParams(Params):
     start: bool = True
 
 
+@method(
+    NAME,
+    objectives=("makespan",),
+    cites="Karypis and Kumar 1998; Walshaw 2004",
+    packages=("numba",),
+)
 def run(task: Task[Makespan], params: MultilevelParams) -> Outcome:
-    """Search coarser graphs, each from lists of its own, and go on from the best on the graph.
+    """Local search on graphs of few parts first, then on the graph itself.
 
     A round searches graphs of some 50, 200 and 800 parts for each device, and then the graph itself
     from the best plan of all. The first round starts from nothing; in the second one parts do not
@@ -195,18 +201,3 @@ def coarse_plan(merge: Merge, plan: Plan, semantics: Makespan) -> Plan:
     device[merge.op] = plan.devices
     times = [(at, at) for at in rank.tolist()]
     return plan_from_times(merge.coarse, semantics, device.tolist(), times, [])
-
-
-register(
-    Method(
-        name=NAME,
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Karypis and Kumar 1998; Walshaw 2004",
-        cites=("karypis1998", "walshaw2004"),
-        summary="local search on graphs of few parts first, then on the graph itself",
-        run=run,
-        params=MultilevelParams,
-        packages=("numba",),
-    )
-)

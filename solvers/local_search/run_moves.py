@@ -25,9 +25,9 @@ from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock, now_s
-from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
+from placegap.solvers.core.method import EFFORT, Params, Start, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.local_search.cooling import CoolingSteps, Pace, heat_of, limit_of
@@ -94,8 +94,15 @@ class RunMovesParams(Params):
     anew: bool = False
 
 
+@method(
+    NAME,
+    objectives=("makespan",),
+    paper="placegap",
+    packages=("numba",),
+    memory_rules=("sum", "peak"),
+)
 def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
-    """Move runs and parts between devices by simulated annealing, from the best plan known.
+    """Simulated annealing that moves runs, layers and parts of them between devices.
 
     Colocation groups are ordered by the first of their ops in topological order, as in
     `interleaved_cuts`. A move sends a part (`nested_parts`), or some neighbours among the parts, to
@@ -514,18 +521,3 @@ def _move(line: Line, at: Ints, trial: Ints, rng: np.random.Generator) -> None:
             trial[i + p] = at[j + p]
         for p in range(length):
             trial[j + p] = at[i + p]
-
-
-register(
-    Method(
-        name=NAME,
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="placegap",
-        summary="simulated annealing that moves runs, layers and parts of them between devices",
-        run=run_moves,
-        params=RunMovesParams,
-        packages=("numba",),
-        memory_rules=("sum", "peak"),
-    )
-)

@@ -14,9 +14,10 @@ solver's margin is therefore at least the next multiple of g, and bounds are rou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Literal
 
 import pyomo.environ as pyo
@@ -31,13 +32,13 @@ from placegap.solvers.chains.problem import why_not_two_kinds
 from placegap.solvers.core.back_ends import LABELS, SolverName, require, solve_model, word
 from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import ExactParams, Formulation, Method, P, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import ExactParams, Formulation, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.models.run_mip import (
     MIP,
     MipParams,
-    solve_mip,
+    run_mip,
     why_too_long,
     why_too_many_rows,
 )
@@ -80,24 +81,26 @@ def formulation(task: Task[MaxLoad], params: ArcherParams) -> Formulation:
     )
 
 
-register(
-    Method(
-        name="archer-exact",
-        claim="exact",
-        objectives=("max_load",),
-        scope="max_load, chain plans, identical accelerators",
-        paper="Archer et al. 2024",
-        cites=("archer2024",),
-        summary="integer program over the blocks of a chain",
-        solver="HiGHS",
-        usual_rules=lambda params: {"plans": "chain"},
-        run=solve_mip(formulation),
-        params=ArcherParams,
-        applies=applies,
-        packages=MIP,
-        formulation=formulation,
-    )
+def chains(params: Mapping[str, object]) -> Mapping[str, str]:
+    """Plans are chains where nobody asks for others."""
+    return {"plans": "chain"}
+
+
+@method(
+    "archer-exact",
+    objectives=("max_load",),
+    claim="exact",
+    cites="Archer et al. 2024",
+    scope="max_load, chain plans, identical accelerators",
+    usual_rules=chains,
+    applies=applies,
+    formulation=formulation,
+    packages=MIP,
+    solver="HiGHS",
 )
+def run_exact(task: Task[MaxLoad], params: ArcherParams) -> Outcome:
+    """Integer program over the blocks of a chain."""
+    return run_mip(task, formulation(task, params), params.solver)
 
 
 def combinatorial_bound(units: Units, load: LoadRule) -> int:
@@ -259,14 +262,32 @@ class BoundSearch:
         )
 
 
+def bound_applies(task: Task[MaxLoad], params: Params) -> str | None:
+    """Why the semantics or the size is out of reach, or None; nothing is built."""
+    return why_not(task, "superblocks")
+
+
+bound = partial(
+    method,
+    objectives=("max_load",),
+    claim="bound",
+    cites="Archer et al. 2024",
+    scope="max_load, chain plans",
+    usual_rules=chains,
+    applies=bound_applies,
+)
+
+
+@bound("archer-combinatorial")
 def run_combinatorial(task: Task[MaxLoad], params: Params) -> Outcome:
-    """Sums; see `combinatorial_bound`."""
+    """The work spread over all devices, the heaviest unit."""
     search = BoundSearch(task, COMBINATORIAL)
     return replace(search.outcome(search.floor_ns), details={})
 
 
+@bound("archer-three-blocks", packages=MIP)
 def run_three_blocks(task: Task[MaxLoad], params: MipParams) -> Outcome:
-    """One MIP; at the time limit, its dual bound."""
+    """Integer program over three superblocks."""
     search = BoundSearch(task, "archer three blocks", params.solver)
     model = search.build(
         lambda: archer.build_three_blocks(
@@ -280,10 +301,12 @@ def run_three_blocks(task: Task[MaxLoad], params: MipParams) -> Outcome:
 # ----------------------------------------------------------------------------- guess the bottleneck
 
 
+@bound("archer-bottleneck", packages=MIP)
 def run_bottleneck(task: Task[MaxLoad], params: BottleneckParams) -> Outcome:
-    """A MIP for each b; at the time limit every dual bound is still a bound.
+    """Integer programs that guess its place in the chain.
 
-    A b that was not reached has the combinatorial bound.
+    One for each b; at the time limit every dual bound is still a bound, and a b that was not
+    reached has the combinatorial bound.
     """
     search = BoundSearch(task, "archer bottleneck", params.solver)
     return search.outcome(_largest(search) if params.over == "max" else _least(search))
@@ -355,55 +378,3 @@ def _least(search: BoundSearch) -> int | None:
         if ending == "interrupted" and left > 1:
             return search.floor_ns
     return least
-
-
-# ----------------------------------------------------------------------------------------- registry
-
-
-def bound_applies(task: Task[MaxLoad], params: Params) -> str | None:
-    """Why the semantics or the size is out of reach, or None; nothing is built."""
-    return why_not(task, "superblocks")
-
-
-def _register_bound(
-    name: str,
-    summary: str,
-    run: Callable[[Task[MaxLoad], P], Outcome],
-    params: type[P],
-    packages: tuple[str, ...],
-) -> None:
-    register(
-        Method(
-            name=f"archer-{name}",
-            usual_rules=lambda params: {"plans": "chain"},
-            claim="bound",
-            objectives=("max_load",),
-            scope="max_load, chain plans",
-            paper="Archer et al. 2024",
-            cites=("archer2024",),
-            summary=summary,
-            run=run,
-            params=params,
-            applies=bound_applies,
-            packages=packages,
-        )
-    )
-
-
-_register_bound(
-    "combinatorial",
-    "the work spread over all devices, the heaviest unit",
-    run_combinatorial,
-    Params,
-    (),
-)
-_register_bound(
-    "three-blocks", "integer program over three superblocks", run_three_blocks, MipParams, MIP
-)
-_register_bound(
-    "bottleneck",
-    "integer programs that guess its place in the chain",
-    run_bottleneck,
-    BottleneckParams,
-    MIP,
-)

@@ -13,8 +13,8 @@ from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.back_ends.outcome import MOST_PARTS
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import ExactParams, Method, Params, Start, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import ExactParams, Params, Start, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 
@@ -40,13 +40,24 @@ def applies(task: Task[Makespan], params: Params) -> str | None:
     return None
 
 
+@method(
+    "cp-sat",
+    objectives=("makespan",),
+    claim="exact",
+    cites="Laborie et al. 2018",
+    scope="makespan, all channels and transfers",
+    solver="CP-SAT",
+    applies=applies,
+    packages=("ortools",),
+)
 def run(task: Task[Makespan], params: CpSatParams) -> Outcome:
-    """Build, hint, solve; the better of the solver's plan and the incumbent comes back.
+    """Constraint program with optional intervals for ops and transfers.
 
-    The bound holds for all plans: the horizon excludes only those that are worse than the
-    incumbent. Integers throughout: value == bound when CP-SAT proves its plan optimal, unless times
-    had to be rounded (`shared.cp_families.LARGEST_ACTIVITY`). An interrupt (Ctrl-C) ends the
-    search and returns what is known by then.
+    Build, hint, solve; the better of the solver's plan and the incumbent comes back. The bound
+    holds for all plans: the horizon excludes only those that are worse than the incumbent. Integers
+    throughout: value == bound when CP-SAT proves its plan optimal, unless times had to be rounded
+    (`shared.cp_families.LARGEST_ACTIVITY`). An interrupt (Ctrl-C) ends the search and returns what
+    is known by then.
     """
     began = now_s()
     start = best_start(task)
@@ -66,21 +77,3 @@ def _longest_path(model: MakespanModel) -> tuple[int, str]:
     window, times = model.window, model.instance.arrays.time_ns
     through = np.where(window.possible, window.head_ns + times + window.tail_ns, NO_WAY)
     return min(int(through.min(axis=1).max()), model.horizon_ns), "path"
-
-
-register(
-    Method(
-        name="cp-sat",
-        claim="exact",
-        objectives=("makespan",),
-        scope="makespan, all channels and transfers",
-        paper="Laborie et al. 2018",
-        cites=("laborie2018",),
-        summary="constraint program with optional intervals for ops and transfers",
-        solver="CP-SAT",
-        run=run,
-        params=CpSatParams,
-        applies=applies,
-        packages=("ortools",),
-    )
-)

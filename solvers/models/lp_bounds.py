@@ -16,8 +16,8 @@ from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.bounds.cheap_bounds import PATH
 from placegap.solvers.core.back_ends.highs import solve_model
 from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
-from placegap.solvers.core.method import Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.models.run_mip import MIP, why_too_long, why_too_many_rows
 
@@ -100,8 +100,16 @@ def getf_lp_applies(task: Task[Makespan], params: GetfLpParams) -> str | None:
     return why_too_long(horizon_ns(instance)) or why_too_many_rows(rows, is_lp=True)
 
 
+@method(
+    "getf-lp",
+    objectives=("makespan",),
+    claim="bound",
+    cites="after Su et al. 2020 (GETF)",
+    applies=getf_lp_applies,
+    packages=MIP,
+)
 def run_getf_lp(task: Task[Makespan], params: GetfLpParams) -> Outcome:
-    """Build and solve the LP."""
+    """LP over fractions of groups of devices, without communication."""
     instance, groups = task.instance, device_groups(task.instance, params.groups)
     outcome = run_lp_bound(
         task,
@@ -111,22 +119,6 @@ def run_getf_lp(task: Task[Makespan], params: GetfLpParams) -> Outcome:
     return replace(outcome, details={**outcome.details, "groups": len(groups.devices)})
 
 
-register(
-    Method(
-        name="getf-lp",
-        claim="bound",
-        objectives=("makespan",),
-        paper="after Su et al. 2020 (GETF)",
-        cites=("su2020",),
-        summary="LP over fractions of groups of devices, without communication",
-        run=run_getf_lp,
-        params=GetfLpParams,
-        applies=getf_lp_applies,
-        packages=MIP,
-    )
-)
-
-
 def m_sct_applies(task: Task[Makespan], params: Params) -> str | None:
     """Why the size is out of reach, or None; nothing is built."""
     return why_too_long(m_sct.horizon_ns(task.instance)) or why_too_many_rows(
@@ -134,10 +126,19 @@ def m_sct_applies(task: Task[Makespan], params: Params) -> str | None:
     )
 
 
+@method(
+    "m-sct-lp",
+    objectives=("makespan",),
+    claim="bound",
+    cites="Hanen and Munier 1995; Jeon et al. 2020 (Baechi)",
+    applies=m_sct_applies,
+    packages=MIP,
+)
 def run_m_sct_lp(task: Task[Makespan], params: Params) -> Outcome:
-    """Build and solve the LP; `details` says how many transfers are truncated.
+    """The LP of favourite children, with transfers cut to what keeps it valid.
 
-    With none, the value is that of the published LP.
+    `details` says how many transfers are truncated. With none, the value is that of the published
+    LP.
     """
     instance = task.instance
     times = m_sct.sct_times(instance)
@@ -155,19 +156,3 @@ def run_m_sct_lp(task: Task[Makespan], params: Params) -> Outcome:
         ),
     }
     return replace(outcome, details=details)
-
-
-register(
-    Method(
-        name="m-sct-lp",
-        claim="bound",
-        objectives=("makespan",),
-        paper="Hanen and Munier 1995; Jeon et al. 2020 (Baechi)",
-        cites=("hanen1995", "jeon2020"),
-        summary="the LP of favourite children, with transfers cut to what keeps it valid",
-        run=run_m_sct_lp,
-        params=Params,
-        applies=m_sct_applies,
-        packages=MIP,
-    )
-)

@@ -15,8 +15,8 @@ from placegap.instances.problem import LoadSemantics, Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
-from placegap.solvers.core.method import ExactParams, Formulation, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import ExactParams, Formulation, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
 from placegap.solvers.models.lp_bounds import with_path
@@ -25,7 +25,6 @@ from placegap.solvers.models.run_mip import (
     MOST_EDGES,
     MipParams,
     run_mip,
-    solve_mip,
     why_too_long,
     why_too_many_rows,
 )
@@ -74,23 +73,20 @@ def moirai_formulation(task: Task[Makespan], params: MoiraiParams) -> Formulatio
     )
 
 
-register(
-    Method(
-        name="moirai",
-        claim="exact",
-        objectives=("makespan",),
-        scope="makespan, all channels, per_edge",
-        paper="Zhang et al. 2023 (Moirai)",
-        cites=("zhang2023",),
-        summary="MILP over placements and orders; `form=as_published` (port) or `strengthened`",
-        solver="HiGHS",
-        run=solve_mip(moirai_formulation),
-        params=MoiraiParams,
-        applies=moirai_applies,
-        formulation=moirai_formulation,
-        packages=MIP,
-    )
+@method(
+    "moirai",
+    objectives=("makespan",),
+    claim="exact",
+    cites="Zhang et al. 2023 (Moirai)",
+    scope="makespan, all channels, per_edge",
+    solver="HiGHS",
+    applies=moirai_applies,
+    formulation=moirai_formulation,
+    packages=MIP,
 )
+def run_moirai(task: Task[Makespan], params: MoiraiParams) -> Outcome:
+    """MILP over placements and orders; `form=as_published` (port) or `strengthened`."""
+    return run_mip(task, moirai_formulation(task, params), params.solver)
 
 
 class PestoParams(MipParams, ExactParams):
@@ -127,8 +123,28 @@ def pesto_applies(task: Task[Makespan], params: PestoParams) -> str | None:
     return None if reason is None else f"{reason}; merge with num_ops"
 
 
+def pesto_formulation(task: Task[Makespan], params: PestoParams) -> Formulation:
+    """What the runner needs, of the graph as it is or of the merged one."""
+    merge = _merge(task, params)
+    if merge is not None:
+        task = replace(task, instance=merge.coarse, incumbent=None, starts=())
+    return _pesto(task, params.form)
+
+
+@method(
+    "pesto",
+    objectives=("makespan",),
+    claim="exact",
+    cites="after Hafeez et al. 2021 (Pesto)",
+    scope="makespan, link, per_edge",
+    solver="HiGHS",
+    usual_rules=lambda params: {"channels": "link"},
+    applies=pesto_applies,
+    formulation=pesto_formulation,
+    packages=MIP,
+)
 def run_pesto(task: Task[Makespan], params: PestoParams) -> Outcome:
-    """Solve the graph as it is, or a merged one, whose plan is expanded and whose bound is dropped.
+    """ILP over placements and orders; `num_ops=N` merges first, and proves nothing.
 
     Merging restricts placements: an optimum of the merged graph bounds nothing, and that it has no
     plan proves nothing. An incumbent is a plan of the graph as it is, of no use to a merged one.
@@ -160,14 +176,6 @@ def run_pesto(task: Task[Makespan], params: PestoParams) -> Outcome:
     )
 
 
-def pesto_formulation(task: Task[Makespan], params: PestoParams) -> Formulation:
-    """What the runner needs, of the graph as it is or of the merged one."""
-    merge = _merge(task, params)
-    if merge is not None:
-        task = replace(task, instance=merge.coarse, incumbent=None, starts=())
-    return _pesto(task, params.form)
-
-
 def _merge(task: Task[Makespan], params: PestoParams) -> Merge | None:
     """The merged instance, None where the graph is small enough as it is."""
     if params.num_ops is None or params.num_ops >= task.instance.num_ops:
@@ -195,26 +203,6 @@ def _pesto(task: Task[Makespan], form: pesto.Form, starts: tuple[str, ...] = ())
         warm_start=lambda model, plan: pesto.warm_start(model, instance, plan),
         extract=lambda model: pesto.extract(model, instance),
     )
-
-
-register(
-    Method(
-        name="pesto",
-        claim="exact",
-        objectives=("makespan",),
-        scope="makespan, link, per_edge",
-        paper="after Hafeez et al. 2021 (Pesto)",
-        cites=("hafeez2021",),
-        summary="ILP over placements and orders; `num_ops=N` merges first, and proves nothing",
-        solver="HiGHS",
-        usual_rules=lambda params: {"channels": "link"},
-        run=run_pesto,
-        params=PestoParams,
-        applies=pesto_applies,
-        formulation=pesto_formulation,
-        packages=MIP,
-    )
-)
 
 
 STARTS = ("ideal-dp",)
@@ -258,8 +246,27 @@ def throughput_formulation(task: Task[LoadSemantics], params: ThroughputParams) 
     )
 
 
+def _usual_rules(params: Mapping[str, object]) -> Mapping[str, str]:
+    """The class of plans that its parameter `contiguous` asks for."""
+    classes = {"no": "any", "convex": "convex", "chain": "chain"}
+    asked = classes.get(str(params.get("contiguous", "no")))
+    return {} if asked is None else {"plans": asked}
+
+
+@method(
+    "throughput-ip",
+    objectives=("max_load", "max_load_fwd_bwd"),
+    claim="exact",
+    cites="Tarnawski et al. 2020",
+    scope="max_load, max_load_fwd_bwd; all plans, replicas, 2 levels",
+    solver="HiGHS",
+    usual_rules=_usual_rules,
+    applies=throughput_applies,
+    formulation=throughput_formulation,
+    packages=MIP,
+)
 def run_throughput(task: Task[LoadSemantics], params: ThroughputParams) -> Outcome:
-    """Build, start from the best plan known, solve."""
+    """Integer program over the ops of each device."""
     return run_mip(_with_plain_start(task), throughput_formulation(task, params), params.solver)
 
 
@@ -282,33 +289,6 @@ def _with_plain_start(task: Task[LoadSemantics]) -> Task[LoadSemantics]:
     if values[-1] is None or (values[0] is not None and values[0] < values[-1]):
         return task
     return replace(task, incumbent=found.plan)
-
-
-def _usual_rules(params: Mapping[str, object]) -> Mapping[str, str]:
-    """The class of plans that its parameter `contiguous` asks for."""
-    classes = {"no": "any", "convex": "convex", "chain": "chain"}
-    asked = classes.get(str(params.get("contiguous", "no")))
-    return {} if asked is None else {"plans": asked}
-
-
-register(
-    Method(
-        name="throughput-ip",
-        claim="exact",
-        objectives=("max_load", "max_load_fwd_bwd"),
-        scope="max_load, max_load_fwd_bwd; all plans, replicas, 2 levels",
-        paper="Tarnawski et al. 2020",
-        cites=("tarnawski2020",),
-        summary="integer program over the ops of each device",
-        solver="HiGHS",
-        usual_rules=_usual_rules,
-        run=run_throughput,
-        params=ThroughputParams,
-        applies=throughput_applies,
-        formulation=throughput_formulation,
-        packages=MIP,
-    )
-)
 
 
 ORIGIN = "getf-milp (no device-dependent communication)"
@@ -334,31 +314,23 @@ def getf_milp_formulation(task: Task[Makespan], params: Params) -> Formulation:
     )
 
 
+@method(
+    "getf-milp",
+    objectives=("makespan",),
+    cites="after Su et al. 2020 (GETF)",
+    applies=getf_milp_applies,
+    formulation=getf_milp_formulation,
+    packages=MIP,
+)
 def run_getf_milp(task: Task[Makespan], params: MipParams) -> Outcome:
-    """Build and solve; the plan is the MILP's own, or the incumbent where that is better.
+    """A MILP that relaxes the problem: a heuristic plan, and a valid bound.
 
-    No placer's plan is a start: what is compared as GETF's should not be HEFT's. The bound is
-    the model's, whose transfers and queues are shorter than real ones, and the plan's value is the
-    referee's: the two may stay apart however long the solver runs.
+    The plan is the MILP's own, or the incumbent where that is better. No placer's plan is a start:
+    what is compared as GETF's should not be HEFT's. The bound is the model's, whose transfers and
+    queues are shorter than real ones, and the plan's value is the referee's: the two may stay apart
+    however long the solver runs.
     """
     outcome = run_mip(task, getf_milp_formulation(task, params), params.solver)
     if outcome.proven_infeasible:
         return outcome
     return with_path(replace(outcome, bound_origin=ORIGIN), critical_path_ns(task.instance))
-
-
-register(
-    Method(
-        name="getf-milp",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="after Su et al. 2020 (GETF)",
-        cites=("su2020",),
-        summary="a MILP that relaxes the problem: a heuristic plan, and a valid bound",
-        run=run_getf_milp,
-        params=MipParams,
-        applies=getf_milp_applies,
-        formulation=getf_milp_formulation,
-        packages=MIP,
-    )
-)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, TypeVar
+from typing import Literal
 
 import pyomo.environ as pyo
 
@@ -23,7 +22,7 @@ from placegap.solvers.core.back_ends.outcome import (
     say_rest,
 )
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Formulation, Limits, Params, Start, T, Task
+from placegap.solvers.core.method import Formulation, Limits, Params, Start, Task
 from placegap.solvers.core.progress import is_heard, teller
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
@@ -36,19 +35,6 @@ class MipParams(Params):
     """Parameters of every method that solves a MIP."""
 
     solver: SolverName = "highs"
-
-
-M = TypeVar("M", bound=MipParams)
-
-
-def solve_mip(formulation: Callable[[Task[T], M], Formulation]) -> Callable[[Task[T], M], Outcome]:
-    """The `run` of a method that is a formulation and its solver, and nothing else."""
-
-    def run(task: Task[T], params: M) -> Outcome:
-        return run_mip(task, formulation(task, params), params.solver)
-
-    run.__module__ = formulation.__module__  # the method's home
-    return run
 
 
 def run_mip(

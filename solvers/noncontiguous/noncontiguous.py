@@ -21,9 +21,9 @@ from placegap.instances.problem.explain import explain_infeasible
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped
-from placegap.solvers.core.method import EFFORT, ExactParams, Method, Params, Task
+from placegap.solvers.core.method import EFFORT, ExactParams, Params, Task
 from placegap.solvers.core.progress import teller
-from placegap.solvers.core.registry import find_method, register, why_not
+from placegap.solvers.core.registry import find_method, method, why_not
 from placegap.solvers.core.result import PROOF, Outcome, internal_error, solver_and_version
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.noncontiguous.column_generation import (
@@ -115,8 +115,17 @@ def applies(task: Task[MaxLoad], params: Params) -> str | None:
     return None
 
 
+@method(
+    "noncontiguous",
+    objectives=("max_load",),
+    claim="exact",
+    cites="Tarnawski et al. 2020 (the problem)",
+    scope="max_load, any plans",
+    applies=applies,
+    packages=("numba", "highspy"),
+)
 def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
-    """Solve, or return the best plan and bound when a limit or Ctrl-C comes."""
+    """Column generation, pair splits and dives; for graphs that the IP does not close."""
     clock = task.limits.clock()
     start = best_start(task, STARTS)
     if start is None:
@@ -428,20 +437,3 @@ class SplitSearch:
         if outcome.details.get("ending") == "optimal":
             return CLOSED
         return f"the MIP: {outcome.message or 'ended'}"
-
-
-register(
-    Method(
-        name="noncontiguous",
-        claim="exact",
-        objectives=("max_load",),
-        scope="max_load, any plans",
-        paper="Tarnawski et al. 2020 (the problem)",
-        cites=("tarnawski2020",),
-        summary="column generation, pair splits and dives; for graphs that the IP does not close",
-        run=run,
-        params=NoncontiguousParams,
-        applies=applies,
-        packages=("numba", "highspy"),
-    )
-)

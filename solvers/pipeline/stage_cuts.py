@@ -25,9 +25,9 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.iteration import check_iteration
 from placegap.instances.referee.stages import device_orders, held_beside
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.method import ExactParams, Method, Task
+from placegap.solvers.core.method import ExactParams, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
 from placegap.solvers.pipeline.cuts import (
@@ -54,8 +54,16 @@ class StageCutsParams(ExactParams):
     max_cuts: int = Field(default=1000, ge=2)
 
 
+@method(
+    "stage-cuts",
+    objectives=("pipeline_iteration",),
+    claim="exact",
+    paper="placegap",
+    scope="pipeline_iteration, all schedules",
+    packages=("numba", "highspy"),
+)
 def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
-    """Solve, or return the best plan and bound when the time is over or Ctrl-C comes."""
+    """Branch and bound on the cuts of a chain, with paths that an LP mixes as its bound."""
     instance, semantics = task.instance, task.semantics
     check_iteration(instance, semantics)
     clock = Clock(task.limits.time_limit_s)
@@ -348,18 +356,3 @@ def _second(load: Ints, walk: Ints) -> int:
 
 def _most(held: Ints, walk: Ints) -> int:
     return int(held[np.arange(len(walk)), walk].max())
-
-
-register(
-    Method(
-        name="stage-cuts",
-        claim="exact",
-        objectives=("pipeline_iteration",),
-        scope="pipeline_iteration, all schedules",
-        paper="placegap",
-        summary="branch and bound on the cuts of a chain, with paths that an LP mixes as its bound",
-        run=run,
-        params=StageCutsParams,
-        packages=("numba", "highspy"),
-    )
-)

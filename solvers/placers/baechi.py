@@ -26,8 +26,8 @@ from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel, sizes_of
 from placegap.instances.referee.loads import server_numbers
-from placegap.solvers.core.method import Cost, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.earliest_start import (
     NO_FAVOURITES,
@@ -61,8 +61,18 @@ class TopoParams(Params):
     group_bytes: Literal["whole", "first"] = "whole"
 
 
-def m_topo(task: Task, params: Params | None = None) -> Outcome:
-    """Fill devices up to an equal share of the memory, in topological order.
+@method(
+    "m-topo",
+    objectives=OBJECTIVES,
+    cites="Jeon et al. 2020 (Baechi)",
+    starts={
+        "makespan": Cost(0.4, 1.4, always=True),
+        "max_load": Cost(0.3, 0.5, always=True),
+        "pipeline_iteration": Cost(0.3, 0.5, always=True),
+    },
+)
+def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
+    """Fills devices in topological order, an equal share each.
 
     Jeon et al., "Baechi: fast device placement of machine learning graphs", ACM SoCC 2020: with
     cap = floor(total bytes / K) + bytes of the largest op, ops go in topological order
@@ -77,7 +87,7 @@ def m_topo(task: Task, params: Params | None = None) -> Outcome:
     other. O(n K), and O(m log m) for blocks.
     """
     instance, arrays = task.instance, task.instance.arrays
-    first_only = isinstance(params, TopoParams) and params.group_bytes == "first"
+    first_only = params is not None and params.group_bytes == "first"
     one_pass = task.semantics.objective == "latency_subgraphs"
     one_way = plan_class(task.semantics) != "any" or one_pass
     if one_way:
@@ -161,8 +171,22 @@ class MemoryParams(Params):
     memory: Literal["resident", "dynamic"] = "resident"
 
 
-def m_etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Repeatedly start the ready op that can start earliest where it fits, booking its transfers.
+def why_not_dynamic(task: Task[Makespan], params: Params) -> str | None:
+    """Why the sums would leave 64-bit integers, or None."""
+    if not isinstance(params, MemoryParams) or params.memory == "resident":
+        return None
+    instance = task.instance
+    total = sum(op.resident_bytes + op.workspace_bytes for op in instance.graph.ops)
+    if total + sum(edge.bytes for edge in instance.graph.edges) > LARGEST_SUM:
+        return "its sizes add up to more than 2**62 bytes, too many for memory=dynamic"
+    return None
+
+
+@method(
+    "m-etf", objectives=("makespan",), cites="Jeon et al. 2020 (Baechi)", applies=why_not_dynamic
+)
+def m_etf(task: Task[Makespan], params: MemoryParams | None = None) -> Outcome:
+    """ETF with memory limits; transfers booked on the devices' channels.
 
     Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine
     learning graphs", ACM SoCC 2020. A heuristic for the makespan. Its planning model is Baechi's:
@@ -182,22 +206,11 @@ def m_etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     arrays = task.instance.arrays
     problem, admission = problem_of(arrays), admission_of(arrays)
     topological_order = order_by(np.zeros_like(arrays.group), arrays)
-    if isinstance(params, MemoryParams) and params.memory == "dynamic":
+    if params is not None and params.memory == "dynamic":
         no_favourites = np.full(task.instance.num_ops, NOWHERE)
         return place_dynamic(task.instance, topological_order, no_favourites)
     times = earliest_start_first(problem, admission, topological_order, True, NO_FAVOURITES)
     return outcome_of(task.instance, times, admission)
-
-
-def why_not_dynamic(task: Task[Makespan], params: Params) -> str | None:
-    """Why the sums would leave 64-bit integers, or None."""
-    if not isinstance(params, MemoryParams) or params.memory == "resident":
-        return None
-    instance = task.instance
-    total = sum(op.resident_bytes + op.workspace_bytes for op in instance.graph.ops)
-    if total + sum(edge.bytes for edge in instance.graph.edges) > LARGEST_SUM:
-        return "its sizes add up to more than 2**62 bytes, too many for memory=dynamic"
-    return None
 
 
 def place_dynamic(instance: Instance, order: Ints, favourite: Ints) -> Outcome:
@@ -374,37 +387,3 @@ def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
     elif admission.home[group] != k:
         return False
     return bool(needed <= admission.free_bytes[k])
-
-
-register(
-    Method(
-        name="m-topo",
-        claim="heuristic",
-        objectives=OBJECTIVES,
-        paper="Jeon et al. 2020 (Baechi)",
-        cites=("jeon2020",),
-        summary="fills devices in topological order, an equal share each",
-        starts={
-            "makespan": Cost(0.4, 1.4, always=True),
-            "max_load": Cost(0.3, 0.5, always=True),
-            "pipeline_iteration": Cost(0.3, 0.5, always=True),
-        },
-        run=m_topo,
-        params=TopoParams,
-    )
-)
-
-
-register(
-    Method(
-        name="m-etf",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Jeon et al. 2020 (Baechi)",
-        cites=("jeon2020",),
-        summary="ETF with memory limits; transfers booked on the devices' channels",
-        run=m_etf,
-        params=MemoryParams,
-        applies=why_not_dynamic,
-    )
-)

@@ -27,8 +27,8 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import equal_devices
 from placegap.instances.transforms.op_splitting import replicate, stated_batch
 from placegap.instances.transforms.shared_replicas import clones_of
-from placegap.solvers.core.method import Cost, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
@@ -38,11 +38,21 @@ from placegap.solvers.placers.list_problem import (
 )
 
 
+@method(
+    "single-device",
+    objectives=OBJECTIVES,
+    starts={
+        "makespan": Cost(0.3, 1.0, always=True),
+        "max_load": Cost(0.3, 0.5, always=True),
+        "pipeline_iteration": Cost(0.3, 0.5, always=True),
+    },
+)
 def single_device(task: Task, params: Params | None = None) -> Outcome:
-    """Place every op on the device that runs all of them in the least total time and holds them.
+    """The best device alone.
 
-    A heuristic: the baseline of every placement paper, without any transfer. The plan is a chain,
-    so it competes in every class. Ties: device index. O(n K).
+    Place every op on the device that runs all of them in the least total time and holds them. A
+    heuristic: the baseline of every placement paper, without any transfer. The plan is a chain, so
+    it competes in every class. Ties: device index. O(n K).
     """
     arrays, instance = task.instance.arrays, task.instance
     refused = arrays.time_ns == UNSUPPORTED
@@ -62,24 +72,6 @@ def single_device(task: Task, params: Params | None = None) -> Outcome:
     return Outcome(message=f"no device runs and holds all ops: {'; '.join(reasons)}")
 
 
-register(
-    Method(
-        name="single-device",
-        claim="heuristic",
-        objectives=OBJECTIVES,
-        paper="",
-        summary="the best device alone",
-        starts={
-            "makespan": Cost(0.3, 1.0, always=True),
-            "max_load": Cost(0.3, 0.5, always=True),
-            "pipeline_iteration": Cost(0.3, 0.5, always=True),
-        },
-        run=single_device,
-        params=Params,
-    )
-)
-
-
 DEALT_OBJECTIVES: tuple[Objective, ...] = ("makespan", "max_load", "max_load_fwd_bwd")
 
 Choice = Callable[[Sequence[int]], int]
@@ -92,13 +84,19 @@ def why_not_any(task: Task, params: Params) -> str | None:
     return None if plans == "any" else f"its plans are not {plans}"
 
 
+@method(
+    "round-robin",
+    objectives=DEALT_OBJECTIVES,
+    starts={"pipeline_iteration": Cost(0.4, 2.0)},
+    applies=why_not_any,
+)
 def round_robin(task: Task, params: Params | None = None) -> Outcome:
-    """Deal the ops in topological order to the devices in turn.
+    """One device after the other in turn.
 
-    The common baseline of placement papers; a heuristic that looks at no time and no transfer. An
-    op goes to the first device after that of the op before which can run it and has room for it
-    and its colocation group; the group goes with it and is not dealt again. The plan gives no
-    orders. O(V K) time.
+    Deal the ops in topological order to the devices in turn. The common baseline of placement
+    papers; a heuristic that looks at no time and no transfer. An op goes to the first device after
+    that of the op before which can run it and has room for it and its colocation group; the group
+    goes with it and is not dealt again. The plan gives no orders. O(V K) time.
     """
     last = -1
 
@@ -131,45 +129,21 @@ def deal(task: Task, choose: Choice) -> Outcome:
     return Outcome(Plan(placement(np.array(home)[arrays.group])))
 
 
-register(
-    Method(
-        name="round-robin",
-        claim="heuristic",
-        objectives=DEALT_OBJECTIVES,
-        paper="",
-        summary="one device after the other in turn",
-        starts={"pipeline_iteration": Cost(0.4, 2.0)},
-        run=round_robin,
-        params=Params,
-        applies=why_not_any,
-    )
+@method(
+    "random",
+    objectives=DEALT_OBJECTIVES,
+    starts={"pipeline_iteration": Cost(0.4, 2.0)},
+    applies=why_not_any,
 )
-
-
 def random_placement(task: Task, params: Params | None = None) -> Outcome:
-    """Draw a device for each op, all that can take it being equally likely.
+    """A device drawn for each op.
 
     The common baseline of placement papers; a heuristic. Ops are drawn for in topological order,
-    each among the devices that can run it and have room for it and its colocation group; the group
-    goes with it. The task's seed decides: the same one gives the same plan. The plan gives no
+    each evenly among the devices that can run it and have room for it and its group, which goes
+    with it. The task's seed decides: the same one gives the same plan. The plan gives no
     orders. O(V K) time.
     """
     return deal(task, random.Random(task.limits.seed).choice)
-
-
-register(
-    Method(
-        name="random",
-        claim="heuristic",
-        objectives=DEALT_OBJECTIVES,
-        paper="",
-        summary="a device drawn for each op",
-        starts={"pipeline_iteration": Cost(0.4, 2.0)},
-        run=random_placement,
-        params=Params,
-        applies=why_not_any,
-    )
-)
 
 
 class ExpertParams(Params):
@@ -179,8 +153,16 @@ class ExpertParams(Params):
     path: str | None = None
 
 
+def why_no_file(task: Task, params: ExpertParams) -> str | None:
+    """Why there is no plan to read, or None."""
+    if params.path is None:
+        return "needs --param path=FILE: a split file of dnn-partitioning, or a plan file"
+    return None
+
+
+@method("expert", objectives=OBJECTIVES, applies=why_no_file, memory_rules=("sum", "peak"))
 def expert(task: Task, params: ExpertParams) -> Outcome:
-    """The plan of a file, judged like any other.
+    """The plan of a file, `path=FILE`.
 
     The human experts of Tarnawski et al. (NeurIPS 2020) are split files; a node that a split leaves
     out is on the device of its colour class, so that the split of the forward pass serves training
@@ -202,36 +184,37 @@ def _is_plan_file(path: str) -> bool:
         return False
 
 
-def why_no_file(task: Task, params: ExpertParams) -> str | None:
-    """Why there is no plan to read, or None."""
-    if params.path is None:
-        return "needs --param path=FILE: a split file of dnn-partitioning, or a plan file"
-    return None
-
-
-register(
-    Method(
-        name="expert",
-        claim="heuristic",
-        objectives=OBJECTIVES,
-        paper="",
-        summary="the plan of a file, `path=FILE`",
-        run=expert,
-        params=ExpertParams,
-        applies=why_no_file,
-        memory_rules=("sum", "peak"),
-    )
-)
-
-
 class DataParallelParams(Params):
     """Also `batch`, the samples of one pass under makespan; None: the batch that ops state."""
 
     batch: Annotated[int, Field(ge=1)] | None = None
 
 
-def data_parallel(task: Task[Makespan | MaxLoad], params: Params | None = None) -> Outcome:
-    """The whole graph on each of all devices that are equal.
+def why_no_batch(task: Task[Makespan | MaxLoad], params: Params) -> str | None:
+    """Why data parallelism does not apply to a task, or None."""
+    if isinstance(task.semantics, MaxLoad):
+        return (
+            None if task.semantics.replicas else "needs semantics with replicated stages (replicas)"
+        )
+    stated = params.batch if isinstance(params, DataParallelParams) else None
+    if max(clones_of(task.instance)) >= 0:
+        return None
+    if stated is None and stated_batch(task.instance.graph) is None:
+        return "needs the samples of a pass, which no op states (axis_sizes): --param batch=N"
+    return None
+
+
+@method(
+    "data-parallel",
+    objectives=("makespan", "max_load"),
+    scope="makespan; max_load with replicas",
+    starts={"max_load": Cost(0.3, 0.5)},
+    applies=why_no_batch,
+)
+def data_parallel(
+    task: Task[Makespan | MaxLoad], params: DataParallelParams | None = None
+) -> Outcome:
+    """The whole graph on all equal devices, each with its share of the samples.
 
     The usual way to train on several devices, as a cost: each device runs the whole graph on its
     share of the samples and pays no transfer, and the gradients are summed up. Of several classes
@@ -321,33 +304,3 @@ def _clones_apart(instance: Instance, clone: Sequence[int], devices: tuple[int, 
         else:
             place[i] = home.setdefault(own or ops[i].name, len(home) % count)
     return [devices[j] for j in place]
-
-
-def why_no_batch(task: Task[Makespan | MaxLoad], params: Params) -> str | None:
-    """Why data parallelism does not apply to a task, or None."""
-    if isinstance(task.semantics, MaxLoad):
-        return (
-            None if task.semantics.replicas else "needs semantics with replicated stages (replicas)"
-        )
-    stated = params.batch if isinstance(params, DataParallelParams) else None
-    if max(clones_of(task.instance)) >= 0:
-        return None
-    if stated is None and stated_batch(task.instance.graph) is None:
-        return "needs the samples of a pass, which no op states (axis_sizes): --param batch=N"
-    return None
-
-
-register(
-    Method(
-        name="data-parallel",
-        claim="heuristic",
-        objectives=("makespan", "max_load"),
-        scope="makespan; max_load with replicas",
-        paper="",
-        summary="the whole graph on all equal devices, each with its share of the samples",
-        starts={"max_load": Cost(0.3, 0.5)},
-        run=data_parallel,
-        params=DataParallelParams,
-        applies=why_no_batch,
-    )
-)

@@ -19,8 +19,8 @@ from placegap.instances.problem.kernels import kernel, pop, push, set_all
 from placegap.instances.problem.mean_costs import Flow, contracted, flow_of
 from placegap.instances.problem.weighted_dag import cpd_topo, dfs_topo
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, fusion_segments
-from placegap.solvers.core.method import Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.insertion import Gaps, first_fit, idle_devices, occupy
 from placegap.solvers.placers.list_problem import (
@@ -64,13 +64,15 @@ class OrderPlaceParams(FusionParams):
     order: Order = "cpd"
 
 
-def order_place(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Fill one device after the other with fused ops, in CPD-TOPO order.
+@method("order-place", objectives=("makespan",), cites="Xu et al. 2022 (Celeritas), section 5.2")
+def order_place(task: Task[Makespan], params: OrderPlaceParams | None = None) -> Outcome:
+    """Fuses ops along critical paths, and fills one device after the other with them.
 
-    Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs", section 5.2. A
-    heuristic; it looks at no time but those that order and fuse the ops. With ``order=dfs`` and
-    ``reach=1`` it is the sequential placement of the paper's Standard Evaluation, in DFS-TOPO
-    order. Where the memory of the first device suffices, everything is there.
+    Fill one device after the other with fused ops, in CPD-TOPO order. Xu, Liao, Xie, Zhou,
+    "Celeritas: fast optimizer for large dataflow graphs", section 5.2. A heuristic; it looks at no
+    time but those that order and fuse the ops. With ``order=dfs`` and ``reach=1`` it is the
+    sequential placement of the paper's Standard Evaluation, in DFS-TOPO order. Where the memory of
+    the first device suffices, everything is there.
     Added to the paper: what the current device cannot run goes to the nearest later device that
     takes it, and the filling stays where it is; fused ops that no later device takes are taken
     apart, each to the current device, else to the emptiest, unless `best_effort` overfills it as
@@ -78,7 +80,7 @@ def order_place(task: Task[Makespan], params: Params | None = None) -> Outcome:
     orders.
     O((V + E) reach + V K) time.
     """
-    chosen = params if isinstance(params, OrderPlaceParams) else OrderPlaceParams()
+    chosen = params or OrderPlaceParams()
     clusters, flow = fused_clusters(task.instance, chosen, chosen.order)
     admission = admission_of(task.instance.arrays)
     stuck = _fill(admission, clusters, _sorted(flow, chosen.order), chosen.best_effort)
@@ -143,8 +145,9 @@ class CeleritasParams(FusionParams):
     transfer_tasks: bool | None = None
 
 
-def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Keep fused ops on the device of the one before, unless another starts them much earlier.
+@method("celeritas", objectives=("makespan",), cites="Xu et al. 2022 (Celeritas), section 5.2")
+def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Outcome:
+    """Fuses ops along critical paths, and stays on a device until another is much freer.
 
     Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs", sections 5.1 and
     5.2: optimal operation fusion, then Adjusting Placement (Algorithm 2) along the CPD-TOPO order
@@ -163,8 +166,8 @@ def celeritas(task: Task[Makespan], params: Params | None = None) -> Outcome:
     Small graphs without memory limits are fused to one op: lower `reach` for these.
     O((V + E) reach + (V + E) K) time.
     """
-    chosen = params if isinstance(params, FusionParams) else CeleritasParams()
-    asked = chosen.transfer_tasks if isinstance(chosen, CeleritasParams) else None
+    chosen = params or CeleritasParams()
+    asked = chosen.transfer_tasks
     sends = task.semantics.channels != "free" if asked is None else asked
     instance = task.instance
     clusters, flow = fused_clusters(instance, chosen)
@@ -413,31 +416,3 @@ def receive(
             there_ns[u, k] = there
         arrival = max(arrival, there)
     return arrival
-
-
-register(
-    Method(
-        name="order-place",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Xu et al. 2022 (Celeritas)",
-        cites=("xu2022, section 5.2",),
-        summary="fuses ops along critical paths, and fills one device after the other with them",
-        run=order_place,
-        params=OrderPlaceParams,
-    )
-)
-
-
-register(
-    Method(
-        name="celeritas",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Xu et al. 2022 (Celeritas)",
-        cites=("xu2022, section 5.2",),
-        summary="fuses ops along critical paths, and stays on a device until another is much freer",
-        run=celeritas,
-        params=CeleritasParams,
-    )
-)

@@ -11,8 +11,8 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel, pop, push, sizes_of
 from placegap.instances.problem.mean_costs import Flow, flow_of
 from placegap.instances.problem.weighted_dag import predecessors
-from placegap.solvers.core.method import Cost, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.celeritas import committed_plan
 from placegap.solvers.placers.list_problem import (
@@ -32,29 +32,40 @@ from placegap.solvers.placers.whole_clusters import (
 )
 
 
+@method(
+    "lc-glb", objectives=("makespan",), cites="Kim and Browne 1988; Radulescu and van Gemund 1998"
+)
 def lc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Cluster the longest path, then that of what is left, and so on; balance the clusters.
+    """Linear clustering, then guided load balancing.
 
-    Kim, Browne, "A general approach to mapping of parallel computations upon multiprocessor
-    architectures", ICPP 1988, and `balance`. A heuristic for the makespan, which clusters
-    for unboundedly many equal devices with free channels. A path takes its ops out of the graph,
-    with all their edges. Deviation: costs that differ between devices enter as means, rounded down
-    to whole ns; see `balance` for memory, colocation and device support.
+    Cluster the longest path, then that of what is left, and so on; balance the clusters. Kim,
+    Browne, "A general approach to mapping of parallel computations upon multiprocessor
+    architectures", ICPP 1988, and `balance`. A heuristic for the makespan, which clusters for
+    unboundedly many equal devices with free channels. A path takes its ops out of the graph, with
+    all their edges. Deviation: costs that differ between devices enter as means, rounded down to
+    whole ns; see `balance` for memory, colocation and device support.
     O((V + E) log V + V K) time and at worst O(V + E) per cluster.
     """
     cluster, start_ns = linear_clusters(flow_of(task.instance.arrays))
     return balance(task.instance, cluster, start_ns)
 
 
+@method(
+    "dsc-glb",
+    objectives=("makespan",),
+    cites="Yang and Gerasoulis 1994; Radulescu and van Gemund 1998",
+    starts={"makespan": Cost(0.3, 2.0)},
+)
 def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Let each op join the cluster of a parent if it starts earlier there; balance the clusters.
+    """Dominant sequence clustering, then guided load balancing.
 
-    After Yang, Gerasoulis, "DSC: scheduling parallel tasks on an unbounded number of processors",
-    IEEE TPDS 5(9), 1994, as Celeritas tells it, and `balance`. A heuristic for the makespan,
-    which clusters for unboundedly many equal devices with free channels. Deviations: an op joins
-    one parent's cluster and draws no other parent into it; the paper's guard for partially free
-    ops (DSRW) is left out; costs that differ between devices enter as means, rounded down to whole
-    ns; see `balance` for memory, colocation and device support.
+    Let each op join the cluster of a parent if it starts earlier there; balance the clusters. After
+    Yang, Gerasoulis, "DSC: scheduling parallel tasks on an unbounded number of processors", IEEE
+    TPDS 5(9), 1994, as Celeritas tells it, and `balance`. A heuristic for the makespan, which
+    clusters for unboundedly many equal devices with free channels. Deviations: an op joins one
+    parent's cluster and draws no other parent into it; the paper's guard for partially free ops
+    (DSRW) is left out; costs that differ between devices enter as means, rounded down to whole ns;
+    see `balance` for memory, colocation and device support.
     O((V + E) log V + V K) time.
     """
     cluster, start_ns = dominant_sequence_clusters(flow_of(task.instance.arrays))
@@ -283,32 +294,3 @@ def _level(flow: Flow, cluster: Ints, level: Ints, node: Any) -> Any:
         if cluster[flow.succ[e]] == NOWHERE:
             longest = max(longest, flow.edge_ns[e] + level[flow.succ[e]])
     return longest + flow.node_ns[node]
-
-
-register(
-    Method(
-        name="lc-glb",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Kim and Browne 1988; Radulescu and van Gemund 1998",
-        cites=("kim1988", "radulescu1998"),
-        summary="linear clustering, then guided load balancing",
-        run=lc_glb,
-        params=Params,
-    )
-)
-
-
-register(
-    Method(
-        name="dsc-glb",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Yang and Gerasoulis 1994; Radulescu and van Gemund 1998",
-        cites=("yang1994", "radulescu1998"),
-        summary="dominant sequence clustering, then guided load balancing",
-        starts={"makespan": Cost(0.3, 2.0)},
-        run=dsc_glb,
-        params=Params,
-    )
-)

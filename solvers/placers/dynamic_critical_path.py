@@ -36,8 +36,8 @@ from placegap.instances.transforms.split_rule import (
     SplitRule,
     choose_cuts,
 )
-from placegap.solvers.core.method import Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.insertion import Gaps, first_fit, idle_devices, occupy
 from placegap.solvers.placers.list_problem import (
@@ -66,10 +66,12 @@ class DDpsParams(Params):
     memory: Literal["resident", "parameters"] = "resident"
 
 
-def d_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Place the ready op of least slack in a slot before its latest start, near its parents.
+@method("d-dps", objectives=("makespan",), cites="Zeng et al. 2022 (FD-DPS)")
+def d_dps(task: Task[Makespan], params: DDpsParams | None = None) -> Outcome:
+    """Dynamic critical path, least slack first; FD-DPS without its splits.
 
-    Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, without its splitting of ops, which it calls
+    Place the ready op of least slack in a slot before its latest start, near its parents. Zeng et
+    al., "FD-DPS", Mathematics 2022, 10, 4788, without its splitting of ops, which it calls
     D-DPS(-F): Algorithms 1 to 3 with earliest and latest start (6), (7), dynamic critical path
     length (10), slot search (11) and child rule (12). A heuristic for the makespan; it plans with
     free channels and inserts ops into idle gaps. `schedule_dynamic_path` says how ops and devices
@@ -85,7 +87,7 @@ def d_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
     O((V + E) (K + log V)) time: the longest way from an unplaced op to the end never changes, so
     that after each step only the earliest starts behind the placed op need an update.
     """
-    params = params if isinstance(params, DDpsParams) else DDpsParams()
+    params = params or DDpsParams()
     instance = task.instance
     if params.memory == "parameters":
         held = np.array([op.parameter_bytes for op in instance.graph.ops], np.int64)
@@ -343,8 +345,9 @@ class FdDpsParams(SplitParams, DDpsParams):
     max_parameters: Annotated[int, Field(ge=0)] = MAX_PARAMETERS
 
 
-def fd_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Split the ops that compute much and hold few parameters, then place as D-DPS does.
+@method("fd-dps", objectives=("makespan",), cites="Zeng et al. 2022 (FD-DPS), algorithm 3")
+def fd_dps(task: Task[Makespan], params: FdDpsParams | None = None) -> Outcome:
+    """Splits heavy ops, then D-DPS; its value is of the finer graph.
 
     Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, Algorithm 3. A heuristic for the makespan of
     an instance of finer ops: where ops were split the plan is one of that instance
@@ -383,31 +386,3 @@ def outcome_of_split(split: OpSplit, outcome: Outcome) -> Outcome:
         },
         split=split,
     )
-
-
-register(
-    Method(
-        name="d-dps",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Zeng et al. 2022 (FD-DPS)",
-        cites=("zeng2022",),
-        summary="dynamic critical path, least slack first; FD-DPS without its splits",
-        run=d_dps,
-        params=DDpsParams,
-    )
-)
-
-
-register(
-    Method(
-        name="fd-dps",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Zeng et al. 2022 (FD-DPS)",
-        cites=("zeng2022, algorithm 3",),
-        summary="splits heavy ops, then D-DPS; its value is of the finer graph",
-        run=fd_dps,
-        params=FdDpsParams,
-    )
-)

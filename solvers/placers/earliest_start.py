@@ -22,8 +22,8 @@ import numpy as np
 from placegap.instances.problem import Makespan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import copy_to, kernel, sizes_of
-from placegap.solvers.core.method import Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
@@ -63,8 +63,9 @@ class PlacedOps(NamedTuple):
     cause: Ints
 
 
+@method("etf", objectives=("makespan",), cites="Hwang et al. 1989")
 def etf(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Repeatedly start the ready op that can start earliest, on the device where it can.
+    """Starts the op that can start earliest.
 
     Hwang, Chow, Anger, Lee, "Scheduling precedence graphs in systems with interprocessor
     communication times", SIAM J. Computing 18(2), 1989. A heuristic for the makespan; it plans
@@ -339,17 +340,3 @@ def _starts(
         if k == where:
             here = begin
     return int(first), int(latest), int(here)
-
-
-register(
-    Method(
-        name="etf",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Hwang et al. 1989",
-        cites=("hwang1989",),
-        summary="starts the op that can start earliest",
-        run=etf,
-        params=Params,
-    )
-)

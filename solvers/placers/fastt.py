@@ -22,8 +22,8 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.op_splitting import WHOLE, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_rule import SplitRule, cut_unit
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import EFFORT, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import EFFORT, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.dynamic_critical_path import SplitParams, outcome_of_split
 from placegap.solvers.placers.heft_peft_cpop import critical_path
@@ -60,10 +60,12 @@ class BestSplit(NamedTuple):
     path: list[int]
 
 
-def fastt(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Place by DPOS; then split the dearest op of the critical path, and keep what pays; again.
+@method("fastt", objectives=("makespan",), cites="Yi et al. 2020 (FastT)")
+def fastt(task: Task[Makespan], params: FastTParams | None = None) -> Outcome:
+    """Splits ops of the critical path while that pays; its value is of the finer graph.
 
-    After Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020
+    Place by DPOS; then split the dearest op of the critical path, and keep what pays; again. After
+    Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020
     (OS-DPOS), from descriptions: the text is not at hand. A heuristic for the makespan. Where a
     split was kept the plan is one of the finer instance (`Result.split`), not of the one asked
     about; its value is below that of DPOS' plan without splits.
@@ -218,17 +220,3 @@ def mean_time_ns(arrays: Arrays) -> list[float]:
     runs = arrays.time_ns != UNSUPPORTED
     mean: list[float] = (np.where(runs, arrays.time_ns, 0).sum(axis=1) / runs.sum(axis=1)).tolist()
     return mean
-
-
-register(
-    Method(
-        name="fastt",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Yi et al. 2020 (FastT)",
-        cites=("yi2020",),
-        summary="splits ops of the critical path while that pays; its value is of the finer graph",
-        run=fastt,
-        params=FastTParams,
-    )
-)

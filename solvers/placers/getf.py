@@ -14,8 +14,8 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.back_ends.outcome import ENDINGS
-from placegap.solvers.core.method import Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long, why_too_many_rows
 from placegap.solvers.placers.earliest_start import NO_FAVOURITES, earliest_start_first
@@ -47,8 +47,15 @@ def applies(task: Task[Makespan], params: GetfParams) -> str | None:
     return why_too_long(horizon_ns(task.instance)) or why_too_many_rows(rows, is_lp=True)
 
 
-def getf(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Round an LP to a group of devices per op, then start ops earliest first within their groups.
+@method(
+    "getf",
+    objectives=("makespan",),
+    cites="Su et al. 2020",
+    applies=applies,
+    packages=("pyomo", "highspy"),
+)
+def getf(task: Task[Makespan], params: GetfParams | None = None) -> Outcome:
+    """ETF within groups of devices that an LP chooses.
 
     Su, Ren, Vardi, Wierman, "Communication-aware scheduling of precedence-constrained tasks on
     related machines", arXiv 2004.14639. A heuristic for the makespan; it plans with free channels
@@ -64,7 +71,7 @@ def getf(task: Task[Makespan], params: Params | None = None) -> Outcome:
     optima, and the solver chooses.
     O((V + E) K log V) time beside the LP, up to five times.
     """
-    chosen = params if isinstance(params, GetfParams) else GetfParams()
+    chosen = params or GetfParams()
     clock = task.limits.clock()
     instance, groups = task.instance, device_groups(task.instance, chosen.groups)
     if len(groups.devices) == 1:
@@ -156,19 +163,3 @@ def _moved(arrays: Arrays, admission: Admission, devices: Flags) -> Flags:
                 moved[group] = ~devices[group]
     moved[~(moved & runs).any(axis=1)] = True
     return moved
-
-
-register(
-    Method(
-        name="getf",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Su et al. 2020",
-        cites=("su2020",),
-        summary="ETF within groups of devices that an LP chooses",
-        run=getf,
-        params=GetfParams,
-        applies=applies,
-        packages=("pyomo", "highspy"),
-    )
-)

@@ -19,8 +19,8 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import build_nets
 from placegap.solvers.chains.orders import order_of_keys
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import EFFORT, Cost, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import EFFORT, Cost, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_problem import NOWHERE
 from placegap.solvers.placers.movable_units import (
@@ -44,8 +44,16 @@ MOVES_BETWEEN_LOOKS = 64
 """Moves between two looks at the clock."""
 
 
+@method(
+    "greedy",
+    objectives=OBJECTIVES,
+    cites="Tarnawski et al. 2020",
+    scope="all; a chain where the semantics asks for one",
+    starts={"pipeline_iteration": Cost(0.4, 2.0)},
+    applies=why_not_one_level,
+)
 def greedy(task: Task, params: Params | None = None) -> Outcome:
-    """Next-fit of the blocks, in topological order, by memory alone.
+    """Fills devices in topological order, by memory alone.
 
     The baseline of Tarnawski et al. (NeurIPS 2020; their program ``greedy.cpp``). A block is a
     colour class or, where classes feed each other in a cycle, several. The current accelerator
@@ -122,8 +130,17 @@ class LocalSearchParams(Params):
     restarts: int = Field(default=10, ge=1, json_schema_extra=EFFORT)
 
 
+@method(
+    "local-search",
+    objectives=("max_load",),
+    cites="Tarnawski et al. 2020",
+    scope="max_load; a chain where the semantics asks for one",
+    starts={"max_load": Cost(1.5, 10.0)},
+    applies=why_not_one_level,
+    packages=("numba",),
+)
 def local_search(task: Task[MaxLoad], params: LocalSearchParams) -> Outcome:
-    """Descend from random plans by the best move of one unit, and keep the best end.
+    """Best single moves from random starts.
 
     The ``-localSearch`` of Tarnawski et al. (NeurIPS 2020): classes on accelerators chosen
     uniformly at random; in each round the move of one class to another device that lowers the
@@ -301,38 +318,3 @@ def _cut(order: Ints, devices: Ints, cuts: Ints, draw: Draw) -> Ints:
         device[v] = turn[at]
         free -= size[v]
     return device
-
-
-register(
-    Method(
-        name="greedy",
-        claim="heuristic",
-        objectives=OBJECTIVES,
-        scope="all; a chain where the semantics asks for one",
-        paper="Tarnawski et al. 2020",
-        cites=("tarnawski2020",),
-        summary="fills devices in topological order, by memory alone",
-        starts={"pipeline_iteration": Cost(0.4, 2.0)},
-        run=greedy,
-        params=Params,
-        applies=why_not_one_level,
-    )
-)
-
-
-register(
-    Method(
-        name="local-search",
-        claim="heuristic",
-        objectives=("max_load",),
-        scope="max_load; a chain where the semantics asks for one",
-        paper="Tarnawski et al. 2020",
-        cites=("tarnawski2020",),
-        summary="best single moves from random starts",
-        starts={"max_load": Cost(1.5, 10.0)},
-        run=local_search,
-        params=LocalSearchParams,
-        applies=why_not_one_level,
-        packages=("numba",),
-    )
-)

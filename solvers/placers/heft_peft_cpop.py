@@ -15,8 +15,8 @@ from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power
-from placegap.solvers.core.method import Cost, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.insertion import idle_devices, schedule_by_insertion
 from placegap.solvers.placers.list_problem import (
@@ -32,12 +32,18 @@ from placegap.solvers.placers.list_problem import (
 )
 
 
+@method(
+    "heft",
+    objectives=("makespan",),
+    cites="Topcuoglu et al. 2002, section 4.1",
+    starts={"makespan": Cost(0.4, 4.3, always=True)},
+)
 def heft(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Place ops by decreasing upward rank, each where it finishes first, gaps included.
+    """Longest way to the end first, where it finishes earliest, idle gaps included.
 
-    Topcuoglu, Hariri, Wu, "Performance-effective and low-complexity task scheduling for
-    heterogeneous computing", IEEE TPDS 13(3), 2002, section 4.1. A heuristic for the makespan;
-    it plans with free channels.
+    Ops go by decreasing upward rank. Topcuoglu, Hariri, Wu, "Performance-effective and
+    low-complexity task scheduling for heterogeneous computing", IEEE TPDS 13(3), 2002, section 4.1.
+    A heuristic for the makespan; it plans with free channels.
     Ranks are exact integers: mean times over the devices that can run an op, mean transfers over
     all ordered device pairs (the paper: mean bandwidth and latency; the same if links are equal).
     Ties: topological position, then device index. Added to the paper: an op goes only to devices
@@ -66,24 +72,11 @@ def upward_ranks(instance: Instance) -> tuple[Ints, int]:
     return levels(problem_of(instance.arrays), costs.op, costs.tensor), costs.scale
 
 
-register(
-    Method(
-        name="heft",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Topcuoglu et al. 2002",
-        cites=("topcuoglu2002, section 4.1",),
-        summary="longest way to the end first, where it finishes earliest, idle gaps included",
-        starts={"makespan": Cost(0.4, 4.3, always=True)},
-        run=heft,
-        params=Params,
-    )
-)
-
-
+@method("peft", objectives=("makespan",), cites="Arabnejad and Barbosa 2014, section 4")
 def peft(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Place the ready op of highest mean optimistic cost where finish + optimistic cost is least.
+    """List scheduling by an optimistic cost table, idle gaps included.
 
+    Place the ready op of highest mean optimistic cost where finish + optimistic cost is least.
     Arabnejad, Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost
     table", IEEE TPDS 25(3), 2014, section 4. A heuristic for the makespan; it plans with free
     channels and inserts ops into idle gaps.
@@ -148,22 +141,9 @@ def _mean_over_devices(table: Ints, arrays: Arrays, costs: MeanCosts) -> Ints:
     return np.asarray(terms.sum(axis=1), np.int64)
 
 
-register(
-    Method(
-        name="peft",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Arabnejad and Barbosa 2014",
-        cites=("arabnejad2014, section 4",),
-        summary="list scheduling by an optimistic cost table, idle gaps included",
-        run=peft,
-        params=Params,
-    )
-)
-
-
+@method("cpop", objectives=("makespan",), cites="Topcuoglu et al. 2002, section 4.2")
 def cpop(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Place the ops of the critical path on one device, the others where they finish first.
+    """The critical path on one device, the rest where it finishes first.
 
     Topcuoglu, Hariri, Wu, "Performance-effective and low-complexity task scheduling for
     heterogeneous computing", IEEE TPDS 13(3), 2002, section 4.2. A heuristic for the makespan; it
@@ -241,28 +221,20 @@ def path_device(arrays: Arrays, path: list[int]) -> int:
     return int(np.lexsort((total, missed))[0])
 
 
-register(
-    Method(
-        name="cpop",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Topcuoglu et al. 2002",
-        cites=("topcuoglu2002, section 4.2",),
-        summary="the critical path on one device, the rest where it finishes first",
-        run=cpop,
-        params=Params,
-    )
-)
-
-
 class MpDpsParams(Params):
     """How much of the smallest device a merged op and its colocation group may hold."""
 
     memory_share: Annotated[float, Field(ge=0, le=1)] = MEMORY_SHARE
 
 
-def mp_dps(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Merge ops that are better together, then place by the predicted cost of the path behind.
+@method(
+    "mp-dps",
+    objectives=("makespan",),
+    cites="as Zeng et al. 2022 tell it, section 5.1",
+    starts={"makespan": Cost(2.5, 40.0)},
+)
+def mp_dps(task: Task[Makespan], params: MpDpsParams | None = None) -> Outcome:
+    """Merges ops with regard to devices, then places by path costs.
 
     MP-DPS as Zeng et al. tell it (FD-DPS, Mathematics 2022, 10, 4788, section 5.1): nodes are
     merged "with computing power awareness", and scheduled by "predicting the path cost"; its text
@@ -310,18 +282,3 @@ def mean_path_costs(arrays: Arrays, behind: Ints, scale: int) -> Ints:
     cost = np.where(runs, arrays.time_ns * scale + behind, 0)
     mean: Ints = (cost // runs.sum(axis=1, keepdims=True)).sum(axis=1)
     return mean
-
-
-register(
-    Method(
-        name="mp-dps",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="as Zeng et al. 2022 tell it",
-        cites=("zeng2022, section 5.1",),
-        summary="merges ops with regard to devices, then places by path costs",
-        starts={"makespan": Cost(2.5, 40.0)},
-        run=mp_dps,
-        params=MpDpsParams,
-    )
-)

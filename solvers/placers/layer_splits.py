@@ -27,18 +27,46 @@ import numpy as np
 from placegap.instances.io.costing import is_cpu
 from placegap.instances.problem import Cluster, Instance, Plan, plan_class
 from placegap.instances.problem.modules import homes_by_layer, layer_of, numbered_layers
-from placegap.solvers.core.method import Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
 LayerRule = Callable[[Instance, int], list[int]]
 """Of so many layers: the device of what is before them, of each, and of what is after them."""
 
 
-def exo_split(instance: Instance, num_layers: int) -> list[int]:
-    """Shares of memory, the largest device first; equal ones by name, the last one first.
+def why_no_layers(task: Task, params: Params) -> str | None:
+    """Why there are no layers to split, or None."""
+    if plan_class(task.semantics) != "any":
+        return f"its plans are not {plan_class(task.semantics)}"
+    if not numbered_layers(layer_of(task.instance.graph)):
+        return "no op names a numbered layer"
+    return None
 
-    Where no device has memory, all have equal shares.
+
+def serves(name: str, tool: str) -> Callable[[LayerRule], LayerRule]:
+    """Register a rule, by which a `tool` serves models, as a method."""
+
+    def add(rule: LayerRule) -> LayerRule:
+        def run(task: Task, params: Params) -> Outcome:
+            lists = numbered_layers(layer_of(task.instance.graph))
+            layers = rule(task.instance, sum(map(len, lists.values())))
+            return Outcome(Plan.on(homes_by_layer(task.instance, layers)))
+
+        run.__doc__ = rule.__doc__
+        does = method(name, objectives=("makespan", "max_load"), paper=tool, applies=why_no_layers)
+        does(run)
+        return rule
+
+    return add
+
+
+@serves("exo", "exo")
+def exo_split(instance: Instance, num_layers: int) -> list[int]:
+    """Layers in order, by shares of memory.
+
+    The largest device goes first; equal ones by name, the last one first. Where no device has
+    memory, all have equal shares.
     """
     devices = instance.cluster.devices
     size = [1 if d.memory_bytes is None else d.memory_bytes for d in devices]
@@ -52,8 +80,9 @@ def exo_split(instance: Instance, num_layers: int) -> list[int]:
     return [home[0], *home, home[-1]]
 
 
+@serves("llama-cpp", "llama.cpp")
 def llama_cpp_split(instance: Instance, num_layers: int) -> list[int]:
-    """The most layers on GPUs that fit, by shares of free memory."""
+    """Layers by free memory, what does not fit on the host."""
     gpus, host = _gpus(instance.cluster)
     if not gpus:
         return [host] * (num_layers + 2)
@@ -75,15 +104,17 @@ def llama_cpp_split(instance: Instance, num_layers: int) -> list[int]:
     return found
 
 
+@serves("vllm-even", "vLLM")
 def vllm_split(instance: Instance, num_layers: int) -> list[int]:
-    """Equal numbers on the GPUs; the remainder from the last but one backwards."""
+    """As many layers on each GPU, the remainder in the middle."""
     return _even(
         instance, num_layers, lambda rank, ranks, rest: ranks - 1 - rest <= rank < ranks - 1
     )
 
 
+@serves("sglang-even", "SGLang")
 def sglang_split(instance: Instance, num_layers: int) -> list[int]:
-    """Equal numbers on the GPUs; one more for each of the last ones, as far as layers go."""
+    """As many layers on each GPU, the remainder at the end."""
     return _even(instance, num_layers, lambda rank, ranks, rest: rank >= ranks - rest)
 
 
@@ -103,47 +134,3 @@ def _gpus(cluster: Cluster) -> tuple[list[int], int]:
     gpus = [k for k, host in enumerate(is_host) if not host]
     hosts = [k for k, host in enumerate(is_host) if host]
     return gpus, hosts[0] if hosts else gpus[0]
-
-
-def _placer(split: LayerRule) -> Callable[[Task, Params], Outcome]:
-    def run(task: Task, params: Params) -> Outcome:
-        lists = numbered_layers(layer_of(task.instance.graph))
-        layers = split(task.instance, sum(map(len, lists.values())))
-        return Outcome(Plan.on(homes_by_layer(task.instance, layers)))
-
-    run.__module__ = __name__
-    return run
-
-
-def why_no_layers(task: Task, params: Params) -> str | None:
-    """Why there are no layers to split, or None."""
-    if plan_class(task.semantics) != "any":
-        return f"its plans are not {plan_class(task.semantics)}"
-    if not numbered_layers(layer_of(task.instance.graph)):
-        return "no op names a numbered layer"
-    return None
-
-
-for _name, _split, _whose, _summary in (
-    ("exo", exo_split, "exo", "layers in order, by shares of memory"),
-    (
-        "llama-cpp",
-        llama_cpp_split,
-        "llama.cpp",
-        "layers by free memory, what does not fit on the host",
-    ),
-    ("vllm-even", vllm_split, "vLLM", "as many layers on each GPU, the remainder in the middle"),
-    ("sglang-even", sglang_split, "SGLang", "as many layers on each GPU, the remainder at the end"),
-):
-    register(
-        Method(
-            name=_name,
-            claim="heuristic",
-            objectives=("makespan", "max_load"),
-            paper=_whose,
-            summary=_summary,
-            run=_placer(_split),
-            params=Params,
-            applies=why_no_layers,
-        )
-    )

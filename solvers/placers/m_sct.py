@@ -14,8 +14,8 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Limits, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Limits, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long
 from placegap.solvers.placers.baechi import (
@@ -49,8 +49,15 @@ def applies(task: Task[Makespan], params: Params) -> str | None:
     return why_too_long(lp.horizon_ns(task.instance)) or why_not_dynamic(task, params)
 
 
-def m_sct(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """As m-ETF, but a device waits for the favourite child of the op that it ran last.
+@method(
+    "m-sct",
+    objectives=("makespan",),
+    cites="Jeon et al. 2020 (Baechi)",
+    applies=applies,
+    packages=("pyomo", "highspy"),
+)
+def m_sct(task: Task[Makespan], params: SctParams | None = None) -> Outcome:
+    """m-ETF, but a device waits for its last op's favourite child, chosen by an LP.
 
     Jeon, Cai, Srivastava, Jiang, Ke, Meng, Xie, Gupta, "Baechi: fast device placement of machine
     learning graphs", ACM SoCC 2020, after Hanen, Munier 1995. A heuristic for the makespan.
@@ -63,7 +70,7 @@ def m_sct(task: Task[Makespan], params: Params | None = None) -> Outcome:
     ops of later pieces without favourites.
     Time beside the LP as for m-ETF where devices seldom wait.
     """
-    chosen = params if isinstance(params, SctParams) else SctParams()
+    chosen = params or SctParams()
     found = favourites(task.instance, chosen, task.limits)
     arrays = task.instance.arrays
     admission = admission_of(arrays)
@@ -129,19 +136,3 @@ def _pieces(instance: Instance, window: int) -> Iterator[tuple[list[int], Instan
             }
         )
         yield members, instance.model_copy(update={"graph": part, "best_known": ()})
-
-
-register(
-    Method(
-        name="m-sct",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Jeon et al. 2020 (Baechi)",
-        cites=("jeon2020",),
-        summary="m-ETF, but a device waits for its last op's favourite child, chosen by an LP",
-        run=m_sct,
-        params=SctParams,
-        applies=applies,
-        packages=("pyomo", "highspy"),
-    )
-)

@@ -19,13 +19,16 @@ from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.method import Cost, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
 
+@method(
+    "memory-cuts", objectives=("makespan",), paper="placegap", starts={"makespan": Cost(0.6, 4.0)}
+)
 def memory_cuts(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Cut the order of colocation groups into slices, one per device, for a short makespan.
+    """Slices of the order, one per device, cut where memory allows and little is sent.
 
     Groups are ordered by the first of their ops in topological order. A training step whose
     forward and backward ops are colocated so becomes the chain of its layers. Every slice fits into
@@ -127,20 +130,6 @@ def _slice(size: Floats, time_ns: Floats, blocked: Flags, room: Floats, sent_ns:
     return slot
 
 
-register(
-    Method(
-        name="memory-cuts",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="placegap",
-        summary="slices of the order, one per device, cut where memory allows and little is sent",
-        starts={"makespan": Cost(0.6, 4.0)},
-        run=memory_cuts,
-        params=Params,
-    )
-)
-
-
 ROUNDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """How often the devices take turns."""
 
@@ -151,8 +140,15 @@ LEAST_PLANS, MOST_PARTS = 4, 400_000
 """Plans that are judged: at least so many, and for so many ops and edges in all."""
 
 
+@method(
+    "interleaved-cuts",
+    objectives=("makespan",),
+    paper="placegap",
+    starts={"makespan": Cost(5.0, 10.0)},
+    memory_rules=("sum", "peak"),
+)
 def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outcome:
-    """Cut the order of colocation groups into equal slices, and deal them out in turn.
+    """Slices of the order that devices take in turn, cut where little is sent.
 
     Groups are ordered by the first of their ops in topological order: a training step whose forward
     and backward ops are colocated is the chain of its layers. Where neighbouring layers are on two
@@ -266,18 +262,3 @@ def _packed(slot: Ints, size: Ints, able: Flags, turn: Ints, room: Ints) -> Ints
         device[g] = k
         left[k] -= int(size[g])
     return device
-
-
-register(
-    Method(
-        name="interleaved-cuts",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="placegap",
-        summary="slices of the order that devices take in turn, cut where little is sent",
-        starts={"makespan": Cost(5.0, 10.0)},
-        run=interleaved_cuts,
-        params=Params,
-        memory_rules=("sum", "peak"),
-    )
-)

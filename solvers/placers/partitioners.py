@@ -28,8 +28,8 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED, to_whole
 from placegap.instances.problem.nets import Nets, build_nets
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.core.method import Method, Params, Task, why_not_installed
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Params, Task, why_not_installed
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.worker_process import end_with_parent
 from placegap.solvers.placers.movable_units import (
@@ -259,16 +259,31 @@ class MetisParams(Params):
     mend: bool = True
 
 
-def metis(task: Task, params: MetisParams) -> Outcome:
-    """Partition the groups into one part per accelerator by METIS, and place the parts by load.
+def why_no_metis() -> str | None:
+    """How to install METIS's package, or None."""
+    return why_not_installed("pymetis", "metis")
 
-    Karypis, Kumar, "A fast and high quality multilevel scheme for partitioning irregular graphs"
-    (SIAM J. Sci. Comput. 20, 1998), through pymetis, as the placement papers use it: compute is
-    the weight of vertices, communication that of edges (here the host times of the tensors, each
-    once per pair of groups, so that unequal links count). A heuristic whose objective is the sum of
-    cut edges: it sees no direction, pays a tensor per pair and not per device, and balances compute
-    alone. Filled in: shares by the devices' speeds, parts to devices heaviest first, and the repair
-    of `mend` for memory and support; ops that no accelerator runs go to a host by it.
+
+@method(
+    "metis",
+    objectives=("makespan", "max_load", "max_load_fwd_bwd"),
+    cites="Karypis and Kumar 1998",
+    scope="makespan, loads, any plans",
+    applies=why_not_parts,
+    missing=why_no_metis,
+    packages=("pymetis",),
+)
+def metis(task: Task, params: MetisParams) -> Outcome:
+    """Graph partitioner, where installed.
+
+    Groups become one part per accelerator, and parts are placed by load. Karypis, Kumar, "A fast
+    and high quality multilevel scheme for partitioning irregular graphs" (SIAM J. Sci. Comput. 20,
+    1998), through pymetis, as the placement papers use it: compute is the weight of vertices,
+    communication that of edges (here the host times of the tensors, each once per pair of groups,
+    so that unequal links count). A heuristic whose objective is the sum of cut edges: it sees no
+    direction, pays a tensor per pair and not per device, and balances compute alone. Filled in:
+    shares by the devices' speeds, parts to devices heaviest first, and the repair of `mend` for
+    memory and support; ops that no accelerator runs go to a host by it.
     """
     return place_parts(task, lambda parting: _by_metis(parting, params), mends=params.mend)
 
@@ -304,29 +319,6 @@ another library draws from it meanwhile, as ZeroMQ's does in a notebook, the par
 seed's (measured: with a draw in each 0.1 ms ten runs gave ten partitions)."""
 
 
-def why_no_metis() -> str | None:
-    """How to install METIS's package, or None."""
-    return why_not_installed("pymetis", "metis")
-
-
-register(
-    Method(
-        name="metis",
-        claim="heuristic",
-        objectives=("makespan", "max_load", "max_load_fwd_bwd"),
-        scope="makespan, loads, any plans",
-        paper="Karypis and Kumar 1998",
-        cites=("karypis1998",),
-        summary="graph partitioner, where installed",
-        run=metis,
-        params=MetisParams,
-        applies=why_not_parts,
-        missing=why_no_metis,
-        packages=("pymetis",),
-    )
-)
-
-
 class MtKahyparParams(Params):
     """Parameters of ``mt-kahypar``."""
 
@@ -334,11 +326,27 @@ class MtKahyparParams(Params):
     imbalance: float = Field(default=0.03, gt=0, lt=1)
 
 
-def mt_kahypar(task: Task, params: MtKahyparParams) -> Outcome:
-    """Partition the hypergraph of the tensors by Mt-KaHyPar, and place the parts by load.
+def why_no_kahypar() -> str | None:
+    """How to install Mt-KaHyPar's package, or None."""
+    return why_not_installed("mtkahypar", "kahypar")
 
-    Gottesbueren, Heuer, Maas, Sanders, Schlag, "Scalable high-quality hypergraph partitioning"
-    (ACM Trans. Algorithms 20, 2024), with the objective km1: sum over nets of weight x (parts - 1).
+
+@method(
+    "mt-kahypar",
+    objectives=("makespan", "max_load", "max_load_fwd_bwd"),
+    paper="Gottesbüren et al. 2024",
+    cites="Gottesbueren et al. 2024",
+    scope="makespan, loads, any plans",
+    applies=why_not_parts,
+    missing=why_no_kahypar,
+    packages=("mtkahypar",),
+)
+def mt_kahypar(task: Task, params: MtKahyparParams) -> Outcome:
+    """Hypergraph partitioner, where installed.
+
+    The hypergraph of the tensors becomes one part per accelerator, and parts are placed by load.
+    Gottesbueren, Heuer, Maas, Sanders, Schlag, "Scalable high-quality hypergraph partitioning" (ACM
+    Trans. Algorithms 20, 2024), with the objective km1: sum over nets of weight x (parts - 1).
     Nets are those of `instances.problem.nets`: a tensor's pins are its producer and its
     consumers, so that a tensor is paid once per part that it reaches and not per edge, which is
     what max_load counts but for the producer's side. A heuristic: it minimizes the sum over the
@@ -381,45 +389,38 @@ def _by_kahypar(parting: Parting, imbalance: float) -> Ints:
     return np.array(hypergraph.partition(context).get_partition(), np.int64)
 
 
-def why_no_kahypar() -> str | None:
-    """How to install Mt-KaHyPar's package, or None."""
-    return why_not_installed("mtkahypar", "kahypar")
-
-
-register(
-    Method(
-        name="mt-kahypar",
-        claim="heuristic",
-        objectives=("makespan", "max_load", "max_load_fwd_bwd"),
-        scope="makespan, loads, any plans",
-        paper="Gottesbüren et al. 2024",
-        cites=("gottesbueren2024",),
-        summary="hypergraph partitioner, where installed",
-        run=mt_kahypar,
-        params=MtKahyparParams,
-        applies=why_not_parts,
-        missing=why_no_kahypar,
-        packages=("mtkahypar",),
-    )
-)
-
-
 PROGRAMS = "scotch_gpart", "gpart"
 """Its names: Debian's first, where ``gpart`` is another program."""
 
 
-def scotch(task: Task, params: Params | None = None) -> Outcome:
-    """Partition the groups into one part per accelerator by Scotch, and place the parts by load.
+def why_no_scotch() -> str | None:
+    """How to install Scotch, or None."""
+    if _program() is None:
+        return "needs Scotch's program gpart on the PATH (Debian: apt install scotch)"
+    return None
 
-    Pellegrini, Roman, "SCOTCH: a software package for static mapping by dual recursive
-    bipartitioning" (HPCN Europe 1996); the ``-scotch`` of Tarnawski et al. (NeurIPS 2020), which
-    writes the same graph: time as the weight of vertices, the host times of the tensors between two
-    of them, each once, as that of edges, and the program's default strategy. A heuristic whose
-    objective is the sum of cut edges; it balances compute alone and sees no direction. Deviations:
-    colour classes that feed each other in a cycle stay apart; memory and support are
-    mended (`mend`), where the authors ignore the one and refuse graphs with ops that
-    no accelerator runs; parts are equal also where devices are not, and the heaviest goes to the
-    device that is done with it first. The program has a fixed seed of its own.
+
+@method(
+    "scotch",
+    objectives=("makespan", "max_load", "max_load_fwd_bwd"),
+    cites="Pellegrini and Roman 1996",
+    scope="makespan, loads, any plans",
+    applies=why_not_parts,
+    missing=why_no_scotch,
+)
+def scotch(task: Task, params: Params | None = None) -> Outcome:
+    """Graph partitioner, where installed.
+
+    Groups become one part per accelerator, and parts are placed by load. Pellegrini, Roman,
+    "SCOTCH: a software package for static mapping by dual recursive bipartitioning" (HPCN Europe
+    1996); the ``-scotch`` of Tarnawski et al. (NeurIPS 2020), which writes the same graph: time as
+    the weight of vertices, the host times of the tensors between two of them, each once, as that of
+    edges, and the program's default strategy. A heuristic whose objective is the sum of cut edges;
+    it balances compute alone and sees no direction. Deviations: colour classes that feed each other
+    in a cycle stay apart; memory and support are mended (`mend`), where the authors ignore the one
+    and refuse graphs with ops that no accelerator runs; parts are equal also where devices are not,
+    and the heaviest goes to the device that is done with it first. The program has a fixed seed of
+    its own.
     """
     return place_parts(task, _by_scotch)
 
@@ -463,27 +464,3 @@ def parts_of(text: str, num_vertices: int) -> Ints:
     part = np.zeros(num_vertices, np.int64)
     part[pairs[:, 0]] = pairs[:, 1]
     return part
-
-
-def why_no_scotch() -> str | None:
-    """How to install Scotch, or None."""
-    if _program() is None:
-        return "needs Scotch's program gpart on the PATH (Debian: apt install scotch)"
-    return None
-
-
-register(
-    Method(
-        name="scotch",
-        claim="heuristic",
-        objectives=("makespan", "max_load", "max_load_fwd_bwd"),
-        scope="makespan, loads, any plans",
-        paper="Pellegrini and Roman 1996",
-        cites=("pellegrini1996",),
-        summary="graph partitioner, where installed",
-        run=scotch,
-        params=Params,
-        applies=why_not_parts,
-        missing=why_no_scotch,
-    )
-)

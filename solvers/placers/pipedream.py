@@ -25,8 +25,8 @@ from placegap.solvers.chains.problem import (
     put_in,
     why_not_two_kinds,
 )
-from placegap.solvers.core.method import Cost, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.movable_units import why_not_one_level
 
@@ -48,8 +48,22 @@ class PipeDreamParams(Params):
     layers: Literal["merge", "blocks"] = "merge"
 
 
+def applies(task: Task[MaxLoad], params: Params) -> str | None:
+    """Why PipeDream does not apply to a task, or None."""
+    return why_not_one_level(task, params) or why_not_two_kinds(task.instance)
+
+
+@method(
+    "pipedream",
+    objectives=("max_load",),
+    cites="Narayanan et al. 2019 (PipeDream), section 3.1",
+    scope="max_load, chain plans, accelerators alike, hosts alike",
+    starts={"max_load": Cost(2.0, 3.0)},
+    applies=applies,
+    packages=("numba", "networkx"),
+)
 def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
-    """The best stages of a chain of layers, by a DP over places to cut and numbers of replicas.
+    """A chain of layers cut into stages, with replicas where they are allowed.
 
     Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training" (SOSP 2019),
     section 3.1: A(j, m), the slowest stage of the best pipeline of layers 1..j on m machines, is
@@ -101,11 +115,6 @@ def pipedream(task: Task[MaxLoad], params: PipeDreamParams) -> Outcome:
     placement = _placement(problem, layers, stops, (k, c), origin, replicas)
     details["replicated_ops"] = sum(len(on) > 1 for on in placement)
     return Outcome(Plan(placement), details=details)
-
-
-def applies(task: Task[MaxLoad], params: Params) -> str | None:
-    """Why PipeDream does not apply to a task, or None."""
-    return why_not_one_level(task, params) or why_not_two_kinds(task.instance)
 
 
 def _all_equal(task: Task[MaxLoad], problem: ChainProblem) -> bool:
@@ -313,21 +322,3 @@ def _positions(label: Ints, tail: Ints, head: Ints) -> Ints:
         for member in whole.nodes[node]["members"]:
             position[member] = place
     return np.array([position[at] for at in label.tolist()], np.int64)
-
-
-register(
-    Method(
-        name="pipedream",
-        claim="heuristic",
-        objectives=("max_load",),
-        scope="max_load, chain plans, accelerators alike, hosts alike",
-        paper="Narayanan et al. 2019 (PipeDream)",
-        cites=("narayanan2019, section 3.1",),
-        summary="a chain of layers cut into stages, with replicas where they are allowed",
-        starts={"max_load": Cost(2.0, 3.0)},
-        run=pipedream,
-        params=PipeDreamParams,
-        applies=applies,
-        packages=("numba", "networkx"),
-    )
-)

@@ -11,15 +11,18 @@ from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import gradient_tie, stage_arcs, stage_blocks
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import border_costs
-from placegap.solvers.core.method import Cost, Method, Params, Task
-from placegap.solvers.core.registry import find_method, register, why_not
+from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.registry import find_method, method, why_not
 from placegap.solvers.core.result import Outcome
 
 NO_PASSAGE = "a backward op feeds a forward op: no microbatch can pass"
 
 
+@method(
+    "even-split", objectives=("pipeline_iteration",), starts={"pipeline_iteration": Cost(5.0, 5.0)}
+)
 def even_split(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
-    """Cut the layers, in their order, into stages whose numbers of layers differ by one at most.
+    """As many layers in every stage, as people split models by hand.
 
     Layers are the blocks that stages keep whole, in their order (`nets.stage_blocks`); the
     first stages get one more. All devices are used, as they come, or as many as there are layers
@@ -59,22 +62,14 @@ def chain_plan(block: Ints, cuts: Ints, num_devices: int) -> Plan:
     return Plan(tuple((s % num_devices,) for s in stage), stage=tuple(stage))
 
 
-register(
-    Method(
-        name="even-split",
-        claim="heuristic",
-        objectives=("pipeline_iteration",),
-        paper="",
-        summary="as many layers in every stage, as people split models by hand",
-        starts={"pipeline_iteration": Cost(5.0, 5.0)},
-        run=even_split,
-        params=Params,
-    )
+@method(
+    "simulated-moves",
+    objectives=("pipeline_iteration",),
+    paper="pytorch/pytorch #179212",
+    starts={"pipeline_iteration": Cost(20.0, 80.0, most_parts=4_000)},
 )
-
-
 def simulated_moves(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
-    """Make the heaviest stage as light as can be, then move its cuts while that is shorter.
+    """Least heaviest stage by a DP, then moves around it by simulation.
 
     pytorch/pytorch #179212 proposes automatic stages for 1F1B, interleaved and zero-bubble
     schedules: a DP, then refinement around the critical stage, judged by simulation. Its text gives
@@ -142,26 +137,21 @@ def lightest_cuts(load: Ints, count: int) -> Ints:
     return cuts
 
 
-register(
-    Method(
-        name="simulated-moves",
-        claim="heuristic",
-        objectives=("pipeline_iteration",),
-        paper="pytorch/pytorch #179212",
-        summary="least heaviest stage by a DP, then moves around it by simulation",
-        starts={"pipeline_iteration": Cost(20.0, 80.0, most_parts=4_000)},
-        run=simulated_moves,
-        params=Params,
-    )
-)
-
-
 ALIKE = 1e-3
 """Limits on a stage that differ by less are one; Alpa takes 1e-6 s, of stages of some ms."""
 
 
+def _why_not_alpa(task: Task[PipelineIteration], params: Params) -> str | None:
+    if task.semantics.schedule == "interleaved":
+        return "makes one stage for each device; interleaved has several"
+    return None
+
+
+@method(
+    "alpa", objectives=("pipeline_iteration",), cites="Zheng et al. 2022", applies=_why_not_alpa
+)
 def alpa(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
-    """Alpa's stages: the least sum of all stages and m - 1 times the heaviest one.
+    """Least sum of stages and m - 1 times the heaviest, by a DP for each limit.
 
     For limit after limit on a stage a DP finds the row of stages of least sum; the best sum of both
     wins. A stage takes the time of its layers on the device that is fastest for them, and of what
@@ -250,27 +240,6 @@ def alpa_cuts(times: Ints, most: int, rounds: int) -> Ints:
     return best_cuts
 
 
-def _why_not_alpa(task: Task[PipelineIteration], params: Params) -> str | None:
-    if task.semantics.schedule == "interleaved":
-        return "makes one stage for each device; interleaved has several"
-    return None
-
-
-register(
-    Method(
-        name="alpa",
-        claim="heuristic",
-        objectives=("pipeline_iteration",),
-        paper="Zheng et al. 2022",
-        cites=("zheng2022",),
-        summary="least sum of stages and m - 1 times the heaviest, by a DP for each limit",
-        run=alpa,
-        params=Params,
-        applies=_why_not_alpa,
-    )
-)
-
-
 STEADY = MaxLoad(plans="chain")
 """What decides once a pipeline is full."""
 
@@ -283,10 +252,18 @@ def why_not_max_load(task: Task[PipelineIteration], params: Params) -> str | Non
     return why_not(method, Task(task.instance, STEADY), method.params())
 
 
+@method(
+    "heaviest-stage",
+    objectives=("pipeline_iteration",),
+    cites="Tarnawski et al. 2020",
+    starts={"pipeline_iteration": Cost(1000.0, 100.0)},
+    applies=why_not_max_load,
+)
 def heaviest_stage(task: Task[PipelineIteration], params: Params | None = None) -> Outcome:
-    """The best chain for max_load by `ideal-dp`, whatever the schedule and its microbatches are.
+    """max_load's optimum, run under the schedule.
 
-    For many microbatches that is nearly best; for few the stages' places in the chain count, too.
+    The best chain for max_load by `ideal-dp`, whatever the schedule and its microbatches are. For
+    many microbatches that is nearly best; for few the stages' places in the chain count, too.
     Microbatches in flight are not looked at, so that memory may not suffice. Time as of `ideal-dp`.
     A chain of max_load may send gradients to a later stage, and no pipeline does; so what edges of
     both passes tie together stays whole (`in_stage_order`).
@@ -339,19 +316,3 @@ def in_stage_order(instance: Instance, block: Ints) -> Instance:
     return Instance(
         name=instance.name, graph=graph.model_copy(update=update), cluster=instance.cluster
     )
-
-
-register(
-    Method(
-        name="heaviest-stage",
-        claim="heuristic",
-        objectives=("pipeline_iteration",),
-        paper="Tarnawski et al. 2020",
-        cites=("tarnawski2020",),
-        summary="max_load's optimum, run under the schedule",
-        starts={"pipeline_iteration": Cost(1000.0, 100.0)},
-        run=heaviest_stage,
-        params=Params,
-        applies=why_not_max_load,
-    )
-)

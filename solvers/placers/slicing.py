@@ -12,8 +12,8 @@ from placegap.instances.problem.array_types import Floats, Ints
 from placegap.solvers.chains.orders import NUM_ORDERS, order_of_keys, orders
 from placegap.solvers.chains.slices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached
-from placegap.solvers.core.method import EFFORT, Cost, Method, Params, Task
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import EFFORT, Cost, Params, Task
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.movable_units import why_not_one_level
 
@@ -26,8 +26,17 @@ class SlicingParams(Params):
     orders: int = Field(default=NUM_ORDERS, ge=1, le=NUM_ORDERS, json_schema_extra=EFFORT)
 
 
+@method(
+    "slicing",
+    objectives=("max_load",),
+    cites="Tarnawski et al. 2020",
+    scope="max_load, chain plans",
+    starts={"max_load": Cost(1.5, 14.0, most_parts=100_000)},
+    applies=why_not_one_level,
+    packages=("numba",),
+)
 def slicing(task: Task[MaxLoad], params: SlicingParams) -> Outcome:
-    """The best way to cut some topological orders of the blocks into one segment per device.
+    """Cuts topological orders into one segment per device, each optimally.
 
     The linearized DP of Tarnawski et al. (NeurIPS 2020, "DPL"): of one order, all segments are
     ideals' differences, so a DP over the places to cut takes O(b^2 K + pins) for b blocks where the
@@ -56,23 +65,6 @@ def slicing(task: Task[MaxLoad], params: SlicingParams) -> Outcome:
 
 NO_SLICES = "none of its orders can be cut so that every device runs and holds its segment"
 
-register(
-    Method(
-        name="slicing",
-        claim="heuristic",
-        objectives=("max_load",),
-        scope="max_load, chain plans",
-        paper="Tarnawski et al. 2020",
-        cites=("tarnawski2020",),
-        summary="cuts topological orders into one segment per device, each optimally",
-        starts={"max_load": Cost(1.5, 14.0, most_parts=100_000)},
-        run=slicing,
-        params=SlicingParams,
-        applies=why_not_one_level,
-        packages=("numba",),
-    )
-)
-
 
 NOT_SLICED = 2**62
 """Fitness of an order without slices, or whose slices are more than twice as bad as the best."""
@@ -92,8 +84,18 @@ class SliceGraphParams(Params):
     generations: int = Field(default=20, ge=0, json_schema_extra=EFFORT)
 
 
+@method(
+    "slicegraph",
+    objectives=("max_load",),
+    paper="Archer et al. 2024",
+    cites="Archer et al. 2024; Goncalves and Resende 2011",
+    scope="max_load, chain plans",
+    starts={"max_load": Cost(15.0, 150.0, most_parts=8_000)},
+    applies=why_not_one_level,
+    packages=("numba",),
+)
 def slicegraph(task: Task[MaxLoad], params: SliceGraphParams) -> Outcome:
-    """The best slices of topological orders that a biased random-key genetic algorithm breeds.
+    """Cuts topological orders that a genetic algorithm breeds.
 
     After Archer, Fahrbach, Liu and Prabhu, "Practical performance guarantees for pipelined DNN
     inference" (ICML 2024): SliceGraph cuts a topological order by a DP over the places to cut, and
@@ -177,21 +179,3 @@ def _next_generation(
     other = people[generator.integers(elite, size, children)]
     takes = generator.random((children, blocks)) < params.inherit
     return np.concatenate([np.where(takes, noble, other), generator.random((mutants, blocks))])
-
-
-register(
-    Method(
-        name="slicegraph",
-        claim="heuristic",
-        objectives=("max_load",),
-        scope="max_load, chain plans",
-        paper="Archer et al. 2024",
-        cites=("archer2024", "goncalves2011"),
-        summary="cuts topological orders that a genetic algorithm breeds",
-        starts={"max_load": Cost(15.0, 150.0, most_parts=8_000)},
-        run=slicegraph,
-        params=SliceGraphParams,
-        applies=why_not_one_level,
-        packages=("numba",),
-    )
-)

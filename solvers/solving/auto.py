@@ -36,8 +36,8 @@ from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock, stop_asked
-from placegap.solvers.core.method import USUAL_S, Method, Params, Task
-from placegap.solvers.core.registry import find_method, register
+from placegap.solvers.core.method import USUAL_S, Params, Task
+from placegap.solvers.core.registry import find_method, method
 from placegap.solvers.core.result import PROOF, Outcome, Result, fault_of
 from placegap.solvers.core.starts import (
     ALWAYS,
@@ -112,8 +112,16 @@ class AutoParams(Params):
     workers: int | None = Field(default=None, ge=1, le=1024)
 
 
+@method(
+    "auto",
+    objectives=OBJECTIVES,
+    claim="exact",
+    paper="placegap",
+    packages=("ortools", "highspy", "numba"),
+    memory_rules=("sum", "peak"),
+)
 def run(task: Task, params: AutoParams) -> Outcome:
-    """Run the parts by the rules above."""
+    """The default: the method that proves most of such problems, a search beside it."""
     if isinstance(task.semantics, MaxContext):  # its questions are about loads; nothing searches
         return find_method("most-tokens").run(task, Params())
     limit_s = task.limits.time_limit_s
@@ -331,18 +339,3 @@ def _working_s(task: Task, limit_s: float) -> float:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-register(
-    Method(
-        name="auto",
-        claim="exact",
-        objectives=OBJECTIVES,
-        paper="placegap",
-        summary="the default: the method that proves most of such problems, a search beside it",
-        run=run,
-        params=AutoParams,
-        packages=("ortools", "highspy", "numba"),
-        memory_rules=("sum", "peak"),
-    )
-)

@@ -16,9 +16,9 @@ from placegap.instances.reading.errors import as_input_error
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import ROOM, most_tokens
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.method import USUAL_S, Method, Params, Task
+from placegap.solvers.core.method import USUAL_S, Params, Task
 from placegap.solvers.core.progress import say, tell
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Outcome, Result
 from placegap.solvers.solving.run_method import SolveOptions, run_method
 from placegap.solvers.solving.steps import proofs
@@ -32,8 +32,11 @@ ANY_PLAN = 0.999
 TOO_LARGE = "times or bytes are too large for the methods that prove loads"
 
 
+@method(
+    "most-tokens", objectives=("max_context",), claim="exact", paper="placegap", packages=("numba",)
+)
 def run(task: Task[MaxContext], params: Params) -> Outcome:
-    """Ask until nothing is left in between, or the time is over; the best plan and bound so far.
+    """One question about loads after another, by bisection of the tokens.
 
     At first whether any fit, and as many as the memory of all devices holds; then, for B numbers in
     between, at most log2 B questions.
@@ -136,17 +139,3 @@ def _proves_none(found: Result, semantics: MaxContext) -> bool:
         return True
     limit_ns = semantics.at_most_ns
     return limit_ns is not None and found.bound_ns is not None and found.bound_ns > limit_ns
-
-
-register(
-    Method(
-        name="most-tokens",
-        claim="exact",
-        objectives=("max_context",),
-        paper="placegap",
-        summary="one question about loads after another, by bisection of the tokens",
-        run=run,
-        params=Params,
-        packages=("numba",),
-    )
-)

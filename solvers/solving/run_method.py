@@ -54,16 +54,8 @@ def limits_of(options: LimitOptions) -> Limits:
     return limits
 
 
-def default_method(semantics: Semantics) -> str:
-    """The method that runs where none is named: `auto`, whatever the semantics.
-
-    Examples
-    --------
-    >>> from placegap.instances import Makespan
-    >>> default_method(Makespan())
-    'auto'
-    """
-    return "auto"
+DEFAULT_METHOD = "auto"
+"""What runs where no method is named."""
 
 
 def run_method(
@@ -82,7 +74,7 @@ def run_method(
     instance, semantics
         The problem, and what its numbers mean.
     method : str, optional
-        A name of the registry; without one `default_method` chooses.
+        A name of the registry; by default `DEFAULT_METHOD`.
     params : mapping, optional
         The method's own parameters.
     incumbent : Plan, optional
@@ -115,7 +107,7 @@ def run_method(
     >>> run_method(example(), MaxLoad(plans="chain")).method
     'auto'
     """
-    chosen = find_method(default_method(semantics) if method is None else method)
+    chosen = find_method(DEFAULT_METHOD if method is None else method)
     parsed = parse_params(chosen, params or {})
     progress = options.pop("progress", None)
     on_plan, on_bound = options.pop("on_plan", None), options.pop("on_bound", None)
@@ -179,7 +171,7 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
         )
     if method.claim != "exact":
         return method.outcome(task, params)
-    if method.name != default_method(task.semantics):  # which runs others, and they say so
+    if method.name != DEFAULT_METHOD:  # which runs others, and they say so
         say(f"proving by {method.name}")
     with loading():
         from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS
@@ -195,7 +187,8 @@ def solve(*args: Any, **options: Any) -> Result:
     >>> from placegap.instances import MaxLoad, example
     >>> import warnings
     >>> with warnings.catch_warnings(record=True) as seen:
-    ...     found = run_method(example(), MaxLoad(), "brute-force")
+    ...     warnings.simplefilter("always")
+    ...     found = solve(example(), MaxLoad(), "brute-force")
     >>> str(seen[0].message)
     'placegap.solvers.solve is now run_method'
     """

@@ -18,7 +18,7 @@ CONTRIBUTING = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 def my_placer() -> str:
     """The text of the file."""
     blocks = re.findall(r"```python\n(.*?)```", CONTRIBUTING.read_text(), re.DOTALL)
-    (text,) = [block for block in blocks if "register(" in block]
+    (text,) = [block for block in blocks if "@method(" in block]
     return text
 
 

@@ -11,8 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from placegap.instances.problem import Makespan
-from placegap.solvers.core.method import EFFORT, Method, Params, Task, why_not_installed
-from placegap.solvers.core.registry import register
+from placegap.solvers.core.method import EFFORT, Params, Task, why_not_installed
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
 missing = partial(why_not_installed, "torch", "torch")
@@ -33,9 +33,17 @@ class HrlParams(Params):
     learning_rate: float = Field(default=0.003, gt=0, le=1)
 
 
+@method(
+    "hrl",
+    objectives=("makespan",),
+    cites="Mirhoseini et al. 2018",
+    missing=missing,
+    packages=("torch", "numba"),
+)
 def run_hrl(task: Task[Makespan], params: HrlParams) -> Outcome:
-    """Train both policies on the instance, and return the best placement that they ever tried.
+    """Policies that group ops and place the groups, trained by simulation (a checkout, `[torch]`).
 
+    The best placement that they ever tried comes back.
     Mirhoseini et al., "A hierarchical model for device placement" (ICLR 2018), for which no code
     was released. A heuristic; deterministic for a seed without a time limit. An update takes
     O(U x groups + groups^2 x (width + samples)) for U ops or colocation groups, besides the
@@ -78,9 +86,17 @@ class PlacetoParams(Params):
     train: bool = True
 
 
+@method(
+    "placeto",
+    objectives=("makespan",),
+    cites="Addanki et al. 2019",
+    missing=missing,
+    packages=("torch", "numba"),
+)
 def run_placeto(task: Task[Makespan], params: PlacetoParams) -> Outcome:
-    """Train a policy on the instance, and return the best placement that it ever tried.
+    """A graph network re-places node after node, trained by simulation (a checkout, `[torch]`).
 
+    The best placement that it ever tried comes back.
     Addanki et al., "Placeto: learning generalizable device placement algorithms for distributed
     machine learning" (2019). A heuristic; deterministic for a seed without a time limit. It takes
     O(rounds x N^2) for each placement of a graph merged to N nodes, besides its simulation.
@@ -94,36 +110,3 @@ def run_placeto(task: Task[Makespan], params: PlacetoParams) -> Outcome:
     from placegap.experiments.research.learned.placeto import run
 
     return run(task, params)
-
-
-register(
-    Method(
-        name="hrl",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Mirhoseini et al. 2018",
-        cites=("mirhoseini2018",),
-        summary="policies that group ops and place the groups, trained by simulation"
-        " (a checkout, `[torch]`)",
-        run=run_hrl,
-        params=HrlParams,
-        missing=missing,
-        packages=("torch", "numba"),
-    )
-)
-
-register(
-    Method(
-        name="placeto",
-        claim="heuristic",
-        objectives=("makespan",),
-        paper="Addanki et al. 2019",
-        cites=("addanki2019",),
-        summary="a graph network re-places node after node, trained by simulation"
-        " (a checkout, `[torch]`)",
-        run=run_placeto,
-        params=PlacetoParams,
-        missing=missing,
-        packages=("torch", "numba"),
-    )
-)

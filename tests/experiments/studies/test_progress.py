@@ -29,7 +29,7 @@ from placegap.experiments.studies.progress import (
     COMPILING,
     RUNNING,
     WARMING,
-    Progress,
+    StudyProgress,
     progress_shown,
 )
 from placegap.experiments.studies.run import run_study, run_task
@@ -265,7 +265,7 @@ def test_summaries_come_first_and_rows_only_when_asked_for(
 
 
 def test_who_listens_to_nothing_is_told_everything() -> None:
-    told = Progress()
+    told = StudyProgress()
     told.reading("net")
     told.planned([], 0)
     told.started(fake_run())

@@ -16,7 +16,7 @@ from doubles.processes import finish, no_session, send
 from placegap.experiments.running import pool
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.plan import Run
-from placegap.experiments.studies.progress import Progress
+from placegap.experiments.studies.progress import StudyProgress
 from placegap.experiments.studies.run import run_study
 from placegap.instances import InputError
 from placegap.instances.io.document import save_document
@@ -61,7 +61,7 @@ def test_a_line_cut_off_is_the_only_run_that_is_done_again(
     (out / "runs.jsonl").write_bytes(data[:-30])
     told: list[object] = []
 
-    class Listener(Progress):
+    class Listener(StudyProgress):
         def planned(self, todo: Sequence[Run], total: int) -> None:
             told.append((len(todo), total))
 

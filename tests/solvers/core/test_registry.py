@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from placegap.instances import InputError
-from placegap.solvers import METHODS, Method
+from placegap.instances import InputError, Makespan
+from placegap.solvers import METHODS, Method, Outcome, Params, Task, method
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.registry import Registry, find_method, register
 
@@ -73,3 +73,60 @@ def test_asking_for_the_version_loads_nothing_that_takes_long() -> None:
 def test_a_placer_loads_no_solver() -> None:
     code = "from placegap.solvers import METHODS\nMETHODS['heft']"
     assert loaded(code, ("pyomo", "highspy", "ortools", "pandas")) == set()
+
+
+class SomeParams(Params):
+    """Parameters of `some`."""
+
+
+def some(task: Task[Makespan], params: SomeParams | None = None) -> Outcome:
+    """ETF is a name, and so stays
+    as it is.
+
+    More is not in tables.
+    """
+    return Outcome()
+
+
+def untyped(task, params):  # type: ignore[no-untyped-def]
+    return Outcome()
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """An empty one in place of the usual one."""
+    empty = Registry()
+    monkeypatch.setattr("placegap.solvers.core.registry.METHODS", empty)
+    return empty
+
+
+def test_the_decorator_derives_parameters_summary_paper_and_keys(registry: Registry) -> None:
+    cites = "Kim and Browne 1988; after Su et al. 2020 (GETF), section 4"
+    assert method("some", objectives=("makespan",), cites=cites, solver="x")(some) is some
+    found = registry["some"]
+    assert found == Method(
+        "some",
+        "heuristic",
+        ("makespan",),
+        "Kim and Browne 1988; after Su et al. 2020 (GETF)",
+        "ETF is a name, and so stays as it is",
+        some,
+        SomeParams,
+        cites=("kim1988", "su2020, section 4"),
+        solver="x",
+        missing=found.missing,
+        applies=found.applies,
+        usual_rules=found.usual_rules,
+    )
+
+
+def test_a_function_without_annotations_and_docstring_is_a_method_too(registry: Registry) -> None:
+    method("untyped", objectives=("makespan",), paper="me")(untyped)
+    found = registry["untyped"]
+    assert (found.params, found.summary, found.paper, found.cites) == (Params, "", "me", ())
+
+
+@pytest.mark.parametrize("cites", ["Kahn", "1962", "kahn1962"])
+def test_a_citation_has_an_author_and_a_year(cites: str, registry: Registry) -> None:
+    with pytest.raises(InputError, match=f"'{cites}' cites no paper; name an author and a year"):
+        method("some", objectives=("makespan",), cites=cites)(some)

@@ -10,14 +10,14 @@ from references.placers import table_instance
 from placegap.instances import Edge, Instance, Makespan, evaluate
 from placegap.solvers import Task
 from placegap.solvers.placers.celeritas import (
-    FusionParams,
+    CeleritasParams,
     OrderPlaceParams,
     celeritas,
     order_place,
 )
 
 FREE = Makespan(channels="free")
-SINGLE = FusionParams(reach=1)
+SINGLE = CeleritasParams(reach=1)
 
 
 def equal_devices(
@@ -38,7 +38,7 @@ def equal_devices(
     return drawn.model_copy(update={"graph": graph, "cluster": cluster})
 
 
-def devices_of(instance: Instance, params: FusionParams = SINGLE) -> list[int]:
+def devices_of(instance: Instance, params: CeleritasParams = SINGLE) -> list[int]:
     """Where Celeritas puts each op, without fusion unless the parameters say so."""
     plan = celeritas(Task(instance, FREE), params).plan
     assert plan is not None
@@ -86,7 +86,7 @@ def test_order_place_fills_a_device_then_the_next() -> None:
 def test_fused_ops_are_placed_together() -> None:
     # two chains of two; each device holds one of them: fusion cuts between the chains
     instance = equal_devices((1, 1, 1, 1), "1-3 5, 2-4 5", memory=4, sizes=(2, 2, 2, 2))
-    found = devices_of(instance, FusionParams(reach=2, memory_share=1))
+    found = devices_of(instance, CeleritasParams(reach=2, memory_share=1))
     assert found in ([0, 1, 0, 1], [1, 0, 1, 0])
 
 
@@ -96,10 +96,9 @@ def test_fused_ops_that_no_device_has_room_for_are_taken_apart() -> None:
     instance = equal_devices(
         (1,) * 8, "1-2 9, 2-3 9, 4-5 9, 5-6 9, 7-8 9", memory=7, sizes=(2, 2, 2, 2, 2, 2, 1, 1)
     )
-    params = OrderPlaceParams(reach=3, memory_share=1)
     for plan in (
-        order_place(Task(instance, FREE), params).plan,
-        celeritas(Task(instance, FREE), params).plan,
+        order_place(Task(instance, FREE), OrderPlaceParams(reach=3, memory_share=1)).plan,
+        celeritas(Task(instance, FREE), CeleritasParams(reach=3, memory_share=1)).plan,
     ):
         assert plan is not None
         assert evaluate(instance, plan, FREE).feasible
@@ -143,10 +142,9 @@ def _is_local(edge: Edge, instance: Instance, placement: Sequence[tuple[int, ...
 def test_with_best_effort_the_emptiest_device_is_overfilled() -> None:
     # three single ops of 2 bytes, 3 bytes per device: one each, and the third on the emptiest
     instance = equal_devices((1, 1, 1), "1-2 1", memory=3, sizes=(2, 2, 2))
-    effort = OrderPlaceParams(reach=1, best_effort=True)
     for outcome in (
-        celeritas(Task(instance, FREE), effort),
-        order_place(Task(instance, FREE), effort),
+        celeritas(Task(instance, FREE), CeleritasParams(reach=1, best_effort=True)),
+        order_place(Task(instance, FREE), OrderPlaceParams(reach=1, best_effort=True)),
     ):
         assert outcome.plan is not None
         verdict = evaluate(instance, outcome.plan, FREE)
@@ -157,7 +155,7 @@ def test_with_best_effort_the_emptiest_device_is_overfilled() -> None:
 def test_best_effort_changes_no_plan_that_fits() -> None:
     instance = equal_devices((1,) * 4, "1-3 5, 2-4 5", memory=4, sizes=(2, 2, 2, 2))
     params = {"reach": 2, "memory_share": 1}
-    for place in (celeritas, order_place):
-        usual = place(Task(instance, FREE), OrderPlaceParams(**params))
-        effort = place(Task(instance, FREE), OrderPlaceParams(**params, best_effort=True))
+    for place, kind in ((celeritas, CeleritasParams), (order_place, OrderPlaceParams)):
+        usual = place(Task(instance, FREE), kind(**params))
+        effort = place(Task(instance, FREE), kind(**params, best_effort=True))
         assert usual.plan == effort.plan
