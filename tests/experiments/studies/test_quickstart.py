@@ -19,7 +19,7 @@ EXPERIMENTS = Path(__file__).resolve().parents[3] / "experiments"
 STUDIES = sorted(
     path
     for path in EXPERIMENTS.rglob("*.yaml")
-    if path.stem not in {"published", "regimes", "ablation", "cases"}
+    if path.stem not in {"published", "regimes", "ablation", "trial", "cases"}
     and path.parent.name != "clusters"
 )  # those name the papers' figures, where they stood, and methods that only the ablation registers
 
