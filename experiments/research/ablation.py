@@ -1,13 +1,16 @@
 """Which part of `auto` earns its place: the default whole, and without one part at a time.
 
-Each part that can be left out is a method of its own here, ``auto-without-<part>``, so that the
-ablation is a study like any other (``ablation.yaml`` beside it), which goes on where it was
-interrupted. A part is left out by what replaces its functions while `auto` runs, in one process.
+Each part that can be left out is a method of its own here, ``auto-without-<part>``, so that an
+ablation is a study like any other (``ablation.yaml`` and ``trial.yaml`` beside it), which goes on
+where it was interrupted. A part is left out by what replaces its functions while `auto` runs, in
+one process.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,28 +18,41 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from placegap.experiments.studies.gaps import GapCell
+import numpy as np
+import yaml
+
+from placegap.experiments.studies.gaps import FAILURES, NOT_RUN, GapCell
 from placegap.experiments.studies.run import logged_cells, run_study
-from placegap.instances.problem import Objective
+from placegap.instances.problem import Objective, Plan
+from placegap.instances.problem.array_types import Ints
 from placegap.solvers.bounds.cheap_bounds import Bound
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import find_method, register, use_module
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import PROOF, Outcome, relative_gap
 from placegap.solvers.core.starts import ALWAYS
+from placegap.solvers.decomposition.arcs import Chain
+from placegap.solvers.latency.call_rows import GroupMemory, group_memory
+from placegap.solvers.latency.sections import RowSection, build_section
+from placegap.solvers.latency.spine import Spine
+from placegap.solvers.noncontiguous.noncontiguous import NoncontiguousParams, without_start
+from placegap.solvers.noncontiguous.partition_search import HEAT, PartitionSearch
 
 CONFIG = Path(__file__).resolve().with_name("ablation.yaml")
 
 ASKED = "PLACEGAP_ABLATION"
 """Set where the parts are to be methods: elsewhere nobody wants them listed."""
 
-WORTH = 0.005
-"""A part that moves no value and no bound by this share, and no time to a proof by `FASTER`, may
-go."""
+WORTH, FASTER = 0.015, 0.2
+"""A part stays if it lowers the mean gap of its rows by so much, or the time to a proof by such a
+share. The rule was fixed before the trial ran."""
 
-FASTER = 0.2
+LONG_S = 1.0
+"""A proof of less than a second is as long as the machine likes."""
 
 
 class Without(NamedTuple):
@@ -71,16 +87,65 @@ def _no_bounds(*args: object, **kwargs: object) -> Iterator[Bound]:
     return iter(())
 
 
+def _chain_alone(instance: object, semantics: object, chain: Chain, *rest: object) -> Any:
+    """Stand in for `SideWork`: the chain's own shortest path."""
+    return SimpleNamespace(shortest=chain.shortest)
+
+
+def _no_search(task: object, clock: object, plan: Plan | None, floor: int) -> Outcome:
+    """Stand in for a search that begins with a plan and whose bound is known."""
+    return Outcome(plan, bound_ns=floor, bound_origin="memory-knapsack", rests_on=PROOF)
+
+
+def _kick_without_pairs(search: PartitionSearch, clock: Clock) -> Ints:
+    search.kicks += 1
+    device = search.progress.merged
+    if search.is_large:
+        return search.search_levels(device, clock)
+    return search.anneal(device, HEAT[(search.kicks - 1) % len(HEAT)], clock)
+
+
+def _start_without_mip(task: Any, params: NoncontiguousParams) -> Outcome:
+    return without_start(task, params.model_copy(update={"mip": False}))
+
+
+def _untied_section(spine: Spine, t: int) -> RowSection:
+    """A section whose groups may be in any calls, where they may be in several: a relaxation."""
+    section = build_section(spine, t)
+    if section.once:
+        return section
+    return section._replace(together=np.zeros_like(section.together))
+
+
+def _untied_memory(spine: Spine) -> GroupMemory:
+    """What goes with it: each call has the memory of its own nodes."""
+    if spine.nodes.once:
+        return group_memory(spine)
+    none = np.zeros((len(spine.bottlenecks),) * 2, np.int64)
+    return GroupMemory(none, none, none.astype(np.bool_))
+
+
 DECOMPOSITION = "placegap.solvers.decomposition.decomposition:"
 PORTFOLIO = "placegap.solvers.bounds.portfolio:"
 SEARCH = "placegap.solvers.decomposition.search:SectionSearch."
 BRACKET = "placegap.solvers.chains.bracket:Bracket."
-SPLITS = "placegap.solvers.noncontiguous.noncontiguous:SplitSearch."
+NONCONTIGUOUS = "placegap.solvers.noncontiguous.noncontiguous:"
+SPLITS = NONCONTIGUOUS + "SplitSearch."
+PAIRS = "placegap.solvers.noncontiguous.partition_search:"
+KNAPSACK = "placegap.solvers.bounds.memory_knapsack:"
+ROWS = "placegap.solvers.latency.call_rows:"
 PATHS = ("frontier-paths", "layer-paths")
 SLICING = ("slicing", "pipedream", "slicegraph")
 CUTS = ("memory-cuts", "interleaved-cuts")
 LISTS = ("mp-dps", "dsc-glb")
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search", "chain-sides", "local-search")
+DIVES = {SPLITS + "dives": _nothing}
+MIP = {SPLITS + "turn_to_mip": _no, NONCONTIGUOUS + "without_start": _start_without_mip}
+PAIR_SPLITS = {
+    PAIRS + "can_split": _no,
+    PAIRS + "PartitionSearch.split_pairs": _nothing,
+    PAIRS + "PartitionSearch.kick": _kick_without_pairs,
+}
 
 PARTS = {
     # families
@@ -95,8 +160,29 @@ PARTS = {
     "list-placers": Without(LISTS),
     # searches
     **{name: Without(methods=(name,)) for name in SEARCHES},
+    "multilevel": Without(methods=("multilevel",), functions={KNAPSACK + "_searched": _no_search}),
+    "side-cuts": Without(
+        methods=("chain-sides",),
+        functions={
+            DECOMPOSITION + "SideWork": _chain_alone,
+            DECOMPOSITION + "raise_by_work": _nothing,
+        },
+    ),
     # bounds
-    "nested-layers": Without(functions={PORTFOLIO + "layers_bound": _zero}),
+    "nested-layers": Without(("layer-paths",), functions={PORTFOLIO + "layers_bound": _zero}),
+    "layers-in-a-row": Without(
+        functions={
+            PORTFOLIO + "chain_bound": _zero,
+            KNAPSACK + "stops_of": _nothing,
+            "placegap.solvers.bounds.layer_chain:stops_of": _nothing,
+        }
+    ),
+    "memory-runs": Without(
+        functions={
+            PORTFOLIO + "memory_bound": _zero,
+            DECOMPOSITION + "_runs_that_fit": _none_of_them,
+        }
+    ),
     "frontier": Without(functions={PORTFOLIO + "frontier_bound": _zero}),
     "method-bounds": Without(
         functions={
@@ -117,15 +203,17 @@ PARTS = {
         functions={SEARCH + "dive": _nothing, SEARCH + "dive_into_memory": _nothing}
     ),
     # loads
-    "stage-lps": Without(functions={BRACKET + "raise_bound": _nothing}),
+    "stages": Without(functions={BRACKET + "raise_bound": _nothing}),
+    "stage-lps": Without(functions={"placegap.solvers.chains.raise_bound:raise_bound": _nothing}),
     "stage-moves": Without(functions={BRACKET + "move_blocks": _nothing}),
     "beams": Without(functions={BRACKET + "beam": _nothing}),
-    "dives": Without(functions={SPLITS + "dives": _nothing}),
-    "mip": Without(functions={SPLITS + "turn_to_mip": _no}),
-    "pair-splits": Without(
-        functions={
-            "placegap.solvers.noncontiguous.partition_search:PartitionSearch.improve": _nothing
-        }
+    "splits": Without(functions={**DIVES, **MIP, **PAIR_SPLITS}),
+    "dives": Without(functions=DIVES),
+    "mip": Without(functions=MIP),
+    "pair-splits": Without(functions=PAIR_SPLITS),
+    # latency
+    "linked-groups": Without(
+        functions={ROWS + "build_section": _untied_section, ROWS + "group_memory": _untied_memory}
     ),
 }
 """What can be left out, by name."""
@@ -179,76 +267,96 @@ for _name, _part in PARTS.items() if ASKED in os.environ and __name__ != "__main
     )
 
 
-class RowChange(NamedTuple):
-    """What leaving out a part does to a row: shares of the whole `auto`, positive is worse."""
+class Pair(NamedTuple):
+    """A row's run of the whole `auto`, and its run without a part."""
 
-    value: float
-    bound: float
-    time: float
+    whole: GapCell
+    without: GapCell
 
 
-def moved(whole: GapCell, without: GapCell) -> RowChange | None:
-    """How much worse a row is without a part; None where a run has failed."""
-    if not (whole.value_ns and without.value_ns and whole.time_s and without.time_s):
-        return None
-    value = without.value_ns / whole.value_ns - 1
-    bound = 1 - (without.bound_ns or 0) / whole.bound_ns if whole.bound_ns else 0.0
-    are_proven = whole.status == without.status == "optimal"
-    # a proof of less than a second is as long as the machine likes
-    is_long = max(whole.time_s, without.time_s) > 1.0
-    time = without.time_s / whole.time_s - 1 if are_proven and is_long else 0.0
-    return RowChange(value, bound, time)
+def gap_of(cell: GapCell) -> float:
+    """The gap between a run's own value and bound; 1 without a plan or a bound."""
+    gap = relative_gap(cell.value_ns, cell.bound_ns)
+    return 1.0 if gap is None else gap
+
+
+def time_ratio(pairs: Sequence[Pair]) -> float | None:
+    """Median of the time with a part over that without it, of rows that both runs prove."""
+    ratios = [
+        (pair.whole.time_s or 0.0) / pair.without.time_s
+        for pair in pairs
+        if all(cell.status == "optimal" for cell in pair)
+        and pair.without.time_s
+        and max(pair.whole.time_s or 0.0, pair.without.time_s) > LONG_S
+    ]
+    return statistics.median(ratios) if ratios else None
+
+
+def pairs_of(cells: Sequence[GapCell], part: str) -> list[Pair]:
+    """The rows that a part was tried on, as far as both runs have ended by themselves."""
+    rows: dict[tuple[str, str, int], dict[str, GapCell]] = defaultdict(dict)
+    for one in cells:
+        if one.cell.run is not None and one.status not in (NOT_RUN, *FAILURES):
+            rows[one.cell.table, one.cell.instance_hash, one.cell.seed][one.cell.method] = one
+    other = f"auto-without-{part}"
+    return [Pair(row["auto"], row[other]) for row in rows.values() if {"auto", other} <= {*row}]
 
 
 def table(cells: Sequence[GapCell]) -> str:
-    """The page: what each part moves, on how many rows, by how much."""
-    rows: dict[tuple[str, str, int], dict[str, GapCell]] = defaultdict(dict)
-    for one in cells:
-        rows[one.cell.table, one.cell.instance, one.cell.seed][one.cell.method] = one
+    """The page: what each part is worth on the rows that it was tried on, and whether it stays."""
     lines = [
-        "| without | rows | value | bound | time to proof | moved most |",
-        "|---|---|---|---|---|---|",
+        "| part | rows | mean gap with | without | points | time with / without | proven | |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for part in PARTS:
-        found = {}
-        for row, methods in rows.items():
-            whole, other = methods.get("auto"), methods.get(f"auto-without-{part}")
-            change = None if whole is None or other is None else moved(whole, other)
-            if change is not None:
-                found[row] = change
-        if not found:
+        pairs = pairs_of(cells, part)
+        if not pairs:
             continue
-        most = max(found, key=lambda row: found[row].value + found[row].bound)
-        said = " | ".join(
-            (
-                _said([change.value for change in found.values()], WORTH),
-                _said([change.bound for change in found.values()], WORTH),
-                _said([change.time for change in found.values()], FASTER),
-            )
+        whole, without = (statistics.fmean(gap_of(pair[at]) for pair in pairs) for at in (0, 1))
+        ratio = time_ratio(pairs)
+        stays = without - whole >= WORTH or (ratio is not None and ratio <= 1 - FASTER)
+        proven = [sum(pair[at].status == "optimal" for pair in pairs) for at in (0, 1)]
+        said = (
+            f"{whole:.2%}",
+            f"{without:.2%}",
+            f"{100 * (without - whole):+.2f}",
+            "-" if ratio is None else f"{ratio:.2f}",
+            f"{proven[0]}, {proven[1]}",
+            "stays" if stays else "goes",
         )
-        top = f"{most[1]}: {found[most].value:+.1%}, {found[most].bound:+.1%}"
-        lines.append(f"| {part} | {len(found)} | {said} | {top} |")
+        lines.append(f"| {part} | {len(pairs)} | {' | '.join(said)} |")
     return "\n".join(lines)
 
 
-def _said(shares: Sequence[float], least: float) -> str:
-    """On how many rows it is worse and better by so much, and by how much on the first ones."""
-    worse = sorted((share for share in shares if share >= least), reverse=True)
-    better = sorted(share for share in shares if share <= -least)
-    if not worse and not better:
-        return "-"
-    named = ", ".join(f"{share:+.1%}" for share in (*worse[:3], *better[:2]))
-    return f"{len(worse)} worse, {len(better)} better ({named})"
+def only(study: Path, parts: Sequence[str], out: Path) -> Path:
+    """A study of the tables that try some parts."""
+    raw = yaml.safe_load(study.read_text())
+    wanted = {f"auto-without-{part}" for part in parts}
+    kept = [row for row in raw["tables"] if wanted & {each["name"] for each in row["methods"]}]
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / study.name
+    path.write_text(yaml.safe_dump({**raw, "tables": kept}))
+    return path
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run what is missing of the study and print the table; ``--log`` only prints it."""
+    """Run what is missing of a study and print the table; ``--log`` only prints it."""
+    parser = argparse.ArgumentParser(description="What the parts of `auto` are worth.")
+    parser.add_argument("study", nargs="?", type=Path, default=CONFIG)
+    parser.add_argument("--out", type=Path, help="folder of the log; default results/NAME")
+    parser.add_argument("--workers", type=int, default=1, help="runs at a time")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, metavar="PART", help="only these")
+    parser.add_argument("--log", action="store_true", help="run nothing")
+    asked = parser.parse_args(argv)
     os.environ[ASKED] = "1"
     use_module(MODULE)
-    if "--log" in argv:
-        _, cells = logged_cells(CONFIG)
+    study = asked.study
+    if asked.parts:
+        study = only(study, asked.parts, asked.out or Path("results") / study.stem)
+    if asked.log:
+        _, cells = logged_cells(study, asked.out)
     else:
-        _, cells = run_study(CONFIG, workers=1, modules=[MODULE], tell=print)
+        _, cells = run_study(study, asked.out, workers=asked.workers, modules=[MODULE], tell=print)
     print(table(cells))
     return 0
 

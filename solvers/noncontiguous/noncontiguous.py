@@ -129,7 +129,7 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     clock = task.limits.clock()
     start = best_start(task, STARTS)
     if start is None:
-        return _without_start(task, params)
+        return without_start(task, params)
     whole = build_split_problem(task.instance, overlap=task.semantics.load == "overlap")
     device = np.zeros(whole.num_blocks, np.int64)
     device[whole.block] = start.plan.devices
@@ -173,7 +173,7 @@ def _least_work(problem: SplitProblem) -> int:
     return int(time_ns.min(axis=1).max())
 
 
-def _without_start(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
+def without_start(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     """No placer finds room: say why, or leave it to the MIP."""
     reasons = explain_infeasible(task.instance)
     if reasons:
