@@ -22,6 +22,7 @@ from placegap.experiments.show.hybrid_stages import (
 )
 from placegap.experiments.show.rendering import plain_table
 from placegap.instances.io.plan_file import describe_plan
+from placegap.instances.io.runtime_memory import RESERVED
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
 from placegap.instances.problem.plan import DeviceUse, Evaluation, Plan
@@ -105,6 +106,7 @@ MOST_NAMES = 4
 """More devices are counted, not named."""
 
 THROUGHPUT = "For throughput: --objective max_load"
+OTHER_RESERVE = "by KIND:22GB what is free, or by reserved_bytes in a file what is taken"
 EXACT = "An exact method may find a better plan: leave --method out"
 
 
@@ -126,10 +128,10 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     >>> plan_notes(example(), result)[0].partition(".")[0]
     'the plan uses gpu0 alone'
     """
-    verdict = result.evaluation
-    if result.plan is None or verdict is None:
-        return ()
-    notes = (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
+    verdict, reserved = result.evaluation, instance.cluster.provenance.parameters.get(RESERVED)
+    notes: tuple[str, ...] = () if reserved is None else (f"{reserved}: {OTHER_RESERVE}",)
+    if result.plan is not None and verdict is not None:
+        notes += (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
     return tuple(map(printable, notes))
 
 
