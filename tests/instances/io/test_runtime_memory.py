@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from placegap.experiments.running.sources import Source, as_layers, load_source
 from placegap.experiments.show.place_report import plan_notes
 from placegap.instances import Graph, Instance, Makespan, Op, load_cluster
 from placegap.instances.io.costing import with_costs
@@ -100,6 +101,19 @@ def test_papers_and_graphs_with_times_have_all_of_it() -> None:
     assert memories(placed(with_costs(model(), "roofline"), "T4")) == [16 * GB]
     timed = Graph(name="g", ops=(Op(name="a", time_ns={"T4": 5}),))
     assert memories(placed(timed, "T4")) == [16 * GB]
+
+
+@pytest.mark.parametrize(("model", "layers"), [("squeezenet", False), ("llama-8b-train", True)])
+def test_shipped_graphs_have_all_of_it(model: str, layers: bool) -> None:
+    assert memories(load_source(Source(model, "8xH100", layers=layers))) == [80 * GB] * 8
+
+
+def test_layers_of_a_user_s_training_step_leave_a_context() -> None:
+    forward = Op(name="a", module="net.0", flops=8, parameter_bytes=4, state_bytes=16)
+    backward = Op(name="b", module="net.0", backward=True, colocation="a", bytes_moved=1)
+    step = Document(name="g", graph=Graph(name="g", ops=(forward, backward)))
+    cluster = load_cluster("2xT4, pcie3")
+    assert memories(as_layers(step, cluster).instance(cluster)) == [16 * GB - CONTEXT] * 2
 
 
 def test_a_file_of_an_instance_is_not_reduced_again(tmp_path: Path) -> None:
