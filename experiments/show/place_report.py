@@ -106,7 +106,7 @@ MOST_NAMES = 4
 """More devices are counted, not named."""
 
 THROUGHPUT = "For throughput: --objective max_load"
-OTHER_RESERVE = "by KIND:22GB what is free, or by reserved_bytes in a file what is taken"
+SAYS_FREE = "KIND:22GB in --cluster, or reserved_bytes in a file"
 EXACT = "An exact method may find a better plan: leave --method out"
 
 
@@ -129,7 +129,7 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     'the plan uses gpu0 alone'
     """
     verdict, reserved = result.evaluation, instance.cluster.provenance.parameters.get(RESERVED)
-    notes: tuple[str, ...] = () if reserved is None else (f"{reserved}: {OTHER_RESERVE}",)
+    notes: tuple[str, ...] = () if reserved is None else (f"{reserved} ({SAYS_FREE})",)
     if result.plan is not None and verdict is not None:
         notes += (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
     return tuple(map(printable, notes))

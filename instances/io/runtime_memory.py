@@ -36,8 +36,8 @@ def with_reserve(cluster: Cluster, graph: Graph) -> Cluster:
         devices.append(device)
     if tuple(devices) == cluster.devices:
         return cluster
-    of_it = f", {format_bytes(buffers)} of it for buffers," if buffers else ""
-    said = f"the runtime takes {format_bytes(taken)}{of_it} of each card that states no other"
+    much = f"{format_bytes(taken)}{f', {format_bytes(buffers)} for buffers,' if buffers else ''}"
+    said = f"the runtime takes {much} of each card that does not say what is free"
     noted = cluster.provenance.noting(said, {RESERVED: said})
     changed = cluster.model_copy(update={"devices": tuple(devices), "provenance": noted})
     return changed.read_from(cluster.source)

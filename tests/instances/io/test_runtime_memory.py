@@ -130,7 +130,7 @@ def test_the_answer_says_how_much_and_how_to_change_it() -> None:
     instance = placed(model(decode=True), "T4")
     result = solve(instance, Makespan(), "single-device")
     assert plan_notes(instance, result)[0] == (
-        "the runtime takes 565.54 MB, 65.54 MB of it for buffers, of each card that states no"
-        " other: by KIND:22GB what is free, or by reserved_bytes in a file what is taken"
+        "the runtime takes 565.54 MB, 65.54 MB for buffers, of each card that does not say what is"
+        " free (KIND:22GB in --cluster, or reserved_bytes in a file)"
     )
     assert instance.cluster.provenance.changes[-1].startswith("the runtime takes 565.54 MB")
