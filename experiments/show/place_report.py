@@ -22,6 +22,7 @@ from placegap.experiments.show.hybrid_stages import (
 )
 from placegap.experiments.show.rendering import plain_table
 from placegap.instances.io.plan_file import describe_plan
+from placegap.instances.io.runtime_memory import RESERVED
 from placegap.instances.problem import (
     AllLoads,
     DeviceUse,
@@ -107,6 +108,7 @@ MOST_NAMES = 4
 """More devices are counted, not named."""
 
 THROUGHPUT = "For throughput: --objective max_load"
+SAYS_FREE = "KIND:22GB in --cluster, or reserved_bytes in a file"
 EXACT = "An exact method may find a better plan: leave --method out"
 
 
@@ -119,10 +121,10 @@ def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
         The one of the plan: the finer one, where the method split ops, and the one with single
         ops, where layers were kept whole.
     """
-    verdict = result.evaluation
-    if result.plan is None or verdict is None:
-        return ()
-    notes = (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
+    verdict, reserved = result.evaluation, instance.cluster.provenance.parameters.get(RESERVED)
+    notes: tuple[str, ...] = () if reserved is None else (f"{reserved} ({SAYS_FREE})",)
+    if result.plan is not None and verdict is not None:
+        notes += (*_no_state(instance, result.semantics), *_idle(instance, result, verdict))
     return tuple(map(printable, notes))
 
 

@@ -128,7 +128,7 @@ def chain_with_modes(name: str, on: ModelledOn, sizes: Mapping[str, int] | None 
     size = batch * shape.tokens * shape.hidden * VALUE_BYTES
     edges = [(k, k + 1, size) for k in range(len(layers) - 1)]
     provenance = Provenance(source=f"{name}: its shape as published, FLOPs of matrix products")
-    return layer_graph(name, layers, edges, on, provenance)
+    return with_costs(layer_graph(name, layers, edges, on, provenance), "roofline")
 
 
 def shape_layers(shape: ModelShape, batch: int = 1) -> list[TrainedLayer]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import permutations
+from itertools import compress, permutations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -31,8 +31,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from placegap.instances.io.cluster_text import OTHER_KINDS, cluster_content, is_cluster_text
 from placegap.instances.io.costing import (
-    HOST_OVERHEAD_NS,
     StatedSpec,
+    as_host,
     catalogue,
     read_catalogue,
 )
@@ -114,9 +114,8 @@ class DeviceEntry(InstancePart):
         }
         base = known.get(self.kind)
         if base is not None:
-            is_open = "launch_overhead_ns" not in base.model_fields_set
-            if self.is_host and is_open and self.kind not in catalogue():
-                base = base.model_copy(update={"launch_overhead_ns": HOST_OVERHEAD_NS})
+            if self.is_host and base is not catalogue().get(self.kind):
+                base = as_host(base)
             if rates:
                 own["source"] = f"{', '.join(rates)}: {STATED}; else {base.source}"
             return base.model_copy(update=own) if own else base
@@ -133,9 +132,14 @@ class DeviceEntry(InstancePart):
             )
         if missing:
             raise ValueError(f"{what}; state its {' and '.join(missing)}, too")
-        if self.is_host:
-            own = {"launch_overhead_ns": HOST_OVERHEAD_NS, "is_cpu": True, **own}
-        return DeviceSpec.model_validate({"source": STATED, **own})
+        spec = DeviceSpec.model_validate({"source": STATED, **own})
+        return as_host(spec) if self.is_host else spec
+
+    def is_open(self, known: Mapping[str, DeviceSpec]) -> bool:
+        """Whether neither it nor its kind states what of the memory is taken."""
+        kind = known.get(self.kind)
+        of_kind = set[str]() if kind is None else kind.model_fields_set
+        return "reserved_bytes" not in self.model_fields_set | of_kind
 
     def devices(self, spec: DeviceSpec | None) -> Iterator[Device]:
         """The devices of this entry, in order."""
@@ -224,7 +228,8 @@ class ClusterFile(InstancePart):
 
     def cluster(self, added: Mapping[str, DeviceSpec] | None = None) -> Cluster:
         """The cluster that the file describes, with these kinds beside the catalogue's."""
-        devices, kinds = self._devices({**catalogue(), **(added or {}), **self.kinds})
+        known = {**catalogue(), **(added or {}), **self.kinds}
+        devices, kinds = self._devices(known)
         names = tuple(device.name for device in devices)
         found = [
             (number, link) for number, entry in enumerate(self.links) for link in entry.links(names)
@@ -232,9 +237,11 @@ class ClusterFile(InstancePart):
         links = Links(link for _, link in found)
         if len(set(names)) == len(names):  # else the cluster names the device that appears twice
             links.check(names, [number for number, _ in found])
-        return Cluster(
+        cluster = Cluster(
             name=self.name, devices=devices, links=links, provenance=self.provenance, kinds=kinds
         )
+        is_open = [entry.is_open(known) for entry in self.devices for _ in range(entry.size)]
+        return cluster.with_open_memory(compress(names, is_open))
 
     def _devices(
         self, known: Mapping[str, DeviceSpec]

@@ -295,7 +295,11 @@ def _entries(
             yield {
                 "names": tuple(f"{stem}-{k}" if part.label in several else stem for k in count),
                 "kind": part.kind,
-                **({} if part.memory_bytes is None else {"memory_bytes": part.memory_bytes}),
+                **(
+                    {}
+                    if part.memory_bytes is None  # else it is what is free
+                    else {"memory_bytes": part.memory_bytes, "reserved_bytes": 0}
+                ),
                 "is_host": known[part.kind].is_cpu,
                 **({"server": server} if numbered else {}),
             }

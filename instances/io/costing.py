@@ -76,6 +76,13 @@ StatedSpec = Annotated[DeviceSpec, BeforeValidator(_as_spec)]
 """A kind as a file states it; ``is_host`` says that its devices are hosts."""
 
 
+def as_host(spec: DeviceSpec) -> DeviceSpec:
+    """A kind as a CPU; a launch overhead that it states stays."""
+    is_open = "launch_overhead_ns" not in spec.model_fields_set
+    overhead = {"launch_overhead_ns": HOST_OVERHEAD_NS} if is_open else {}
+    return spec.model_copy(update={"is_cpu": True, **overhead})
+
+
 @cache
 def catalogue() -> dict[str, DeviceSpec]:
     """The catalogue that ships with the package, by device kind."""

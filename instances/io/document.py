@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from placegap.instances.io.costing import costed
 from placegap.instances.io.output_files import write_text
+from placegap.instances.io.runtime_memory import with_reserve
 from placegap.instances.problem import (
     BestKnown,
     Cluster,
@@ -98,11 +99,12 @@ class Document(InstancePart):
         chosen = cluster if cluster is not None else self.cluster
         if chosen is None:
             raise InputError("brings no devices; choose a cluster (--cluster)", self.source)
-        own = chosen == self.cluster
         bare = (
             self.name if self.cluster is None else self.name.removesuffix(f"@{self.cluster.name}")
         )
         graph = costed(self.graph, chosen)
+        chosen = with_reserve(chosen, graph)
+        own = chosen == self.cluster
         try:
             with paused_collector():
                 return Instance(

@@ -417,6 +417,16 @@ class Cluster(InstancePart):
         return min(widths, default=None)
 
     @cached_property
+    def open_memory(self) -> frozenset[str]:
+        """Names of devices of whose memory nothing says what is taken; none, if not noted."""
+        return frozenset()
+
+    def with_open_memory(self, names: Iterable[str]) -> Cluster:
+        """Note the names of `open_memory`, and return the cluster."""
+        self.__dict__["open_memory"] = frozenset(names)  # like `source`: no part of its value
+        return self
+
+    @cached_property
     def source(self) -> str:
         """What messages name: the file that the cluster was read from, else its own name."""
         return f"cluster {self.name!r}"

@@ -10,7 +10,7 @@ import pytest
 
 from placegap.instances import Cluster, Graph, InputError, Op, cost_graph
 from placegap.instances.io.cluster_file import cluster_names, load_cluster
-from placegap.instances.io.costing import specs_of
+from placegap.instances.io.costing import kernel_ns, specs_of
 from placegap.instances.problem.links import widest_paths
 
 TWO = """\
@@ -373,6 +373,16 @@ def test_a_device_is_a_host_as_its_kind_is_where_its_entry_does_not_say(tmp_path
     kinds = f"kinds:\n  own: {{{RATES}, memory_bytes: 8e9}}\n"
     host = one(tmp_path, "{name: a, kind: own, is_host: true}", kinds)  # the kind states no launch
     assert (host.devices[0].is_host, host.kinds["own"].launch_overhead_ns) == (True, 1_000)
+    # costed as one: 350 bytes at 0.7 of 5e11 bytes/s take 1 ns, and threads 30 us
+    assert kernel_ns(0, 350, host.kinds["own"]) == 1_000 + 1 + 30_000
+    stated = kinds.replace("memory", "launch_overhead_ns: 7000, memory")
+    host = one(tmp_path, "{name: a, kind: own, is_host: true}", stated)
+    assert kernel_ns(0, 350, host.kinds["own"]) == 7_000 + 1 + 30_000
+
+
+def test_a_card_of_the_catalogue_that_holds_what_hosts_hold_stays_as_fast(tmp_path: Path) -> None:
+    # is_host of a device is about max_load; the rates are those of the catalogue
+    assert one(tmp_path, "{name: a, kind: T4, is_host: true}").kinds == {}
 
 
 @pytest.mark.parametrize(

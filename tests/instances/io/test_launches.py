@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
+from itertools import product as product_of
 from pathlib import Path
 
 import pytest
 
-from placegap.instances import Cluster, Device, Edge, Graph, Op
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Makespan,
+    Op,
+    Plan,
+    evaluate,
+    load_cluster,
+)
 from placegap.instances.io.costing import catalogue, cost_graph, costed, kernel_ns, with_costs
+from placegap.instances.io.document import Document
 from placegap.instances.io.launches import launch_of
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.torch_models.options import TraceOptions
@@ -157,6 +171,54 @@ def test_a_tensor_that_another_kernel_reads_is_written() -> None:
 def test_a_host_wakes_its_threads_for_each_kernel() -> None:
     # 70 % of 51.2 GB/s: 35.84 bytes a ns; 1 us for an op of a host and 30 us for its threads
     assert kernel_ns(0, 3584, catalogue()["DDR4-2ch"]) == 100 + 1_000 + 30_000
+
+
+def row_of_layers(count: int) -> Graph:
+    """Layers of a decode step: ten sums, a product that reads 20 MB, nine sums."""
+    ops, wires = [], []
+    for layer in range(count):
+        names = [f"{layer}.{k}" for k in range(20)]
+        module = f"h.{layer}"
+        ops += [light(name, module) for name in names]
+        ops[-10] = Op(name=names[10], module=module, flops=4 * 10**7, bytes_moved=2 * 10**7)
+        wires += names
+    return graph(*ops, wires=" ".join(f"{a}>{b}" for a, b in pairwise(wires)))
+
+
+def taken(instance: Instance, layers: tuple[int, ...]) -> int:
+    """What it takes with layer k on the device of number layers[k]."""
+    plan = Plan.on([layers[int(op.name.partition(".")[0])] for op in instance.graph.ops])
+    value = evaluate(instance, plan, Makespan(memory="peak")).value_ns
+    assert value is not None
+    return value
+
+
+def test_no_layer_that_fits_a_card_belongs_on_the_host() -> None:
+    # Op by op a card would launch 20 times 5 us a layer, and a host 20 times 1 us, so that the
+    # slower host won. A layer is three kernels: 3 x 5 us and 20 MB at 806 GB/s, 40 us, on the
+    # card, 3 x 31 us and 62 us at 323 GB/s on the host.
+    of, cluster = row_of_layers(3), load_cluster("RTX4090+DDR5-12ch, pcie4")
+    calibrated = Document(name="g", graph=of).instance(cluster)
+    card, host = taken(calibrated, (0, 0, 0)), taken(calibrated, (1, 1, 1))
+    assert abs(card - 3 * 39_800) < 1_000
+    assert abs(host - 3 * 155_000) < 1_000
+    assert card == min(taken(calibrated, layers) for layers in product_of((0, 1), repeat=3))
+    eager = Document(name="g", graph=with_costs(of, "roofline")).instance(cluster)
+    assert taken(eager, (1, 1, 1)) < taken(eager, (0, 0, 0))
+
+
+def test_a_host_kind_of_a_file_takes_the_overhead_of_hosts(tmp_path: Path) -> None:
+    # as if it had stated the 1000 ns that the page names, in calibrated costs and in rooflines
+    kinds = tmp_path / "kinds.yaml"
+    rates = "peak_flops_per_s: 4.3e12, bandwidth_bytes_per_s: 6.144e11, memory_bytes: 768e9"
+    for costs in ("calibrated", "roofline"):
+        found = []
+        for more in ("", ", launch_overhead_ns: 1000"):
+            kinds.write_text(f"cpu12: {{{rates}, is_cpu: true{more}}}\n")
+            of = Document(name="g", graph=with_costs(row_of_layers(2), costs))
+            instance = of.instance(load_cluster("RTX4090+cpu12, pcie5", kinds))
+            found.append(taken(instance, (1, 1)))
+        assert found[0] == found[1]
 
 
 def test_a_view_takes_no_time() -> None:
