@@ -13,6 +13,8 @@ What becomes what:
   each of them, as each may sit on another device.
 - ``state_bytes``, ``shared_state``: of these constants, those that no other op reads, and the rest
   by their names; stated where there are such.
+- ``workspace_bytes``: the constants that are computed from shapes alone (a mask of positions): they
+  are made anew in each pass, and are no state.
 - ``resident_bytes``: parameters + outputs: everything stays, no buffer is used twice. A view
   (Reshape, Flatten, Identity, ...) adds no output of its own.
 - ``flops``, ``bytes_moved``: see `onnx_flops`; bytes moved are inputs + parameters + outputs, and
@@ -252,7 +254,7 @@ def _describe(nodes: list[Any], tensors: Tensors, results: set[str]) -> dict[str
         raise ValueError("no node is left after folding constants; the model computes nothing")
     used = results.union(*(node.input for node in nodes))
     readers = Counter(name for node in nodes for name in dict.fromkeys(node.input))
-    tied = {name for name in tensors.constants if readers[name] > 1}
+    tied = {name for name in tensors.constants - tensors.temporary if readers[name] > 1}
     producer: dict[str, str] = {}
     names: set[str] = set()
     ops, edges = [], []
@@ -280,7 +282,9 @@ def _sizes(node: Any, writes: list[str], tensors: Tensors, tied: set[str]) -> di
     import onnx
 
     reads = {name: _known(node, name, tensors).bytes for name in node.input if name}
-    parameter_bytes = sum(size for name, size in reads.items() if name in tensors.constants)
+    workspace_bytes = sum(size for name, size in reads.items() if name in tensors.temporary)
+    held_bytes = sum(size for name, size in reads.items() if name in tensors.constants)
+    parameter_bytes = held_bytes - workspace_bytes
     shared = {name: size for name, size in reads.items() if name in tied and size}
     output_bytes = sum(_known(node, name, tensors).bytes for name in writes)
     if node.op_type in READS_WHAT_IT_WRITES:
@@ -304,6 +308,7 @@ def _sizes(node: Any, writes: list[str], tensors: Tensors, tied: set[str]) -> di
         "parameter_bytes": parameter_bytes,
         **({"state_bytes": parameter_bytes - sum(shared.values())} if shared else {}),
         "shared_state": shared,
+        "workspace_bytes": workspace_bytes,
         "resident_bytes": parameter_bytes + (0 if view else output_bytes),
         "splittable_axes": tuple(axes),
         "axis_sizes": axes,

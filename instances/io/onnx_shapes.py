@@ -30,6 +30,14 @@ SUB_BYTE_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2}
 QUANTIZED = frozenset({*SUB_BYTE_BITS, "INT8", "UINT8", "FLOAT8E4M3FN", "FLOAT8E5M2"})
 """Types of weights that are no numbers to compute with; those of positions are wider."""
 
+TELL_SHAPES = frozenset({"Shape", "Size"})
+
+POSITIONS = TELL_SHAPES | {"Range"}
+"""Ops that write positions and sizes, which are in no file."""
+
+LONGEST_SHAPE = 8
+"""Numbers of a shape, as Reshape and Expand read it."""
+
 LONGEST_REASON = 120
 """Characters of what inference says."""
 
@@ -54,7 +62,9 @@ class Tensors:
     #: Values of constants that may decide a shape.
     small: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     constants: set[str] = field(default_factory=set)
-    #: (dict of str to int): What a constant was computed from, and its bytes.
+    #: Constants that no stored data is in, made anew in each pass: shapes, masks of positions.
+    temporary: set[str] = field(default_factory=set)
+    #: What a constant was computed from, and its bytes.
     made_from: dict[str, dict[str, int]] = field(default_factory=dict)
     #: Constants of few bits, and those computed from such: weights are unpacked where they are
     #: read, and count as large as what they were computed from.
@@ -73,10 +83,20 @@ class Tensors:
         except ValueError as error:
             self.reasons[name] = str(error)
 
+    def _is_plain(self, name: str) -> bool:
+        """Whether a constant is one number, or as short as a shape is."""
+        value = self.values.get(name)
+        most = 1 if value is None or value.element_type != "INT64" else LONGEST_SHAPE
+        return value is not None and prod(value.shape) <= most
+
     def fold(self, node: Any) -> None:
         """Note that what a node writes is constant."""
         reads, writes = (list(filter(None, names)) for names in (node.input, node.output))
         self.constants.update(writes)
+        if node.op_type in POSITIONS or not self.temporary.isdisjoint(reads):
+            others = [name for name in reads if name not in self.temporary]
+            if node.op_type in TELL_SHAPES or all(map(self._is_plain, others)):
+                self.temporary.update(writes)
         sources = [
             self.made_from.get(name) or {name: self.values[name].bytes}
             for name in reads
@@ -125,9 +145,7 @@ def infer_tensors(
         _check(node, written)
         reads = [name for name in node.input if name]
         # the shape of a tensor of static shape is a constant, and so is all that follows from it
-        tells_shape = node.op_type in ("Shape", "Size") and all(
-            name in tensors.values for name in reads
-        )
+        tells_shape = node.op_type in TELL_SHAPES and all(name in tensors.values for name in reads)
         constant = tells_shape or all(name in tensors.constants for name in reads)
         _infer(node, tensors, opsets)
         for name in filter(None, node.output):

@@ -161,6 +161,48 @@ def test_constants_that_several_ops_read_are_shared_state(tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_mask_of_positions_is_workspace_and_one_of_stored_numbers_is_state(
+    tmp_path: Path, stored: bool
+) -> None:
+    # positions 0 to 7, from the length of x or from the file; both ops read a mask of 8 x 8 bytes
+    positions = [node("Shape", "x", "shape"), node("Gather", "shape zero", "length")]
+    positions += [node("Range", "zero length one", "order")]
+    nodes = [
+        *([] if stored else positions),
+        node("Unsqueeze", "order axis", "column"),
+        node("GreaterOrEqual", "column order", "mask"),
+        node("Where", "mask x x", "a", "first"),
+        node("Where", "mask a x", "y", "last"),
+    ]
+    constants = [weight("zero", values=[0]), weight("one", values=[1])]
+    constants += [weight("axis", 1, values=[1])]
+    constants += [weight("order", 8, values=list(range(8)))] if stored else []
+    path = save(tmp_path, nodes, [tensor("x", 8, 8)], "y", initializer=constants)
+    for op in read_onnx(path).graph.ops:
+        held = (op.parameter_bytes, sum(op.shared_state.values()), op.workspace_bytes)
+        assert held == ((64, 64, 0) if stored else (0, 0, 64))
+        # the mask, x (the last also a), and what is written: 8 x 8 numbers of 4 bytes
+        assert op.bytes_moved == 64 + 256 * (2 if op.name == "first" else 3)
+        assert op.resident_bytes == held[0] + 256
+
+
+def test_a_mask_that_is_filled_up_by_constants_of_the_file_is_state(tmp_path: Path) -> None:
+    # 16 numbers of the file are no shape, and one number of it is no data
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("ConstantOfShape", "shape", "zeros"),
+        node("Add", "zeros w", "mixed"),
+        node("Add", "zeros one", "ones"),
+        node("Add", "x mixed", "a", "first"),
+        node("Add", "a ones", "y", "last"),
+    ]
+    constants = [weight("w", 4, 4), weight("one", 1)]
+    path = save(tmp_path, nodes, [tensor("x", 4, 4)], "y", initializer=constants)
+    found = {op.name: (op.parameter_bytes, op.workspace_bytes) for op in read_onnx(path).graph.ops}
+    assert found == {"first": (64, 0), "last": (0, 64)}
+
+
 def test_arithmetic_on_static_shapes_is_folded(tmp_path: Path) -> None:
     nodes = [
         node("Relu", "x", "a", "relu"),
