@@ -78,8 +78,9 @@ def shortened(module: Any) -> Iterator[list[Stack]]:
             continue
         if _reads_a_layer(module, owner):
             continue
-        lists = _lists_of_layers(owner, len(layers))
-        kind, computed = _computed_lists(owner, len(layers))
+        config = getattr(owner, "config", owner)
+        kind, computed = type(config), _lists_of_layers(_computed(config), len(layers))
+        lists = list(_lists_of_layers(vars(config), len(layers)).values())
         alike = [*zip(_signatures(layers), *lists, *computed.values(), strict=True)]
         stack = stack_of(path, [alike.index(kind) for kind in alike])
         if len(stack.traced) == len(layers):
@@ -106,29 +107,22 @@ def _refill(own: dict[str, Any], whole: dict[str, Any]) -> None:
     own.update(whole)
 
 
-def _lists_of_layers(owner: Any, num_layers: int) -> list[list[Any]]:
-    """Lists of the owner's configuration that say something of every layer."""
-    settings = vars(getattr(owner, "config", owner)).items()
-    return [value for name, value in settings if _is_of_layers(name, value, num_layers)]
-
-
-def _computed_lists(owner: Any, num_layers: int) -> tuple[Any, dict[str, list[Any]]]:
-    """The class of the owner's configuration, and such lists that are its properties, by name."""
-    config = getattr(owner, "config", owner)
-    kind = type(config)
-    names = [name for name in dir(kind) if isinstance(getattr(kind, name, None), property)]
-    found = {name: getattr(config, name, None) for name in names if "layer" in name}
-    return kind, {
-        name: value for name, value in found.items() if _is_of_layers(name, value, num_layers)
+def _lists_of_layers(settings: Mapping[str, Any], num_layers: int) -> dict[str, list[Any]]:
+    """Settings that say something of every layer, and not a number of its own."""
+    return {
+        name: value
+        for name, value in settings.items()
+        if isinstance(value, list)
+        and "layer" in name
+        and len({*map(str, value)}) < len(value) == num_layers
     }
 
 
-def _is_of_layers(name: str, value: Any, num_layers: int) -> bool:
-    return (
-        isinstance(value, list)
-        and "layer" in name
-        and len({*map(str, value)}) < len(value) == num_layers  # and not one number for each
-    )
+def _computed(config: Any) -> dict[str, Any]:
+    """The properties of a configuration that tell of layers."""
+    names = (name for name in dir(config) if "layer" in name)
+    own = (name for name in names if isinstance(getattr(type(config), name, None), property))
+    return {name: getattr(config, name, None) for name in own}
 
 
 def _tells_apart(owner: Any) -> bool:
@@ -155,7 +149,7 @@ def _reads_a_layer(module: Any, owner: Any) -> bool:
 def _signatures(layers: Iterable[Any]) -> list[dict[tuple[str, str], Any]]:
     """What the ops of each layer follow from: classes, settings and shapes of its modules.
 
-    A fraction that differs in every layer (where a schedule over the depth stands) is no part of it.
+    A fraction of which every layer has one of its own (a schedule over the depth) is no part of it.
     """
     found = [_settings(layer) for layer in layers]
     for at, value in list(found[0].items()) if found else ():

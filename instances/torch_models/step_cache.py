@@ -36,7 +36,7 @@ def cache_inputs(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     name = next((each for each in CACHES if each in signature(module.forward).parameters), None)
     if name is None or (name == CACHES[0] and not _keeps_states(module.config)):
         return {}
-    with torch.no_grad(), _as_traced():
+    with torch.no_grad(), _as_compiled():
         cache = module.eval()(**inputs, use_cache=True).get(name)
     if isinstance(cache, list):
         cache = [_ByLayer(state) for state in cache]
@@ -55,12 +55,11 @@ def cache_inputs(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _as_traced() -> Iterator[None]:
-    """Let a model that asks torch whether it is compiled take the same way as when it is traced."""
+def _as_compiled() -> Iterator[None]:
+    """What a trace is; the products of experts that run otherwise take bfloat16 alone."""
     from torch import compiler
 
-    asked = compiler.is_compiling
-    compiler.is_compiling = lambda: True
+    asked, compiler.is_compiling = compiler.is_compiling, lambda: True
     try:
         yield
     finally:
