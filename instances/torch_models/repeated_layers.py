@@ -326,10 +326,10 @@ class _Names:
         if abs(ahead) > 1:
             raise NotAlike
         part = self.parts[own._replace(layer=own.stack.sources[layer + ahead])]
-        there = dict(enumerate(part)).get(self.at[name], "")
-        if _split(there)[0] != _split(name)[0]:
+        at = self.at[name]
+        if at >= len(part) or _split(part[at])[0] != _split(name)[0]:
             raise NotAlike  # as the first layer may be
-        return self.whole[there, layer + ahead]
+        return self.whole[part[at], layer + ahead]
 
 
 def _homes(
