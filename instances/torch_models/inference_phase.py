@@ -223,23 +223,16 @@ def _delta_rule(rule: Any, *args: Any, **kwargs: Any) -> Any:
     return (_chunks_at_once if compiler.is_exporting() else rule)(*args, **kwargs)
 
 
-def _chunks_at_once(
-    query: Any,
-    key: Any,
-    value: Any,
-    g: Any,
-    beta: Any,
-    chunk_size: int = 64,
-    **kwargs: Any,
-) -> tuple[Any, Any]:
+def _chunks_at_once(query: Any, key: Any, value: Any, g: Any, beta: Any, **more: Any) -> Any:
     """The products of every chunk and their sizes; values are none, for states are summed only."""
     import torch
     from torch.nn.functional import normalize, pad
 
+    size = more.get("chunk_size", 64)  # what transformers and the kernels of fla take
+
     def chunked(part: Any) -> Any:
-        missing = -part.shape[1] % chunk_size
-        padded = pad(part.float(), (0, 0) * (part.dim() - 2) + (0, missing))
-        return padded.unflatten(1, (-1, chunk_size)).movedim(3, 1)
+        padding = (0, 0) * (part.dim() - 2) + (0, -part.shape[1] % size)
+        return pad(part.float(), padding).unflatten(1, (-1, size)).movedim(3, 1)
 
     repeats = value.shape[2] // key.shape[2]
     queries, keys = (
@@ -258,4 +251,4 @@ def _chunks_at_once(
     news = news - olds @ states
     found = queries * decays @ states + queries @ keys.mT * between @ news
     found = found.movedim(1, 3).flatten(1, 2)[:, : query.shape[1]].to(query.dtype)
-    return found, states[:, :, -1] if kwargs.get("output_final_state") else None
+    return found, states[:, :, -1] if more.get("output_final_state") else None
