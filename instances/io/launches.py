@@ -6,6 +6,8 @@ embedding, a router's softmax and top-k are one launch each, and written-out att
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from placegap.instances.io.onnx_flops import ELEMENTWISE, MOVES, PER_OUTPUT, VARIADIC, WHOLE_INPUT
@@ -29,11 +31,22 @@ def launch_of(graph: Graph) -> Ints:
     module around it; a norm has weights, and is a kernel of its own. Products without weights
     before and after a softmax are one kernel with it. Nothing is fused across layers, experts and
     other ops, forward and backward, or colocation groups, nor ops that bring times of their own.
-    No path leaves a kernel of light ops and enters it again, because each border raises `level`.
-    O(n + m).
+    What feeds on a state that a step finds (of a recurrence, of a convolution) is a kernel apart
+    from what does not, and the copy that writes it over another. No path leaves a kernel of light
+    ops and enters it again, because each border raises `level`. O(n + m).
     """
     ops, index = graph.ops, graph.index
+    consumer, ends = index.consumer.tolist(), index.succ_ptr.tolist()
+    out = [consumer[edge] for edge in index.succ_edge.tolist()]
+    after = [out[begin:end] for begin, end in pairwise(ends)]
+    order = index.topological_order.tolist()
     product = [bool(op.flops) and op.kind not in LIGHT for op in ops]
+    alone = [
+        heavy or (op.kind == "copy" and not readers)  # the copy writes a state over
+        for op, heavy, readers in zip(ops, product, after, strict=True)
+    ]
+    holds = [bool(op.state_bytes) and not op.parameter_bytes for op in ops]
+    stepped = holds.copy()
     weighted = {
         op.module
         for op, heavy in zip(ops, product, strict=True)
@@ -42,16 +55,24 @@ def launch_of(graph: Graph) -> Ints:
     kin = [(op.colocation, op.backward, is_expert(op), _is_costed(op)) for op in ops]
 
     def fuses(one: int, other: int) -> bool:
-        if kin[one] != kin[other] or not kin[one][-1] or product[one] or product[other]:
+        if kin[one] != kin[other] or not kin[one][-1] or alone[one] or alone[other]:
             return False
         return _are_near(ops[one], ops[other], weighted)
 
+    for i in order:
+        for j in after[i]:
+            stepped[j] = stepped[j] or (stepped[i] and fuses(i, j))
+
+    def border(one: int, other: int) -> bool:
+        return stepped[one] != stepped[other] or not fuses(one, other)
+
     level, sets = [0] * len(ops), DisjointSets(len(ops))
-    consumer, ends = index.consumer.tolist(), index.succ_ptr.tolist()
-    out = [consumer[edge] for edge in index.succ_edge.tolist()]
-    for i in index.topological_order.tolist():
-        for j in out[ends[i] : ends[i + 1]]:
-            level[j] = max(level[j], level[i] + (not fuses(i, j)))
+    for i in order:
+        for j in after[i]:
+            level[j] = max(level[j], level[i] + border(i, j))
+    for i in reversed(order):
+        if holds[i] and after[i]:  # it waits for the rest of its kernel
+            level[i] = min(level[j] - border(i, j) for j in after[i])
     pairs = list(zip(index.producer.tolist(), consumer, strict=True))
     for i, j in pairs:
         if level[i] == level[j]:

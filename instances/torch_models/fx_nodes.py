@@ -179,6 +179,8 @@ def count_node_flops(node: Any) -> int | None:
         return _grouped_flops(sizes_of(_tensor(node.args[0])), sizes_of(_tensor(node.args[1])))
     if kind in GROUPED_BACKWARD:  # the gradients of the tokens and of the matrices
         return 2 * _grouped_flops(sizes_of(_tensor(node.args[0])), sizes_of(_tensor(node.args[1])))
+    if kind == "linalg_solve_triangular":
+        return prod(sizes_of(tensors_in(node)[0])) * sizes_of(_tensor(node.args[0]))[-1]
     rule = _registry().get(getattr(node.target, "overloadpacket", None))
     if rule is None:
         return None

@@ -10,6 +10,8 @@ sliding window or of a chunk, and of multi-head latent attention (DeepSeek-AI 20
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -200,3 +202,53 @@ def fused_attention(
     mask = None if s_aux is None else s_aux.reshape(1, -1, 1, 1).to(query.dtype)
     found = scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
     return found.transpose(1, 2).contiguous(), None
+
+
+def use_chunks_at_once(module: Any) -> None:
+    """Let a model's gated delta rule trace all chunks of tokens at once, and not one by one."""
+    for name in {type(part).__module__ for part in module.modules()}:
+        room = sys.modules[name]
+        rule = getattr(room, DELTA_RULE, None)
+        if rule is not None and not isinstance(rule, partial):
+            setattr(room, DELTA_RULE, partial(_delta_rule, rule))
+
+
+DELTA_RULE = "torch_chunk_gated_delta_rule"
+"""What models of transformers call it (Yang et al. 2025, arXiv 2412.06464)."""
+
+
+def _delta_rule(rule: Any, *args: Any, **kwargs: Any) -> Any:
+    from torch import compiler
+
+    return (_chunks_at_once if compiler.is_exporting() else rule)(*args, **kwargs)
+
+
+def _chunks_at_once(query: Any, key: Any, value: Any, g: Any, beta: Any, **more: Any) -> Any:
+    """The products of every chunk and their sizes; values are none, for states are summed only."""
+    import torch
+    from torch.nn.functional import normalize, pad
+
+    size = more.get("chunk_size", 64)  # what transformers and the kernels of fla take
+
+    def chunked(part: Any) -> Any:
+        padding = (0, 0) * (part.dim() - 2) + (0, -part.shape[1] % size)
+        return pad(part.float(), padding).unflatten(1, (-1, size)).movedim(3, 1)
+
+    repeats = value.shape[2] // key.shape[2]
+    queries, keys = (
+        normalize(chunked(part.repeat_interleave(repeats, 2)), dim=-1) for part in (query, key)
+    )
+    values, rates = chunked(value), chunked(beta)[..., None]
+    decays = chunked(g).cumsum(-1).exp()[..., None]
+    between = decays / decays.mT
+    news, olds = torch.linalg.solve_triangular(
+        keys * rates @ keys.mT * between,
+        torch.cat((values * rates, keys * rates * decays), -1),
+        upper=False,
+        unitriangular=True,
+    ).split((value.shape[-1], key.shape[-1]), -1)
+    states = (keys.mT @ news).cumsum(2)
+    news = news - olds @ states
+    found = queries * decays @ states + queries @ keys.mT * between @ news
+    found = found.movedim(1, 3).flatten(1, 2)[:, : query.shape[1]].to(query.dtype)
+    return found, states[:, :, -1] if more.get("output_final_state") else None

@@ -32,6 +32,7 @@ from placegap.instances.torch_models.inference_phase import (
     add_kv_cache,
     is_cross_attention,
     read_routed_experts,
+    use_chunks_at_once,
     use_fused_attention,
 )
 from placegap.instances.torch_models.options import (
@@ -444,6 +445,7 @@ def _model(
         use_fused_attention(model_class, config)
     chosen = getattr(torch, options.dtype or dtype or USUAL_DTYPE)
     module = model_class._from_config(config).to(chosen)
+    use_chunks_at_once(module)
     inputs = example_inputs(module, options, seq)
     words = _in_words(inputs).replace(" 1 tokens", " 1 token")
     if options.prefill and "logits_to_keep" in signature(module.forward).parameters:

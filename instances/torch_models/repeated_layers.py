@@ -78,8 +78,10 @@ def shortened(module: Any) -> Iterator[list[Stack]]:
             continue
         if _reads_a_layer(module, owner):
             continue
-        lists = _lists_of_layers(owner, len(layers))
-        alike = [(_signature(layer), *at) for layer, *at in zip(layers, *lists, strict=True)]
+        config = getattr(owner, "config", owner)
+        kind, computed = type(config), _lists_of_layers(_computed(config), len(layers))
+        lists = list(_lists_of_layers(vars(config), len(layers)).values())
+        alike = [*zip(_signatures(layers), *lists, *computed.values(), strict=True)]
         stack = stack_of(path, [alike.index(kind) for kind in alike])
         if len(stack.traced) == len(layers):
             continue
@@ -87,6 +89,9 @@ def shortened(module: Any) -> Iterator[list[Stack]]:
         for each in lists:
             undo.append(partial(each.__setitem__, slice(None), list(each)))
             each[:] = [each[at] for at in stack.traced]
+        for name, value in computed.items():
+            undo.append(partial(setattr, kind, name, getattr(kind, name)))
+            setattr(kind, name, [value[at] for at in stack.traced])
         undo.append(partial(_refill, layers._modules, dict(layers._modules)))
         for at in set(range(len(layers))).difference(stack.traced):
             del layers._modules[str(at)]
@@ -102,16 +107,22 @@ def _refill(own: dict[str, Any], whole: dict[str, Any]) -> None:
     own.update(whole)
 
 
-def _lists_of_layers(owner: Any, num_layers: int) -> list[list[Any]]:
-    """Lists of the owner's configuration that say something of every layer."""
-    settings = vars(getattr(owner, "config", owner))
-    return [
-        value
+def _lists_of_layers(settings: Mapping[str, Any], num_layers: int) -> dict[str, list[Any]]:
+    """Settings that say something of every layer, and not a number of its own."""
+    return {
+        name: value
         for name, value in settings.items()
         if isinstance(value, list)
         and "layer" in name
-        and len({*map(str, value)}) < len(value) == num_layers  # and not one number for each
-    ]
+        and len({*map(str, value)}) < len(value) == num_layers
+    }
+
+
+def _computed(config: Any) -> dict[str, Any]:
+    """The properties of a configuration that tell of layers."""
+    names = (name for name in dir(config) if "layer" in name)
+    own = (name for name in names if isinstance(getattr(type(config), name, None), property))
+    return {name: getattr(config, name, None) for name in own}
 
 
 def _tells_apart(owner: Any) -> bool:
@@ -135,23 +146,31 @@ def _reads_a_layer(module: Any, owner: Any) -> bool:
     return bool(own == config.vision_config.model_type)
 
 
-def _signature(layer: Any) -> tuple[Any, ...]:
-    """What a layer's ops follow from: classes, settings and shapes of its modules."""
+def _signatures(layers: Iterable[Any]) -> list[dict[tuple[str, str], Any]]:
+    """What the ops of each layer follow from: classes, settings and shapes of its modules.
+
+    A fraction of which every layer has one of its own (a schedule over the depth) is no part of it.
+    """
+    found = [_settings(layer) for layer in layers]
+    for at, value in list(found[0].items()) if found else ():
+        if isinstance(value, float) and len({each.get(at) for each in found}) == len(found):
+            for each in found:
+                each.pop(at, None)
+    return found
+
+
+def _settings(layer: Any) -> dict[tuple[str, str], Any]:
+    """Classes, settings and shapes, by the paths of modules and names."""
     simple = (int, float, str, bool, type(None))
-    return tuple(
-        (
-            path,
-            type(part),
-            tuple(
-                (name, value)
-                for name, value in vars(part).items()
-                if isinstance(value, simple) and not name.startswith("_") and not INDEX.search(name)
-            ),
-            tuple((name, p.shape, p.dtype) for name, p in part.named_parameters(recurse=False)),
-            tuple((name, b.shape, b.dtype) for name, b in part.named_buffers(recurse=False)),
-        )
-        for path, part in layer.named_modules()
-    )
+    found: dict[tuple[str, str], Any] = {}
+    for path, part in layer.named_modules():
+        found[path, ""] = type(part)
+        for name, value in vars(part).items():
+            if isinstance(value, simple) and not name.startswith("_") and not INDEX.search(name):
+                found[path, name] = value
+        for own in (part.named_parameters(recurse=False), part.named_buffers(recurse=False)):
+            found |= {(path, name): (tensor.shape, tensor.dtype) for name, tensor in own}
+    return found
 
 
 def stack_of(path: str, kinds: Sequence[int]) -> Stack:
@@ -301,8 +320,11 @@ class _Names:
         ahead = home.ahead(own.layer)
         if abs(ahead) > 1:
             raise NotAlike
-        there = own._replace(layer=own.stack.sources[layer + ahead])
-        return self.whole[self.parts[there][self.at[name]], layer + ahead]
+        part = self.parts[own._replace(layer=own.stack.sources[layer + ahead])]
+        at = self.at[name]
+        if at >= len(part) or _split(part[at])[0] != _split(name)[0]:
+            raise NotAlike  # as the first layer may be
+        return self.whole[part[at], layer + ahead]
 
 
 def _homes(
@@ -375,11 +397,11 @@ def _compare(
         kinds = dict(enumerate(one.stack.kinds))
         if one[::2] != other[::2] or kinds[one.layer] != kinds[other.layer]:
             continue
+        if one.begin in (one.layer, other.layer):
+            continue
         nodes = zip(names.parts[one], names.parts[other], strict=False)
         if any(_split(name)[0] != _split(same)[0] for name, same in nodes):
             raise NotAlike
-        if one.begin in (one.layer, other.layer):
-            continue
         found = []
         for home in (one, other):
             mine: list[Any] = [len(names.parts[home])]

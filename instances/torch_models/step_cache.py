@@ -10,10 +10,10 @@ the step that is traced.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from typing import Any
-from unittest.mock import patch
 
 from placegap.instances.torch_models.fx_nodes import bytes_of, is_view, kind_of_node, tensors_in
 from placegap.instances.torch_models.fx_reader import FxProgram
@@ -36,8 +36,7 @@ def cache_inputs(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     name = next((each for each in CACHES if each in signature(module.forward).parameters), None)
     if name is None or (name == CACHES[0] and not _keeps_states(module.config)):
         return {}
-    compiling = patch.object(torch.compiler, "_is_compiling_flag", True)  # as when it is traced
-    with torch.no_grad(), compiling:
+    with torch.no_grad(), _as_compiled():
         cache = module.eval()(**inputs, use_cache=True).get(name)
     if isinstance(cache, list):
         cache = [_ByLayer(state) for state in cache]
@@ -53,6 +52,18 @@ def cache_inputs(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         return {}
     module.register_forward_pre_hook(partial(_with_cache, name, cache, places), with_kwargs=True)
     return {STATES: [torch.empty_like(inside[key]) for inside, key in places]}
+
+
+@contextmanager
+def _as_compiled() -> Iterator[None]:
+    """What a trace is; the products of experts that run otherwise take bfloat16 alone."""
+    from torch import compiler
+
+    asked, compiler.is_compiling = compiler.is_compiling, lambda: True
+    try:
+        yield
+    finally:
+        compiler.is_compiling = asked
 
 
 def _keeps_states(config: Any) -> bool:

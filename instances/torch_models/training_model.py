@@ -80,7 +80,8 @@ def read_training_model(name: str, options: TraceOptions) -> Document:
         else "state: weights and gradients; there is no optimizer",
     )
     ops, modules = step.ops, step.modules
-    idle = [each for each in modules if each not in {op.get("module") for op in ops.ops}]
+    named = {op.get("module") for op in ops.ops}
+    idle = [each for each in modules if each not in named]
     return as_document(
         name,
         options,

@@ -106,6 +106,21 @@ def test_nothing_is_fused_across_a_product_between_two_ops_of_a_module() -> None
     assert kernels(of) == ["before", "mm", "after"]
 
 
+def test_a_step_of_a_recurrence_is_one_kernel_and_the_copy_to_its_state_another() -> None:
+    # decay reads the state and waits for key, which is no part of the step, nor is the gate
+    ops = (
+        light("gate", "m"),
+        light("decay", "m", state_bytes=100),
+        product("mm", "m.mm"),
+        light("key", "m"),
+        light("add", "m"),
+        light("read", "m"),
+        light("copy", "m", kind="copy"),
+    )
+    wires = "gate>decay decay>add mm>key key>add add>read add>copy"
+    assert kernels(graph(*ops, wires=wires)) == ["gate", "decay add read", "mm", "key", "copy"]
+
+
 def test_nothing_is_fused_across_layers() -> None:
     of = graph(
         light("last", "h.0"),
@@ -257,6 +272,15 @@ SMALL = {
     "max_position_embeddings": 128,
 }
 EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LINEAR = {
+    **EXPERTS,
+    "layer_types": [*["linear_attention"] * 3, "full_attention"],
+    "shared_expert_intermediate_size": 32,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
 LATENT = {
     "head_dim": 8,
     "num_key_value_heads": 4,
@@ -291,6 +315,13 @@ LATENT = {
         # concatenations, a write to the cache, attention, v_b, o, add, norm; router, top-k, gate,
         # up, swiglu, down, weights, sum; gate, up, swiglu, down of the shared expert; two adds
         ("deepseek_v3", LATENT, 31),
+        # qwen3next, of delta-net-base.cpp, too: norm, qkv, z, beta and alpha; copy and sigmoid of
+        # beta; copy of alpha, bias, softplus with its product; the convolution's state: read,
+        # joined, written; convolution with silu; two norms of heads, two repeats; the recurrence's
+        # state read, its step, state written; norm, silu with its product, out, add, norm; router,
+        # top-k, gate, up, swiglu, down, weights, sum; gate, up, swiglu, down of the shared expert;
+        # its own gate, sigmoid, product; two adds
+        ("qwen3_next", LINEAR, 42),
     ],
 )
 def test_a_decode_layer_has_about_as_many_kernels_as_a_tool_launches(

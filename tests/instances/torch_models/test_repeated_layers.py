@@ -25,6 +25,8 @@ SIZES: dict[str, Any] = {
     "vocab_size": 50,
 }
 ROUTED = {"num_local_experts": 4, "num_experts_per_tok": 2}
+STATES = {"state_size": 4, "n_groups": 1}
+FEW = {"num_experts": 1, "mamba_d_state": 4}
 DELTA = {
     "num_experts": 4,
     "num_experts_per_tok": 2,
@@ -76,13 +78,19 @@ def test_layers_that_are_left_out_stand_beside_the_same_neighbours() -> None:
         ("llama", {"num_hidden_layers": 6, "eos_token_id": [1, 2]}),
         # the layers with attention share a mask
         ("recurrent_gemma", {"num_hidden_layers": 12, "head_dim": 4, "lru_width": 16}),
+        # the first layer gets float16, and hands on float32
+        ("mamba2", {"num_hidden_layers": 6, "num_heads": 4, "head_dim": 8, **STATES}),
+        # a property of the configuration says which layers have attention, whose mask they get
+        ("jamba", {"num_hidden_layers": 16, "attn_layer_period": 4, "attn_layer_offset": 2, **FEW}),
+        # each layer scales by a number of its own
+        ("diffllama", {"num_hidden_layers": 6}),
     ],
 )
 def test_layers_of_any_pattern_are_repeated(
     kind: str, fields: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = config(tmp_path, kind, **fields)
-    options = TraceOptions(decode=True, kv_tokens=9)
+    options = TraceOptions(decode=True, kv_tokens=9, dtype="float16")
     stacks: list[Any] = []
     whole_program = model_room._whole
 

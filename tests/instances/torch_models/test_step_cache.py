@@ -64,6 +64,24 @@ def test_a_step_of_linear_attention_reads_and_writes_its_state(tmp_path: Path) -
     assert [kept_bytes(op) for op in graph.ops if op.caches] == [3 * 100 * 2 * 2 * 8 * 2]
 
 
+def test_a_prompt_of_linear_attention_takes_all_chunks_at_once(tmp_path: Path) -> None:
+    config = {**SIZES, **DELTA, "layer_types": ["linear_attention", "full_attention"] * 2}
+    found = []
+    for tokens in (100, 300):
+        graph = traced(tmp_path, "qwen3_5_text", config, decode=False, kv_tokens=0, prefill=tokens)
+        path = "model.layers.2.linear_attn"
+        ops = [op for op in graph.ops if op.module == path and op.kind != "convolution"]
+        found.append([op.flops for op in ops if op.flops])
+    # of 4 heads and a chunk of 64 tokens, keys of 8 and values of 16: what keys know of each other,
+    # the solution for values and keys, the state, what of it keys and queries read, what queries
+    # know of keys, and that of values; 100 tokens are 2 chunks, 300 are 5
+    reads = 2 * 64 * 8 * 16
+    chunk = [2 * 64 * 64 * 8, 64 * 64 * (16 + 8), reads, reads, reads, 2 * 64 * 64 * 8]
+    chunk.append(2 * 64 * 64 * 16)
+    for chunks, flops in zip((2, 5), found, strict=True):
+        assert sorted(flops) == sorted(4 * chunks * each for each in chunk)
+
+
 @pytest.mark.parametrize(
     ("kind", "config", "kept"),
     [
