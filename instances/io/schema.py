@@ -76,7 +76,6 @@ def _describe(part: dict[str, Any], comments: dict[str, str]) -> None:
         field.pop("title", None)  # pydantic repeats the field's name
         if name in comments:
             field["description"] = comments[name]
-        part["properties"][name] = dict(sorted(field.items()))
 
 
 def _one_line(text: str) -> str:
