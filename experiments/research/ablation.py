@@ -18,7 +18,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -27,15 +26,14 @@ import yaml
 
 from placegap.experiments.studies.gaps import FAILURES, NOT_RUN, GapCell
 from placegap.experiments.studies.run import logged_cells, run_study
-from placegap.instances.problem import Objective, Plan
+from placegap.instances.problem import Objective
 from placegap.instances.problem.array_types import Ints
 from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import find_method, register, use_module
-from placegap.solvers.core.result import PROOF, Outcome, relative_gap
+from placegap.solvers.core.result import Outcome, relative_gap
 from placegap.solvers.core.starts import ALWAYS
-from placegap.solvers.decomposition.arcs import Chain
 from placegap.solvers.latency.call_rows import GroupMemory, group_memory
 from placegap.solvers.latency.sections import RowSection, build_section
 from placegap.solvers.latency.spine import Spine
@@ -87,16 +85,6 @@ def _no_bounds(*args: object, **kwargs: object) -> Iterator[Bound]:
     return iter(())
 
 
-def _chain_alone(instance: object, semantics: object, chain: Chain, *rest: object) -> Any:
-    """Stand in for `SideWork`: the chain's own shortest path."""
-    return SimpleNamespace(shortest=chain.shortest)
-
-
-def _no_search(task: object, clock: object, plan: Plan | None, floor: int) -> Outcome:
-    """Stand in for a search that begins with a plan and whose bound is known."""
-    return Outcome(plan, bound_ns=floor, bound_origin="memory-knapsack", rests_on=PROOF)
-
-
 def _kick_without_pairs(search: PartitionSearch, clock: Clock) -> Ints:
     search.kicks += 1
     device = search.progress.merged
@@ -138,7 +126,7 @@ PATHS = ("frontier-paths", "layer-paths")
 SLICING = ("slicing", "pipedream", "slicegraph")
 CUTS = ("memory-cuts", "interleaved-cuts")
 LISTS = ("mp-dps", "dsc-glb")
-SEARCHES = ("run-moves", "multilevel", "disjunctive-search", "chain-sides", "local-search")
+SEARCHES = ("run-moves", "disjunctive-search", "local-search")
 DIVES = {SPLITS + "dives": _nothing}
 MIP = {SPLITS + "turn_to_mip": _no, NONCONTIGUOUS + "without_start": _start_without_mip}
 PAIR_SPLITS = {
@@ -160,14 +148,6 @@ PARTS = {
     "list-placers": Without(LISTS),
     # searches
     **{name: Without(methods=(name,)) for name in SEARCHES},
-    "multilevel": Without(methods=("multilevel",), functions={KNAPSACK + "_searched": _no_search}),
-    "side-cuts": Without(
-        methods=("chain-sides",),
-        functions={
-            DECOMPOSITION + "SideWork": _chain_alone,
-            DECOMPOSITION + "raise_by_work": _nothing,
-        },
-    ),
     # bounds
     "nested-layers": Without(("layer-paths",), functions={PORTFOLIO + "layers_bound": _zero}),
     "layers-in-a-row": Without(

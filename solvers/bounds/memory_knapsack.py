@@ -23,8 +23,8 @@ of a solution over the classes satisfies their rows; no bound of the LP is lost 
 Mladenov, Selman, "Dimension reduction via colour refinement", ESA 2014).
 
 Where groups run one after another, `layer_chain` finds the least sum in integers, and no model is
-solved. Else the plan is the better one of the LP's solution, rounded, and of the MIP's. Where the
-MIP is too large to have a plan in time, `multilevel` goes on from the LP's.
+solved. Else the plan is the better one of the LP's solution, rounded, and of the MIP's, unless
+that is too large to have a plan in time.
 """
 
 from __future__ import annotations
@@ -51,9 +51,8 @@ from placegap.solvers.core.back_ends import word
 from placegap.solvers.core.back_ends.highs import solve_form, solve_integers
 from placegap.solvers.core.back_ends.outcome import bound_ns, say_ending
 from placegap.solvers.core.back_ends.standard_form import StandardForm
-from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Params, Task
-from placegap.solvers.core.registry import find_method, method
+from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import PROOF, Outcome
 from placegap.solvers.local_search.quick_schedule import inserted
 
@@ -706,7 +705,7 @@ def why_not_tight(task: Task[Makespan], params: Params) -> str | None:
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """Time as a knapsack of bytes: what goes to a host, by a MIP of the whole graph.
 
-    The best plan of the solutions of LP, and MIP or search, and the better one of their bounds.
+    The best plan of the solutions of LP and MIP, and the better one of their bounds.
     O(n + m) rows beside K^2 columns for each pair of classes that exchange tensors.
     """
     instance, clock = task.instance, task.limits.clock()
@@ -728,7 +727,13 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     if model.form.matrix.shape[1] > MOST_MIP:
         model = knapsack(instance, task.semantics, 0) or model
     if model.form.matrix.shape[1] > MOST_MIP:
-        return _searched(task, clock, _best(task, plans), floor)
+        return Outcome(
+            _best(task, plans),
+            bound_ns=floor,
+            bound_origin=KNAPSACK,
+            rests_on=PROOF,
+            message="its MIP is too large: the plan is that of the LP, rounded",
+        )
     found, values = solve_integers(model.form, task.limits.left(clock))
     by_solver = bound_ns(found.dual_bound, model.unit_ns, 1)
     is_higher = by_solver is not None and by_solver > floor
@@ -748,15 +753,6 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         build_s=built_s,
         details={"rows": found.rows, "columns": found.columns, "nodes": found.nodes},
     )
-
-
-def _searched(task: Task[Makespan], clock: Clock, plan: Plan | None, floor: int) -> Outcome:
-    """What a search makes of the plan of an LP whose MIP would find none in the time."""
-    search, start = find_method("multilevel"), plan or task.incumbent
-    alone = search.params.model_validate({"start": start is None})
-    rest = replace(task, limits=task.limits.left(clock), incumbent=start)
-    found = search.run(rest, alone)
-    return replace(found, bound_ns=floor, bound_origin=KNAPSACK, rests_on=PROOF)
 
 
 def _best(task: Task[Makespan], plans: Iterable[Plan | None]) -> Plan | None:

@@ -58,17 +58,13 @@ class WorkWindows(NamedTuple):
     intervals: list[Interval]
 
 
-def work_windows(
-    instance: Instance, candidates: Sequence[Interval] | None = None
-) -> WorkWindows | None:
+def work_windows(instance: Instance) -> WorkWindows | None:
     """Heads and tails by paths, intervals and work; None if integers would overflow.
 
     Parameters
     ----------
     instance : Instance
         Every op can be on some device.
-    candidates : sequence of Interval, optional
-        Its intervals, where they are known.
     """
     arrays, index = instance.arrays, instance.arrays.index
     possible, num_ops = possible_placements(instance), instance.num_ops
@@ -84,9 +80,7 @@ def work_windows(
     mass = np.where(possible, masses, np.iinfo(np.int64).max).min(axis=1)
     time = np.where(possible, arrays.time_ns, NO_WAY)
     most = min(MOST, max(FEWEST, MOST_STEPS // num_ops))
-    found = sorted(
-        intervals(instance) if candidates is None else candidates, key=lambda part: len(part.inner)
-    )
+    found = sorted(intervals(instance), key=lambda part: len(part.inner))
     arcs = interval_arcs(instance, found, time, mass, weights)
     into = ArcsInto(*group_by(arcs.exit, num_ops), arcs.entry, arcs.gap_ns)
     out = ArcsInto(

@@ -51,7 +51,6 @@ from placegap.solvers.decomposition.arcs import (
     lower_table,
     tiling,
 )
-from placegap.solvers.decomposition.chain_sides import SideWork, raise_by_work
 from placegap.solvers.decomposition.search import Runs, SectionSearch, runs_of
 from placegap.solvers.decomposition.section_jobs import SectionWorkers, Step, break_symmetry
 from placegap.solvers.local_search.annealing import Annealing, usual_moves
@@ -78,9 +77,6 @@ SECTIONS_SHARE = 1 / 3
 """Where some section is too large, those that are not get so much of the time that is left, and so
 do intervals: what is left open is left to annealing and the whole model. Where memory binds, so do
 sections by themselves, and each packing."""
-
-BESIDE_SHARE = 2 / 3
-"""Of the time that is left, for a chain with the work beside it; its sections take long."""
 
 PRICE_SHARE = 0.1
 """Of the time that is left, for prices of bytes along one chain of runs."""
@@ -213,7 +209,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> None:
     if search.over:
         return
     if large and instance.num_ops <= MOST_OPS_OF_CHAINS:
-        chains += _intervals_alone(search, exact=exact)
+        chains += _intervals_alone(search)
         if search.over:
             return
     if anneals:
@@ -229,9 +225,9 @@ def solve(search: SectionSearch, params: DecompositionParams) -> None:
 # ------------------------------------------------------------------------ chains of intervals
 
 
-def _intervals_alone(search: SectionSearch, *, exact: bool) -> list[Chain]:
-    """Refine a chain of intervals, if there is one, and with slack memory the work beside it."""
-    task, chosen = search.task, choose_chain(search.task.instance, _intervals(search))
+def _intervals_alone(search: SectionSearch) -> list[Chain]:
+    """Refine a chain of intervals, if there is one."""
+    chosen = choose_chain(search.task.instance, _intervals(search))
     if not chosen:
         return []
     chain = interval_chain(search.table, chosen, _limit(search))
@@ -239,17 +235,6 @@ def _intervals_alone(search: SectionSearch, *, exact: bool) -> list[Chain]:
         search.refine(chain)
         if search.promises(chain, _lp_step):
             search.refine(chain, _lp_step)
-    alone = task.instance.num_devices < 2 or task.semantics.channels == "free"
-    if exact and not alone and not search.over:
-        known = search.bound_ns
-        with search.within(BESIDE_SHARE):
-            raise_by_work(task.instance, chain, _intervals(search))
-            beside = SideWork(
-                task.instance, task.semantics, chain, _limit(search), lambda: search.over
-            )
-            search.refine(chain, shortest=beside.shortest)
-            if search.bound_ns > known:
-                search.refine(chain, _step, shortest=beside.shortest)
     return [chain]
 
 

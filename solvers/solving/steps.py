@@ -45,14 +45,14 @@ one class of the knapsack's, which takes 40 us for each op and edge to build."""
 MOST_WIDTH = 1.5
 """Work beside the longest path: of a decoder's step it is 1.2 to 1.5 times that, of training 2."""
 
-SEARCHES = ("run-moves", "multilevel", "disjunctive-search")
-"""Searches of a makespan, in the order of their turns: whole layers, parts, single ops."""
+SEARCHES = ("run-moves", "disjunctive-search")
+"""Searches of a makespan, in the order of their turns: whole layers, single ops."""
 
 ROUND_US = 4.0
 """Microseconds that a round of `run-moves` takes for each colocation group times op or edge."""
 
 TURN_SHARE = 1 / 3
-"""Of the time that is left, for one of several searches, which are three at most."""
+"""Of the time that is left, for one of several searches."""
 
 BOUNDS = "bounds"
 """Stands for the portfolio of bounds where a step names its method."""
@@ -195,10 +195,8 @@ def plans(
         once.append(AutoStep("ideal-dp", with_plans(own, "chain"), TURN_SHARE, {"start": False}))
     if isinstance(own, LoadSemantics) and own.plans != "any":  # whose bound holds for some of them
         once.append(AutoStep("noncontiguous", with_plans(own, "any"), TURN_SHARE, {"start": False}))
-    is_large = parts_of(task) > LARGE_PARTS
-    if isinstance(own, Makespan) and not is_large:
-        once.append(AutoStep("chain-sides", own, TURN_SHARE, seed=seed))
     yield from able(task, *once)
+    is_large = parts_of(task) > LARGE_PARTS
     turns = list(able(task, *_searches(task), workers=workers if is_large else 1))
     for turn in count() if turns else ():
         for step in turns:
@@ -221,7 +219,7 @@ def _searches(task: Task) -> list[AutoStep]:
     round_s = 1e-6 * ROUND_US * task.instance.arrays.num_groups * parts_of(task)
     limit_s = task.limits.time_limit_s
     cools = limit_s is None or round_s <= max(1.0, limit_s)
-    names = SEARCHES if cools else (*SEARCHES[1:], SEARCHES[0])
+    names = SEARCHES if cools else SEARCHES[::-1]
     return [AutoStep(name, own) for name in names]
 
 

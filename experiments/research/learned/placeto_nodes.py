@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placegap.experiments.research.learned.heavy_edges import merge_heavy_edges
 from placegap.instances.problem import Instance
 from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.transforms.pesto_merge import merge_heavy_edges
 
 Numbers = NDArray[np.float32]
 

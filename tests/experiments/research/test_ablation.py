@@ -105,16 +105,8 @@ TINY = {
         lambda: drawn("layered", "2xP100-pcie", ops=20, width=4),
         MaxLoad(plans="any"),
     ),
-    "side-cuts": Tiny(
-        ("bounds/side_cuts.py", "decomposition/chain_sides.py"),
-        lambda: drawn("layered", "2xP100-pcie", ops=40),
-        SPAN,
-    ),
     "linked-groups": Tiny(
         ("_Search.close_linked",), lambda: training_pairs(8), LatencySubgraphs(subgraphs=2)
-    ),
-    "multilevel": Tiny(
-        ("local_search/multilevel.py",), lambda: drawn("layered", "2xP100-pcie", ops=40), SPAN
     ),
     "beams": Tiny(
         ("Bracket.beam", "Bracket.of_least_cut"),

@@ -31,7 +31,6 @@ CHUNK = 10_000
 
 SEARCHES = (
     "annealing",
-    "chain-sides",
     "disjunctive-search",
     "fastt",
     "getf",
@@ -42,7 +41,6 @@ SEARCHES = (
     "local-search",
     "m-sct",
     "memory-knapsack",
-    "multilevel",
     "run-moves",
     "slicegraph",
 )

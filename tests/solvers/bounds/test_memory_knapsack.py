@@ -36,6 +36,7 @@ from placegap.solvers.bounds import layer_chain, memory_knapsack
 from placegap.solvers.bounds.layer_chain import chain_bound, least_chain, stops_of
 from placegap.solvers.bounds.memory_knapsack import knapsack, relaxed_ns, run
 from placegap.solvers.core.method import Task
+from placegap.solvers.core.result import PROOF
 
 SMALL = Decoder("small", 4, 1024, 256, 4096, 8000, context=128)
 """Weights of 153 MB: 4 layers of 30 MB, and an embedding and a head of 16 MB each."""
@@ -234,6 +235,26 @@ def test_equal_experts_are_one_class_and_move_by_number() -> None:
     assert evaluate(instance, result.plan, Makespan()).feasible
     assert result.gap is not None
     assert result.gap < 0.05
+
+
+def test_where_the_mip_is_too_large_the_plan_is_that_of_the_lp(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # the experts above: what the LP's duals prove stands, and its plan, rounded, costs little more
+    experts = Decoder("experts", 2, 1024, 256, 8192, 1000, 8, 2, context=16)
+    cluster = cluster_of("pair", (Card(272 * GB, 500 * 10**6), DDR4), PCIE4)
+    instance = decode_step(experts, cluster)
+    monkeypatch.setattr(memory_knapsack, "MOST_MIP", 0)
+    found = run(Task(instance, Makespan()))
+    model = knapsack(instance)
+    assert model is not None
+    assert "too large" in found.message
+    assert (found.bound_ns, found.rests_on) == (relaxed_ns(model), PROOF)
+    assert found.plan is not None
+    value_ns = evaluate(instance, found.plan, Makespan()).value_ns
+    assert value_ns is not None
+    assert found.bound_ns is not None
+    assert found.bound_ns <= value_ns < 1.2 * found.bound_ns
 
 
 def test_the_bound_is_what_the_bytes_on_each_device_take_to_read() -> None:

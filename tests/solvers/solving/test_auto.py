@@ -460,20 +460,18 @@ def test_of_equal_bounds_the_one_that_is_a_proof_counts() -> None:
 
 def test_searches_take_turns_and_a_later_walk_begins_anew() -> None:
     task = Task(tight_example(), PORT, Limits(60.0))
-    steps = [step for step in islice(plans(task, 5), 9) if step.method in auto_steps.SEARCHES]
-    names = ["run-moves", "multilevel", "disjunctive-search"]
-    assert [step.method for step in steps[:6]] == [*names, *names]
-    assert [step.seed for step in steps[:6]] == [5, 5, 5, 6, 6, 6]
-    assert [steps[i].params["anew"] for i in (0, 3)] == [False, True]
+    steps = list(islice(plans(task, 5), 4))
+    assert [step.method for step in steps] == ["run-moves", "disjunctive-search"] * 2
+    assert [step.seed for step in steps] == [5, 5, 6, 6]
+    assert [steps[i].params["anew"] for i in (0, 2)] == [False, True]
 
 
 def test_layers_move_first_unless_there_are_too_many_groups_to_cool() -> None:
     # 600 groups times some 2,000 ops and edges: a round of run-moves is taken to last about 5 s
     document = Document(name="wide", graph=generate("layered", {"ops": 600}))
     wide = document.instance(load_cluster("celeritas-4xV100-pcie"))
-    for limit_s, first in ((60.0, "run-moves"), (1.0, "multilevel")):
-        looking = plans(Task(wide, PORT, Limits(limit_s)), 0)
-        assert next(step.method for step in looking if step.method != "chain-sides") == first
+    for limit_s, first in ((60.0, "run-moves"), (1.0, "disjunctive-search")):
+        assert next(plans(Task(wide, PORT, Limits(limit_s)), 0)).method == first
 
 
 def test_steps_beside_have_rules_whose_plans_or_bounds_hold_for_the_task() -> None:
@@ -602,7 +600,7 @@ def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to
     task = Task(example(), Makespan(), Limits(60.0, seed=3))
     steps = list(islice(auto._first_proofs(task, 2), 5))
     proving = ["bounds", "decomposition", "bounds"]
-    assert [step.method for step in steps] == [*proving, "chain-sides", "run-moves"]
+    assert [step.method for step in steps] == [*proving, "run-moves", "disjunctive-search"]
     assert steps[1].params == {"workers": 2, "start": False, "anneal": False}
     assert 3 not in {step.seed for step in steps[3:]}  # the other process has that seed
     assert len(list(auto._first_proofs(task, 1))) == 3  # one core: the other process searches
@@ -617,9 +615,16 @@ def test_in_one_process_proofs_and_searches_take_turns(
     steps = list(islice(auto._in_turn(board, ("etf",)), 6))
     names = [step.method for step in steps]
     if first == "proofs":
-        assert names[:5] == ["decomposition", "etf", "chain-sides", "bounds", "run-moves"]
+        assert names[:5] == ["decomposition", "etf", "run-moves", "bounds", "disjunctive-search"]
     else:
-        assert names == ["etf", "chain-sides", "bounds", "decomposition", "run-moves", "bounds"]
+        assert names == [
+            "etf",
+            "run-moves",
+            "bounds",
+            "decomposition",
+            "disjunctive-search",
+            "bounds",
+        ]
     assert all(step.share < 1.0 for step in steps if step.method != "bounds")
 
 

@@ -1,4 +1,4 @@
-"""Merging along heavy edges: no part gets too much, and parts can be kept apart."""
+"""Merging along heavy edges: no part gets too much."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import pytest
 from draws.binding_memory import binding_instance
 from draws.tiny import tiny_instance
 
-from placegap.instances import Graph, Instance, generate
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.mean_costs import flow_of
-from placegap.instances.transforms.merge import Merge
-from placegap.instances.transforms.pesto_merge import (
+from placegap.experiments.research.learned.heavy_edges import (
     MEMORY_PARTS,
     SLACK,
     merge_heavy_edges,
-    merge_ops,
 )
+from placegap.instances import Graph, Instance, generate
+from placegap.instances.problem.mean_costs import flow_of
+from placegap.instances.transforms.merge import Merge
+from placegap.instances.transforms.pesto_merge import merge_ops
 
 
 def check_limits(merge: Merge, parts: int) -> None:
@@ -75,17 +74,6 @@ def test_no_more_ops_are_merged_than_must_be() -> None:
     for instance in draws(20):
         n = instance.num_ops
         assert merge_heavy_edges(instance, 1, num_ops=n).op.tolist() == list(range(n))
-
-
-def test_ops_of_different_devices_stay_apart() -> None:
-    for seed, instance in enumerate(draws(40)):
-        rng = np.random.default_rng(seed)
-        groups = rng.integers(0, instance.num_devices, instance.arrays.num_groups)
-        apart: Ints = groups[instance.arrays.group]
-        merge = merge_heavy_edges(instance, 1, apart)
-        of_part = np.full(merge.coarse.num_ops, -1)
-        of_part[merge.op] = apart
-        assert (of_part[merge.op] == apart).all()
 
 
 def test_more_parts_leave_more_ops() -> None:
