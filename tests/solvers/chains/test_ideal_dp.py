@@ -120,6 +120,26 @@ def test_with_too_many_ideals_the_bound_and_the_value_enclose_the_optimum() -> N
     assert stopped > 20
 
 
+def test_where_ideals_fill_the_memory_lower_limits_are_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = parallel_chains(4, 6)
+    optimum = dp(instance).value_ns
+    assert optimum is not None
+    monkeypatch.setattr(ideal_bracket, "bytes_per_ideal", lambda book: 1)
+    bounds = []
+    for room in (20, 60, 140):  # of 264 ideals for loads below that of the best order
+        monkeypatch.setattr(ideal_bracket, "MOST_BYTES", room)
+        result = dp(instance)
+        assert f"{room} ideals fill the memory" in result.message
+        assert result.bound_origin == "ideal-dp"
+        assert result.bound_ns is not None
+        assert result.value_ns is not None
+        assert result.bound_ns <= optimum <= result.value_ns
+        bounds.append(result.bound_ns)
+    assert bounds[0] < bounds[1] < bounds[2] == optimum
+
+
 def test_without_time_it_returns_a_plan_and_a_bound() -> None:
     instance = parallel_chains(6, 10)
     result = dp(instance, time_limit_s=0.0)
