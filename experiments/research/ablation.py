@@ -116,7 +116,6 @@ def _untied_memory(spine: Spine) -> GroupMemory:
 DECOMPOSITION = "placegap.solvers.decomposition.decomposition:"
 PORTFOLIO = "placegap.solvers.bounds.portfolio:"
 SEARCH = "placegap.solvers.decomposition.search:SectionSearch."
-BRACKET = "placegap.solvers.chains.bracket:Bracket."
 NONCONTIGUOUS = "placegap.solvers.noncontiguous.noncontiguous:"
 SPLITS = NONCONTIGUOUS + "SplitSearch."
 PAIRS = "placegap.solvers.noncontiguous.partition_search:"
@@ -183,10 +182,6 @@ PARTS = {
         functions={SEARCH + "dive": _nothing, SEARCH + "dive_into_memory": _nothing}
     ),
     # loads
-    "stages": Without(functions={BRACKET + "raise_bound": _nothing}),
-    "stage-lps": Without(functions={"placegap.solvers.chains.raise_bound:raise_bound": _nothing}),
-    "stage-moves": Without(functions={BRACKET + "move_blocks": _nothing}),
-    "beams": Without(functions={BRACKET + "beam": _nothing}),
     "splits": Without(functions={**DIVES, **MIP, **PAIR_SPLITS}),
     "dives": Without(functions=DIVES),
     "mip": Without(functions=MIP),

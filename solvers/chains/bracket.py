@@ -1,39 +1,20 @@
-"""Value and bound of the best chain, closing in: orders, beam, decisions, stage LPs, moves."""
+"""Value and bound of the best chain, closing in: orders, decisions, a run for the value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from graphlib import TopologicalSorter
 from itertools import islice
 
-import numpy as np
-
 from placegap.instances.problem import MaxLoad, Plan
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.chains.ideals import (
-    Ideals,
-    MemoryFull,
-    enumerate_ideals,
-    joined,
-    of_flags,
-    of_least_cut,
-    prefixes,
-)
+from placegap.solvers.chains.ideals import Ideals, MemoryFull, enumerate_ideals, prefixes
 from placegap.solvers.chains.kinds_problem import KindsProblem
 from placegap.solvers.chains.layers import LayerSearch, Pipeline
 from placegap.solvers.chains.orders import orders, places_to_cut
 from placegap.solvers.chains.servers import ServerSearch
-from placegap.solvers.chains.stage_lp import BlockArcs, ChainCosts, as_one_kind, chain_costs
-from placegap.solvers.chains.windows import (
-    PriceBook,
-    set_sums,
-    walk_in_windows,
-    window_tests,
-    work_bound,
-)
+from placegap.solvers.chains.windows import PriceBook, walk_in_windows, window_tests, work_bound
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Told, unheard
@@ -43,25 +24,8 @@ from placegap.solvers.core.starts import best_start
 MOST_BYTES = 800_000_000
 """Memory for ideals, and for what a search keeps of each."""
 
-BUCKETS, PER_BUCKET = 128, 8
-"""The beam: intervals of work, and how many ideals of least cut are kept in each."""
-
-MOVE_SHARE, MOVE_ROUNDS, MOVES_PER_PAIR, MOST_MOVES = 0.15, 24, 20, 5_000_000
-FIRST_MOVES = 100_000
-"""Of the time that is left, for moves of single blocks; rounds, steps of the first ones per pair
-of blocks, and most steps of one, also where there is no hurry, and of the first where there is."""
-
-MANY, LP_SHARE, MOST_LP_SHARE = 1_000_000, 0.3, 0.7
-"""With more ideals than this the LPs come before the DP: over 350,000 to 760,000 it takes 2 to 10
-CPU seconds, and they take some ten. Their share of the time, and their share where the ideals do
-not fit."""
-
-BOUND_SHARE, BOUND_ROUNDS = 0.2, 6
-"""Where the ideals do not fit the memory: of the time that is left, for decisions at limits for
-which they do; and how many such limits are tried."""
-
-EXACT_SHARE = 0.6
-"""Of the time that is left, for the DP over all ideals; then stage LPs raise the bound."""
+BOUND_ROUNDS = 6
+"""Where the ideals do not fit the memory: how many limits at which they do are tried."""
 
 NUM_ORDERS, MOST_CUTS = 6, 400
 """Orders that are cut first, and at how many places at most."""
@@ -93,9 +57,6 @@ class Bracket:
         self.counts: dict[str, int] = {}
         #: Called when one of the two is better.
         self.on_news: Told = unheard
-        #: Whether its bounds are of use: the problem is exact or a relaxation.
-        self.proves = True
-        self._rounds: Iterator[int] | None = None
         self.offer(task.incumbent)
 
     def offer(self, plan: Plan | None) -> None:
@@ -162,21 +123,6 @@ class Bracket:
         self.counts.update(ideals=total, kept_ideals=ideals.size)
         return ideals
 
-    def close_in_time(self, max_ideals: int) -> None:
-        """Close the gap with the DP; where that does not end in its share of the time, with LPs."""
-        whole = self.clock
-        self.clock = whole.part(EXACT_SHARE)
-        try:
-            self.close(max_ideals)
-        except LimitReached:
-            self.clock = whole
-            whole.check()
-            self.raise_bound()
-            if not self.closed:
-                raise
-        finally:
-            self.clock = whole
-
     def close(self, max_ideals: int) -> None:
         """Close the gap with the DP over all ideals that matter."""
         if self.closed:
@@ -185,10 +131,8 @@ class Bracket:
             ideals, total = self._enumerate(self.limit, max_ideals)
         except LimitReached as reached:
             self.clock.check()
-            self._for_a_share(MOST_LP_SHARE, self.raise_bound)
-            self.beam(joined(list(self._of_orders())))
             if isinstance(reached, MemoryFull) and not self.problem.servers:
-                self._for_a_share(BOUND_SHARE, partial(self._bisect_in_memory, max_ideals))
+                self._bisect_in_memory(max_ideals)
             raise
         if not self._start(ideals, total):
             return
@@ -240,19 +184,15 @@ class Bracket:
             self.offer(inner.plan)
 
     def _start(self, ideals: Ideals, total: int) -> bool:
-        """Note the ideals that matter, and improve the value by a beam unless they are few.
+        """Note the ideals that matter; whether any do.
 
-        Whether any do: if not even the empty ideal, all devices together do not suffice.
+        If not even the empty ideal does, all devices together do not suffice.
         """
         self.counts.update(ideals=total, kept_ideals=ideals.size)
         if ideals.size == 0 or ideals.members[0].any():
             if self.value is not None:
                 self.prove(self.value)
             return False
-        if ideals.size > 2 * BUCKETS * PER_BUCKET:
-            self.beam(ideals)
-        if ideals.size > MANY and not self.closed:
-            self._for_a_share(LP_SHARE, self.raise_bound)
         return True
 
     def finish(self, search: LayerSearch) -> None:
@@ -287,123 +227,12 @@ class Bracket:
         kind = ServerSearch if self.problem.servers else LayerSearch
         return kind(self.book, ideals, self.clock)
 
-    def beam(self, ideals: Ideals) -> None:
-        """Improve the value: the DP over the ideals of least cut."""
-        search = self.search(self.of_least_cut(ideals))
-        self.improve(search.best(self.limit, self.lower))
-
-    def of_least_cut(self, ideals: Ideals) -> Ideals:
-        """The ideals of least cut in each interval of work."""
-        guide = self.problem.guide
-        work = set_sums(ideals.members, guide.time[0] + 1)
-        cut = set_sums(ideals.cut_nets, guide.nets.weight)
-        return of_least_cut(guide, ideals, work, cut, BUCKETS, PER_BUCKET)
-
     def _of_orders(self) -> Iterator[Ideals]:
         guide = self.problem.guide
         for order in islice(orders(guide, self.task.limits.seed), NUM_ORDERS):
             stops = places_to_cut(order, guide.time[0], guide.nets, MOST_CUTS)
             yield prefixes(guide, self.book.amounts, order, stops)
             self.clock.check()
-
-    def _for_a_share(self, share: float, work: Callable[[], None]) -> None:
-        """Work within a share of the time that is left."""
-        whole = self.clock
-        self.clock = whole.part(share)
-        try:
-            work()
-        except LimitReached:
-            self.clock = whole
-            whole.check()
-        finally:
-            self.clock = whole
-
-    def raise_bound(self) -> None:
-        """Raise the bound by stage LPs, and try chains of the ideals that they suggest."""
-        # loads Pyomo and HiGHS
-        from placegap.solvers.chains.raise_bound import (
-            ORIGIN,
-            Suggested,
-            few_states,
-            raise_bound,
-            rounds,
-        )
-
-        costs = self.stage_costs() if self.proves else None
-        if costs is None:
-            return
-        self._rounds = rounds(costs) if self._rounds is None else self._rounds
-        self.move_blocks(costs, self.clock.part(MOVE_SHARE))
-        suggested = Suggested(costs)
-
-        def best() -> int | None:
-            flags = suggested.take()
-            if flags is not None:
-                ideals = self.of_flags(flags)
-                self.improve(self.search(ideals).best(self.limit, self.lower))
-            return self.value
-
-        relaxed = costs if few_states(costs) else as_one_kind(costs)
-        raise_bound(
-            relaxed,
-            self.lower,
-            best,
-            lambda bound: self.prove(bound, ORIGIN),
-            suggested.see,
-            self.clock,
-            self.gap,
-            self._rounds,
-        )
-        self.move_blocks(costs, self.clock.part(MOVE_SHARE))
-
-    def stage_costs(self) -> ChainCosts | None:
-        """What stage LPs compute on: blocks and nets as each kind sees them; None with replicas."""
-        problem, guide = self.problem, self.problem.guide
-        if self.task.semantics.replicas:
-            return None
-        return chain_costs(
-            BlockArcs(problem.blocks.arc_tail, problem.blocks.arc_head),
-            (problem.time, problem.need, problem.room),
-            (problem.weight, guide.net_ptr, guide.pin),
-            problem.counts,
-            overlap=guide.overlap,
-        )
-
-    def of_flags(self, flags: Flags) -> Ideals:
-        """Ideals from their members, (N, b) bool."""
-        return joined([of_flags(self.problem.guide, self.book.amounts, flags)])
-
-    def move_blocks(self, costs: ChainCosts, clock: Clock) -> None:
-        """Improve the value: single blocks change their stage."""
-        from placegap.solvers.chains.stage_moves import HEATS, anneal, moves
-
-        if self.value is None or self.plan is None or self.problem.servers:
-            return
-        kind_of = {k: kind for kind, own in enumerate(self.devices_of_kinds()) for k in own}
-        block, tail, head = self.problem.blocks.block, costs.arcs.tail, costs.arcs.head
-        device = np.zeros(costs.num_blocks, np.int64)
-        if any(len(own) > 1 for own in self.plan.placement):
-            return
-        device[block] = self.plan.devices
-        if (device[block] != self.plan.devices).any():
-            return  # idle blocks are elsewhere than their neighbours
-        row = in_a_row(device, tail, head, list(kind_of))
-        stage = np.argsort(row)[np.searchsorted(np.sort(row), device)]
-        table = moves(costs, np.array([kind_of[k] for k in row.tolist()], np.int64))
-        rng, per_s = np.random.default_rng(0), 0.0
-        for repeat in range(MOVE_ROUNDS):
-            if self.closed or clock.left_s == 0.0:
-                return
-            longer, heat = divmod(repeat, len(HEATS))
-            steps = min(MOVES_PER_PAIR * costs.num_blocks**2 * 2**longer, MOST_MOVES)
-            if clock.left_s is not None:
-                steps = min(steps, max(1, int(per_s * clock.left_s / 2)) if repeat else FIRST_MOVES)
-            began = clock.spent_s
-            value, stage = anneal(table, stage, self.value, steps, HEATS[heat], rng)
-            per_s = steps / max(clock.spent_s - began, 1e-6)
-            if value < self.value:
-                self.adopt(int(value), Plan.on(row[stage][block]))
-                self.on_news(self.value, self.lower)
 
     def devices_of_kinds(self) -> list[tuple[int, ...]]:
         """Devices of each kind, by classes."""
@@ -431,14 +260,6 @@ def value_below(task: Task[MaxLoad], plan: Plan | None, most: int | None) -> int
     verdict = evaluate(task.instance, plan, task.semantics)
     value = verdict.value_ns if verdict.feasible else None
     return value if value is not None and (most is None or value < most) else None
-
-
-def in_a_row(device: Ints, tail: Ints, head: Ints, devices: list[int]) -> Ints:
-    """Devices in an order in which no arc leads back; those without blocks last."""
-    pairs = {(a, b) for a, b in zip(device[tail].tolist(), device[head].tolist(), strict=True)}
-    used = sorted(set(device.tolist()))
-    sorter = TopologicalSorter({k: sorted(a for a, b in pairs if b == k != a) for k in used})
-    return np.array([*sorter.static_order(), *(k for k in devices if k not in used)], np.int64)
 
 
 def bytes_per_ideal(book: PriceBook) -> int:

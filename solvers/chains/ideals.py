@@ -140,39 +140,6 @@ def _write_prefixes(
         write(now, ideals, row)
 
 
-def of_flags(problem: ChainProblem, amounts: Amounts, flags: Flags) -> Ideals:
-    """Ideals from their members, (N, b) bool, in any order."""
-    ideals = room_for(problem, amounts, len(flags))
-    for row, own in enumerate(flags):
-        pins_in = np.add.reduceat(np.append(own[problem.pin], 0), problem.net_ptr)[:-1]
-        is_cut = (pins_in > 0) & (pins_in < amounts.nets.size)
-        ideals.members[row] = bit_set(own)
-        if len(is_cut):
-            ideals.cut_nets[row] = bit_set(is_cut)
-        ideals.sums[row] = np.concatenate(
-            [amounts.of_net[is_cut].sum(axis=0), amounts.of_block[own].sum(axis=0)]
-        )
-    return ideals
-
-
-def joined(parts: list[Ideals]) -> Ideals:
-    """The ideals of all parts, each once, in the order of their bit sets: the empty one first."""
-    members = np.concatenate([part.members for part in parts])
-    which = np.unique(members.view(np.uint64), axis=0, return_index=True)[1].astype(np.int64)
-    return Ideals(*(np.concatenate(tables) for tables in zip(*parts, strict=True))).take(which)
-
-
-def of_least_cut(
-    problem: ChainProblem, ideals: Ideals, work: Ints, cut: Ints, buckets: int, most: int
-) -> Ideals:
-    """The ideals of least cut, so many in each interval of work; the full one in any case."""
-    bucket = work // (int(work.max()) // buckets + 1)
-    order = np.lexsort((cut, bucket))
-    first = np.searchsorted(bucket[order], bucket[order])
-    chosen = order[np.arange(len(order)) - first < most]
-    return ideals.take(np.unique(np.append(chosen, ideals.find(all_blocks(problem)))))
-
-
 def bit_set(flags: Flags) -> Ints:
     """Flags as bits, (words,)."""
     wide = np.zeros(-(-len(flags) // WORD) * WORD, np.bool_)

@@ -31,6 +31,9 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.result import relative_gap
 
+EXACT_SHARE = 0.6
+"""Of the time that is left, for the DP without the bytes; the rest is for plans with them."""
+
 
 def roomy_within(instance: Instance, limit_ns: int, replicas: int = 1) -> Flags:
     """Devices that hold every set of ops which they can run within a load, (K,).
@@ -125,7 +128,7 @@ class Steps:
             if self._done:
                 return
             self._known(moved)
-            self._work(moved, partial(moved.close_in_time, self.max_ideals), proves=False)
+            self._work(moved, partial(moved.close, self.max_ideals), proves=False)
             if self._done:
                 return
             if self._reached is not None:
@@ -134,7 +137,7 @@ class Steps:
             moved = self._start(rule)
             exact = moved.problem.blocks.exact
             self._work(moved, partial(moved.cut, self.max_ideals), proves=exact)
-        self._work(moved, partial(moved.close_in_time, self.max_ideals))
+        self._work(moved, partial(moved.close, self.max_ideals))
         self.impossible = self.value is None
 
     @property
@@ -172,7 +175,6 @@ class Steps:
             self.last = bracket
             told = teller(self.task.instance, self.task.semantics, "ideal-dp")
             bracket.on_news = told if proves else lambda value_ns, _: told(value_ns, None)
-            bracket.proves = proves
             try:
                 work()
             finally:
@@ -209,7 +211,8 @@ class Steps:
         try:
             if value is None:
                 dropped.cut(self.max_ideals)
-            dropped.close_in_time(self.max_ideals)
+            dropped.clock = dropped.clock.part(EXACT_SHARE)
+            dropped.close(self.max_ideals)
             self.impossible = dropped.value is None
         except LimitReached as limit:
             self._reached = limit  # after the next step, which may find a better plan

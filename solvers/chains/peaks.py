@@ -61,9 +61,6 @@ class PeakBracket(Bracket):
         found.peak_room = self.room_bytes
         return found
 
-    def raise_bound(self) -> None:
-        """Do nothing: stage LPs know of sums alone, and the run on the floor has asked them."""
-
     def run(self) -> None:
         """Look at the ideals of some orders, then at all."""
         self.cut(MOST_IDEALS)

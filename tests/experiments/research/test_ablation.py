@@ -72,7 +72,6 @@ def drawn(family: str, cluster: str, memory: float | None = None, **params: floa
 
 
 SPAN = Makespan(channels="port", transfers="per_edge")
-CHAIN = MaxLoad(plans="chain")
 TINY = {
     "nested-layers": Tiny(
         (
@@ -95,11 +94,6 @@ TINY = {
         lambda: drawn("blocks", "2xP100-pcie", 0.6, blocks=3),
         SPAN,
     ),
-    "stages": Tiny(
-        ("chains/stage_lp.py", "chains/raise_bound.py", "chains/stage_moves.py"),
-        lambda: drawn("layered", "2xP100-pcie", ops=60, width=12, density=0.1),
-        CHAIN,
-    ),
     "splits": Tiny(
         ("noncontiguous/pair_splits.py", "SplitSearch.dives", "SplitSearch.turn_to_mip"),
         lambda: drawn("layered", "2xP100-pcie", ops=20, width=4),
@@ -107,11 +101,6 @@ TINY = {
     ),
     "linked-groups": Tiny(
         ("_Search.close_linked",), lambda: training_pairs(8), LatencySubgraphs(subgraphs=2)
-    ),
-    "beams": Tiny(
-        ("Bracket.beam", "Bracket.of_least_cut"),
-        lambda: drawn("parallel-chains", "8xH200-nvlink", chains=4, length=12),
-        CHAIN,
     ),
 }
 LIMIT_S = 3.0
@@ -170,7 +159,7 @@ def test_a_gap_is_a_runs_own_and_whole_without_a_bound() -> None:
 
 def test_times_count_where_both_runs_prove_and_one_takes_long() -> None:
     def pair(status: str, with_s: float, without_s: float) -> Pair:
-        other = ended("auto-without-beams", "optimal", 9, 9, without_s)
+        other = ended("auto-without-frontier", "optimal", 9, 9, without_s)
         return Pair(ended("auto", status, 9, 9, with_s), other)
 
     pairs = [pair("optimal", 1.0, 2.0), pair("optimal", 0.2, 0.9), pair("feasible", 60.0, 3.0)]
@@ -185,15 +174,17 @@ def test_a_part_stays_for_a_point_and_a_half_or_a_fifth_of_the_time() -> None:
         without = ended(f"auto-without-{part}", status, 1000, bound_ns, solve_s)
         return table([whole, without]).splitlines()[-1]
 
-    assert verdict("beams", 985, 60.0) == "| beams | 1 | 0.00% | 1.50% | +1.50 | - | 1, 0 | stays |"
-    assert verdict("beams", 986, 60.0).endswith("| +1.40 | - | 1, 0 | goes |")
-    assert verdict("beams", 1000, 10.0).endswith("| +0.00 | 0.80 | 1, 1 | stays |")
-    assert verdict("beams", 1000, 9.9).endswith("| +0.00 | 0.81 | 1, 1 | goes |")
+    row = "| frontier | 1 | 0.00% | 1.50% | +1.50 | - | 1, 0 | stays |"
+    assert verdict("frontier", 985, 60.0) == row
+    assert verdict("frontier", 986, 60.0).endswith("| +1.40 | - | 1, 0 | goes |")
+    assert verdict("frontier", 1000, 10.0).endswith("| +0.00 | 0.80 | 1, 1 | stays |")
+    assert verdict("frontier", 1000, 9.9).endswith("| +0.00 | 0.81 | 1, 1 | goes |")
 
 
 def test_a_study_of_some_parts_has_their_tables(tmp_path: Path) -> None:
-    study = load_study(only(TRIAL, ["beams", "splits"], tmp_path))
-    assert [row.name for row in study.tables] == ["splits, published", "splits, generated", "beams"]
+    study = load_study(only(TRIAL, ["linked-groups", "memory-runs"], tmp_path))
+    calls = ["linked groups, published", "linked groups, generated"]
+    assert [row.name for row in study.tables] == ["memory runs", *calls]
 
 
 @pytest.mark.parametrize("part", TINY)

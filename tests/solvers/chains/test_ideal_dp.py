@@ -27,7 +27,6 @@ from placegap.instances import (
 from placegap.instances.io.reader import read_model
 from placegap.solvers import Result, run_method
 from placegap.solvers.chains import bracket as ideal_bracket
-from placegap.solvers.chains import raise_bound
 
 CHAIN = MaxLoad(plans="chain")
 OVERLAP = MaxLoad(plans="chain", load="overlap")
@@ -89,11 +88,9 @@ def test_the_enumeration_of_all_chains_equals_brute_force_over_assignments() -> 
 def test_the_search_alone_finds_the_optimum(
     monkeypatch: pytest.MonkeyPatch, bisection: float
 ) -> None:
-    """Without slices; by decisions only, or by one run for the value; after a tiny beam."""
+    """Without slices; by decisions only, or by one run for the value."""
     monkeypatch.setattr(ideal_bracket.Bracket, "cut", lambda bracket, max_ideals: None)
     monkeypatch.setattr(ideal_bracket, "BISECTION", bisection)
-    monkeypatch.setattr(ideal_bracket, "BUCKETS", 2)
-    monkeypatch.setattr(ideal_bracket, "PER_BUCKET", 1)
     for instance, added, overlapped in draws()[::3]:
         judge(dp(instance), added)
         judge(dp(instance, OVERLAP), overlapped)
@@ -109,12 +106,7 @@ def test_sets_of_more_than_64_blocks_and_nets_work(monkeypatch: pytest.MonkeyPat
             judge(dp(instance), optimum)
 
 
-def test_with_too_many_ideals_the_bound_and_the_value_enclose_the_optimum(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        raise_bound, "rounds", lambda costs: iter(())
-    )  # they would prove most of the optima
+def test_with_too_many_ideals_the_bound_and_the_value_enclose_the_optimum() -> None:
     stopped = 0
     for instance, optimum, _ in draws()[1::2]:
         result = dp(instance, params={"max_ideals": 3})
@@ -126,6 +118,26 @@ def test_with_too_many_ideals_the_bound_and_the_value_enclose_the_optimum(
         assert result.bound_ns <= optimum
         assert result.value_ns is None or optimum <= result.value_ns
     assert stopped > 20
+
+
+def test_where_ideals_fill_the_memory_lower_limits_are_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = parallel_chains(4, 6)
+    optimum = dp(instance).value_ns
+    assert optimum is not None
+    monkeypatch.setattr(ideal_bracket, "bytes_per_ideal", lambda book: 1)
+    bounds = []
+    for room in (20, 60, 140):  # of 264 ideals for loads below that of the best order
+        monkeypatch.setattr(ideal_bracket, "MOST_BYTES", room)
+        result = dp(instance)
+        assert f"{room} ideals fill the memory" in result.message
+        assert result.bound_origin == "ideal-dp"
+        assert result.bound_ns is not None
+        assert result.value_ns is not None
+        assert result.bound_ns <= optimum <= result.value_ns
+        bounds.append(result.bound_ns)
+    assert bounds[0] < bounds[1] < bounds[2] == optimum
 
 
 def test_without_time_it_returns_a_plan_and_a_bound() -> None:
@@ -154,8 +166,7 @@ def test_it_stops_at_the_gap_that_suffices() -> None:
     assert near.bound_ns <= exact.value_ns <= near.value_ns  # type: ignore[operator]
 
 
-def test_a_good_incumbent_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raise_bound, "rounds", lambda costs: iter(()))  # they find the optimum
+def test_a_good_incumbent_is_kept() -> None:
     instance = parallel_chains(4, 6)
     best, worse = dp(instance), dp(instance, params={"max_ideals": 2})
     assert worse.value_ns > best.value_ns  # type: ignore[operator]

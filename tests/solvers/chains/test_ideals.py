@@ -11,7 +11,7 @@ from draws.chains import all_ideals, chain_instance, wide_instance
 from placegap.instances import MaxLoad
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.solvers.chains.ideals import Amounts, joined, prefixes
+from placegap.solvers.chains.ideals import Amounts, Ideals, prefixes
 from placegap.solvers.chains.kinds_problem import NO_SYNC, Stage, build_kinds
 from placegap.solvers.chains.layers import LayerSearch, see
 from placegap.solvers.chains.orders import NUM_ORDERS, orders
@@ -34,6 +34,13 @@ CHAIN = MaxLoad(plans="chain")
 def no_amounts(problem: ChainProblem) -> Amounts:
     sizes = problem.num_blocks, problem.num_nets
     return Amounts(problem.nets, *(np.zeros((size, 0), np.int64) for size in sizes))
+
+
+def joined(parts: list[Ideals]) -> Ideals:
+    """The ideals of all parts, each once, in the order of their bit sets: the empty one first."""
+    members = np.concatenate([part.members for part in parts])
+    which = np.unique(members.view(np.uint64), axis=0, return_index=True)[1].astype(np.int64)
+    return Ideals(*(np.concatenate(tables) for tables in zip(*parts, strict=True))).take(which)
 
 
 def bits(words: Ints) -> int:

@@ -17,7 +17,7 @@ from placegap.experiments.research.workloads.partitioning_like import (
 )
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, Semantics
 from placegap.solvers import Result, run_method
-from placegap.solvers.chains import bracket, raise_bound
+from placegap.solvers.chains import bracket
 from placegap.solvers.chains.idle_steps import most_held
 from placegap.solvers.core.result import PROOF
 
@@ -217,12 +217,7 @@ def test_a_weight_is_stored_elsewhere_where_its_user_has_no_room() -> None:
     assert dp(weighted(6)).status == "infeasible"
 
 
-def test_a_limit_in_the_first_step_leaves_a_plan_and_a_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        raise_bound, "rounds", lambda costs: iter(())
-    )  # they have tests of their own
+def test_a_limit_in_the_first_step_leaves_a_plan_and_a_bound() -> None:
     graph = partitioning_graph("encoder", 1, layers=2)
     result = dp(on_devices(graph, 4, 8, memory_share=1.1), params={"max_ideals": 50})
     assert "more than 50 ideals" in result.message
