@@ -51,7 +51,7 @@ class Machines(NamedTuple):
 
     Item n + e is the transfer of edge e (per_edge), n + t * K + k that of tensor t to device k.
     `channel` (K * K, 2) numbers the channels between two devices from K on. With `free` channels
-    transfers are no items.
+    transfers are no items. `order` is a topological one.
     """
 
     time_ns: Ints
@@ -66,6 +66,7 @@ class Machines(NamedTuple):
     pred_edge: Ints
     tensor_ptr: Ints
     tensor_edge: Ints
+    order: Ints
     channel: Ints
     free: bool
     per_tensor: bool
@@ -114,6 +115,7 @@ def machines_of(instance: Instance, semantics: Makespan) -> Machines:
         index.pred_edge,
         index.tensor_ptr,
         index.tensor_edge,
+        index.topological_order,
         channel,
         free,
         per_tensor,

@@ -31,19 +31,15 @@ from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.local_search.cooling import CoolingSteps, Pace, heat_of, limit_of
+from placegap.solvers.local_search.disjunctive_graph import Machines, machines_of
 from placegap.solvers.local_search.nested_parts import alike, nested_parts
 from placegap.solvers.local_search.peak_memory import Peak, peak_arrays, peak_excess
 from placegap.solvers.local_search.quick_schedule import (
-    Booked,
-    ScheduleArrays,
     Work,
     bottom_levels,
     insert_all,
-    kernel_data,
     new_work,
-    nothing_booked,
     plan_of,
-    schedule,
 )
 
 HOT, COLD = 4e-3, 2e-5
@@ -88,8 +84,6 @@ class RunMovesParams(Params):
 
     #: Moves at most. By default they go on for the whole time limit; without one there are 10,000.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
-    #: Whether trials are scheduled by insertion; else no device waits that has something to do.
-    insertion: bool = True
     #: Whether it begins without the plan that it is given, which its own then has to beat.
     anew: bool = False
 
@@ -119,7 +113,7 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     start = min(starts, key=lambda one: one.value_ns, default=known)
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
-    search = _Search(task.instance, task.semantics, start, known, insertion=params.insertion)
+    search = _Search(task.instance, task.semantics, start, known)
     if task.instance.num_devices > 1:
         try:
             search.run(clock, params.steps, task.limits.seed)
@@ -148,12 +142,10 @@ class _Search:
         semantics: Makespan,
         start: Start,
         known: Start | None,
-        *,
-        insertion: bool,
     ) -> None:
         self.instance, self.semantics = instance, semantics
-        self.data, self.line = kernel_data(instance, semantics), line_of(instance, semantics)
-        self.work, self.booked = new_work(self.data), nothing_booked(self.data, is_used=insertion)
+        self.data, self.line = machines_of(instance, semantics), line_of(instance, semantics)
+        self.work = new_work(self.data)
         at_peak, holding = memory_rule(semantics) == "peak", peak_arrays(instance, semantics)
         self.peak = Peak(at_peak, holding, self.work.start, self.work.end)
         self.state = new_state(self.line, start.plan.devices)
@@ -204,8 +196,7 @@ class _Search:
         hot_ns, told_s = HOT * float(self.state.value[0]), now_s()
 
         def walk(steps: CoolingSteps) -> None:
-            peak, made = self.peak, (self.work, self.booked)
-            anneal(self.data, self.line, peak, self.state, *made, rng, steps)
+            anneal_runs(self.data, self.line, self.state, self.peak, self.work, rng, steps)
 
         for chunk in pace.cool(walk, most, hot_ns, COLD / HOT, fits=True):
             self.done += chunk
@@ -216,7 +207,7 @@ class _Search:
 
     def time_of(self, at: Ints, shift: Ints) -> int:
         """The makespan of devices and shifts, whose times `work` then has."""
-        return time_of(self.data, self.line, self.state, at, shift, self.work, self.booked, inf)
+        return time_of(self.data, self.line, self.state, at, shift, self.work, inf)
 
     def judge(self) -> None:
         """Show the best state to the referee, if it is another one than before."""
@@ -328,19 +319,17 @@ def new_state(line: Line, device: Ints) -> RunState:
 
 @kernel(nogil=True, allocates=False)
 def time_of(
-    data: ScheduleArrays,
+    data: Machines,
     line: Line,
     state: RunState,
     at: Ints,
     shift: Ints,
     work: Work,
-    booked: Booked,
     limit: float,
 ) -> int:
     """The makespan of devices and shifts; `work` has the times, and ``state.device`` the devices.
 
-    Ops are inserted where something can be booked. Where the longest way is above the limit, it is
-    returned, and nothing is scheduled.
+    Where the longest way is above the limit, it is returned, and nothing is scheduled.
     """
     device, level = state.device, state.level
     for i in range(len(device)):
@@ -352,19 +341,16 @@ def time_of(
         level[i] += shift[i]
     if longest > limit:
         return int(longest)
-    if len(booked.stretches) > 0:
-        return insert_all(data, device, level, work, booked)
-    return schedule(data, device, level, work)
+    return insert_all(data, device, level, work)
 
 
 @kernel(nogil=True, allocates=False)
-def anneal(
-    data: ScheduleArrays,
+def anneal_runs(
+    data: Machines,
     line: Line,
-    peak: Peak,
     state: RunState,
+    peak: Peak,
     work: Work,
-    booked: Booked,
     rng: np.random.Generator,
     steps: CoolingSteps,
 ) -> None:
@@ -385,7 +371,7 @@ def anneal(
                 _move(line, at, trial, rng)
             if not _changed(line, state):
                 continue
-        now, excess = time_of(data, line, state, trial, state.trial_shift, work, booked, limit), 0.0
+        now, excess = time_of(data, line, state, trial, state.trial_shift, work, limit), 0.0
         if peak.at_peak and now <= limit:
             excess = peak_excess(peak.arrays, state.device, work.start, work.end)
         if now + price * excess <= limit:
