@@ -42,8 +42,6 @@ class Problem(NamedTuple):
     succ_ptr: Ints
     succ_op: Ints
     succ_tensor: Ints
-    tensor_ptr: Ints
-    tensor_op: Ints
     topological_order: Ints
 
 
@@ -87,8 +85,6 @@ def problem_of(arrays: Arrays) -> Problem:
         index.succ_ptr,
         index.consumer[index.succ_edge],
         index.tensor[index.succ_edge],
-        index.tensor_ptr,
-        index.consumer[index.tensor_edge],
         index.topological_order,
     )
 
