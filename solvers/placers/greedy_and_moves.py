@@ -134,8 +134,7 @@ def local_search(task: Task[MaxLoad], params: LocalSearchParams) -> Outcome:
     one by one. Where plans must be a chain or convex, units are the blocks of
     `instances.problem.blocks`, a start cuts a random topological order at random places, and
     only moves that keep the devices a chain count. With a time limit the best plan until then is
-    returned. O(u + K x units of the heaviest device) per move for u units,
-    `movable_units`.
+    returned. O(nets of all units + K x nets of those on the heaviest device) per move.
     """
     clock, units = Clock(task.limits.time_limit_s), units_of(task)
     descent = _Descent(task, units)
@@ -213,6 +212,7 @@ class _Descent:
                 units.resident_bytes,
                 self.fits,
                 self.memory,
+                self.nets,
                 self.arcs,
                 self.overlap,
                 self.chain,

@@ -40,6 +40,7 @@ from placegap.solvers.placers.movable_units import (
     load,
     move,
     nets_of,
+    paid_change,
     start,
     why_not_one_level,
 )
@@ -220,7 +221,7 @@ def mend(
         loads = [
             load(
                 int(state.compute[k] + time[v, k]),
-                int(state.paid[k] + state.joining[v, k]),
+                int(state.paid[k] + paid_change(state, net, v, k, True)),
                 overlap,
             )
             for k in targets.tolist()

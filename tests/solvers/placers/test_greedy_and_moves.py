@@ -84,6 +84,7 @@ def test_the_best_move_is_the_best_of_all_moves() -> None:
             units.resident_bytes,
             fits,
             memory,
+            nets,
             arcs,
             False,
             semantics == CHAIN,
