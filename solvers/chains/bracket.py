@@ -204,8 +204,8 @@ class Bracket:
         """The ideals that matter for loads up to a limit, and how many there are in all."""
         most = max(2, MOST_BYTES // bytes_per_ideal(self.book))
         walk = partial(walk_in_windows, window_tests(self.book, limit))
-        guide, amounts = self.problem.guide, self.book.amounts
-        return enumerate_ideals(guide, amounts, walk, self.clock, max_ideals, most)
+        problem, amounts = self.problem, self.book.amounts
+        return enumerate_ideals(problem, amounts, walk, self.clock, max_ideals, most)
 
     def _bisect_in_memory(self, max_ideals: int) -> None:
         """Close the gap as far as the ideals fit the memory: lower limits leave fewer."""
@@ -294,16 +294,16 @@ class Bracket:
 
     def of_least_cut(self, ideals: Ideals) -> Ideals:
         """The ideals of least cut in each interval of work."""
-        guide = self.problem.guide
-        work = set_sums(ideals.members, guide.time[0] + 1)
-        cut = set_sums(ideals.cut_nets, guide.nets.weight)
-        return of_least_cut(guide, ideals, work, cut, BUCKETS, PER_BUCKET)
+        problem = self.problem
+        work = set_sums(ideals.members, problem.time.max(axis=0) + 1)
+        cut = set_sums(ideals.cut_nets, problem.nets.weight)
+        return of_least_cut(problem, ideals, work, cut, BUCKETS, PER_BUCKET)
 
     def _of_orders(self) -> Iterator[Ideals]:
-        guide = self.problem.guide
-        for order in islice(orders(guide, self.task.limits.seed), NUM_ORDERS):
-            stops = places_to_cut(order, guide.time[0], guide.nets, MOST_CUTS)
-            yield prefixes(guide, self.book.amounts, order, stops)
+        problem = self.problem
+        for order in islice(orders(problem, self.task.limits.seed), NUM_ORDERS):
+            stops = places_to_cut(order, problem.time.max(axis=0), problem.nets, MOST_CUTS)
+            yield prefixes(problem, self.book.amounts, order, stops)
             self.clock.check()
 
     def _for_a_share(self, share: float, work: Callable[[], None]) -> None:
@@ -358,20 +358,20 @@ class Bracket:
 
     def stage_costs(self) -> ChainCosts | None:
         """What stage LPs compute on: blocks and nets as each kind sees them; None with replicas."""
-        problem, guide = self.problem, self.problem.guide
+        problem = self.problem
         if self.task.semantics.replicas:
             return None
         return chain_costs(
             BlockArcs(problem.blocks.arc_tail, problem.blocks.arc_head),
             (problem.time, problem.need, problem.room),
-            (problem.weight, guide.net_ptr, guide.pin),
+            (problem.weight, problem.net_ptr, problem.pin),
             problem.counts,
-            overlap=guide.overlap,
+            overlap=problem.overlap,
         )
 
     def of_flags(self, flags: Flags) -> Ideals:
         """Ideals from their members, (N, b) bool."""
-        return joined([of_flags(self.problem.guide, self.book.amounts, flags)])
+        return joined([of_flags(self.problem, self.book.amounts, flags)])
 
     def move_blocks(self, costs: ChainCosts, clock: Clock) -> None:
         """Improve the value: single blocks change their stage."""
@@ -443,9 +443,11 @@ def in_a_row(device: Ints, tail: Ints, head: Ints, devices: list[int]) -> Ints:
 
 def bytes_per_ideal(book: PriceBook) -> int:
     """Memory that one ideal takes, with what a search keeps of it."""
-    guide, pool, kinds = book.problem.guide, book.problem.pool, book.problem.num_kinds
+    problem, pool, kinds = book.problem, book.problem.pool, book.problem.num_kinds
     layers: int = min(pool.num_layers, 2**20)
     kept = layers // (pool.counts[0] + 1) + 2
     rows = book.amounts.width if book.in_sums else (kinds + 1) * min(2**kinds, layers)
-    total: int = 8 * (2 * (guide.num_words + guide.num_net_words) + 6 * kinds + kept + 2 * rows + 8)
+    total: int = 8 * (
+        2 * (problem.num_words + problem.num_net_words) + 6 * kinds + kept + 2 * rows + 8
+    )
     return total

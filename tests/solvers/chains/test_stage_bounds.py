@@ -27,13 +27,12 @@ CHAIN = MaxLoad(plans="chain")
 
 def costs_of(instance: Instance, semantics: MaxLoad = CHAIN) -> ChainCosts:
     problem = build_kinds(instance, semantics)
-    guide = problem.guide
     return chain_costs(
         BlockArcs(problem.blocks.arc_tail, problem.blocks.arc_head),
         (problem.time, problem.need, problem.room),
-        (problem.weight, guide.net_ptr, guide.pin),
+        (problem.weight, problem.net_ptr, problem.pin),
         problem.counts,
-        overlap=guide.overlap,
+        overlap=problem.overlap,
     )
 
 
