@@ -18,15 +18,14 @@ from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import build_nets
 from placegap.solvers.chains.orders import order_of_keys
+from placegap.solvers.chains.problem import ArcLists, arc_lists
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Cost, Method, Params, Task
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_problem import NOWHERE
 from placegap.solvers.placers.movable_units import (
-    Arcs,
     State,
-    arcs_of,
     best_move,
     fits_nowhere,
     loads,
@@ -175,7 +174,7 @@ class _Descent:
         self.task, self.units = task, units
         self.overlap = task.semantics.load == "overlap"
         self.chain = task.semantics.plans != "any"
-        self.nets, self.arcs = nets_of(build_nets(task.instance, units.block)), arcs_of(units)
+        self.nets, self.arcs = nets_of(build_nets(task.instance, units.block)), arc_lists(units)
         self.memory = arrays.memory_bytes
         self.fits: Flags = units.time_ns != UNSUPPORTED
 
@@ -266,16 +265,16 @@ def _assign(order: Ints, share: Floats, draw: Draw) -> Ints:
     return device
 
 
-def random_chain(draw: Draw, arcs: Arcs, generator: np.random.Generator) -> Ints | None:
+def random_chain(draw: Draw, arcs: ArcLists, generator: np.random.Generator) -> Ints | None:
     """A random topological order, cut at random places, on accelerators in random order.
 
     A device that a block does not fit is left before its cut; from the second draw on hosts are
     among the devices. None if no draw takes all.
     """
-    u, num_preds = len(draw.size), np.diff(arcs.pred_ptr)
+    u = len(draw.size)
     for attempt in range(TRIES):
         keys = generator.permutation(u)
-        order = order_of_keys(arcs.succ_ptr, arcs.succ, num_preds, keys)
+        order = order_of_keys(*arcs[:3], keys)
         devices = np.flatnonzero(~draw.is_host | bool(attempt))
         if len(devices) == 0:
             continue

@@ -14,10 +14,11 @@ import numpy as np
 from placegap.instances.problem import Instance, has_two_levels, plan_class
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import Blocks, block_sums, contract, roomy_devices
-from placegap.instances.problem.graph_index import freeze, group_by
+from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import Nets
+from placegap.solvers.chains.problem import ArcLists
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
 
@@ -80,15 +81,6 @@ class UnitNets(NamedTuple):
     weight: Ints
 
 
-class Arcs(NamedTuple):
-    """Arcs between units, both ways; none where plans of any kind compete."""
-
-    succ_ptr: Ints
-    succ: Ints
-    pred_ptr: Ints
-    pred: Ints
-
-
 class State(NamedTuple):
     """u units on K devices."""
 
@@ -100,7 +92,7 @@ class State(NamedTuple):
     compute: Ints
     paid: Ints
     used_bytes: Ints
-    #: (K, K) int64: Arcs from the units of one device to those of another.
+    #: (K, K) int64: ArcLists from the units of one device to those of another.
     arcs_between: Ints
 
 
@@ -109,14 +101,7 @@ def nets_of(nets: Nets) -> UnitNets:
     return UnitNets(nets.net_ptr, nets.pin, nets.block_ptr, nets.net, nets.weight_ns)
 
 
-def arcs_of(units: Blocks) -> Arcs:
-    """Arcs as the kernels read them."""
-    succ_ptr, out = group_by(units.arc_tail, units.num_blocks)
-    pred_ptr, into = group_by(units.arc_head, units.num_blocks)
-    return Arcs(succ_ptr, units.arc_head[out], pred_ptr, units.arc_tail[into])
-
-
-def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs) -> State:
+def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: ArcLists) -> State:
     """The state of an assignment. O(e K + u + a) for a arcs."""
     u, k_count = time.shape
     compute, used = np.zeros((2, k_count), np.int64)
@@ -151,7 +136,9 @@ def paid_change(state: State, nets: UnitNets, v: int, k: int, joins: bool) -> in
 
 
 @kernel(bounded=True, allocates=False)
-def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: int, b: int) -> None:
+def move(
+    state: State, time: Ints, size: Ints, nets: UnitNets, arcs: ArcLists, v: int, b: int
+) -> None:
     """Let unit v go to device b."""
     a = state.device[v]
     state.paid[a] += paid_change(state, nets, v, a, False)
@@ -168,7 +155,7 @@ def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: in
 
 
 @kernel(allocates=False)
-def shift_arcs(state: State, arcs: Arcs, v: int, b: int, sign: int) -> None:
+def shift_arcs(state: State, arcs: ArcLists, v: int, b: int, sign: int) -> None:
     """Change `arcs_between` as if unit v, still on its device, were on device b; -1: back again."""
     a, between = state.device[v], state.arcs_between
     for at in range(arcs.succ_ptr[v], arcs.succ_ptr[v + 1]):
@@ -182,7 +169,7 @@ def shift_arcs(state: State, arcs: Arcs, v: int, b: int, sign: int) -> None:
 
 
 @kernel(bounded=True)
-def keeps_chain(state: State, arcs: Arcs, v: int, b: int) -> bool:
+def keeps_chain(state: State, arcs: ArcLists, v: int, b: int) -> bool:
     """Whether devices feed each other in no cycle once unit v is on device b. O(degree + K^3)."""
     shift_arcs(state, arcs, v, b, 1)
     between, k_count = state.arcs_between, len(state.arcs_between)
@@ -218,7 +205,7 @@ def best_move(
     fits: Flags,
     memory: Ints,
     nets: UnitNets,
-    arcs: Arcs,
+    arcs: ArcLists,
     overlap: bool,
     chain: bool,
 ) -> tuple[int, int, int]:
