@@ -21,6 +21,7 @@ from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import draw, kernel
+from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate
@@ -309,24 +310,15 @@ def levels(instance: Instance, machines: Machines) -> Floats:
     pairs = np.bincount(arrays.link_class[~np.eye(k, dtype=bool)], minlength=classes)
     mean_transfer_ns = arrays.transfer_ns @ pairs.astype(np.float64) / max(1, pairs.sum())
     transfer_ns = np.asarray(mean_transfer_ns, np.float64) / 2
-    return _levels(arrays.index.topological_order, machines, mean_ns, transfer_ns)
+    consumer, edge_ns = machines.consumer[machines.succ_edge], transfer_ns[machines.tensor]
+    order, succ_ns = machines.order[::-1], edge_ns[machines.succ_edge]
+    return longest_ways(order, machines.succ_ptr, consumer, succ_ns, mean_ns)
 
 
 def _is_topological(producer: Ints, consumer: Ints, order: Ints) -> bool:
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     return bool((position[producer] < position[consumer]).all())
-
-
-@kernel
-def _levels(order: Ints, machines: Machines, mean_ns: Floats, transfer_ns: Floats) -> Floats:
-    level = mean_ns.copy()
-    for at in range(len(order) - 1, -1, -1):
-        i = order[at]
-        for e in machines.succ_edge[machines.succ_ptr[i] : machines.succ_ptr[i + 1]]:
-            way = level[machines.consumer[e]] + transfer_ns[machines.tensor[e]] + mean_ns[i]
-            level[i] = max(level[i], way)
-    return level
 
 
 class Groups(NamedTuple):
