@@ -6,7 +6,6 @@ The moves, and the schedules that judge them, are those of `run_moves`. Every st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf
 
 import numpy as np
 from pydantic import Field
@@ -20,18 +19,8 @@ from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.local_search.cooling import CoolingSteps, Pace
-from placegap.solvers.local_search.disjunctive_graph import machines_of
-from placegap.solvers.local_search.peak_memory import Peak, peak_arrays
-from placegap.solvers.local_search.quick_schedule import new_work, plan_of
-from placegap.solvers.local_search.run_moves import (
-    COLD,
-    HOT,
-    anneal_runs,
-    line_of,
-    new_state,
-    time_of,
-)
+from placegap.solvers.local_search.cooling import Pace
+from placegap.solvers.local_search.run_moves import RunWalks, new_state
 
 RUNS = 4
 """Runs by default: several short ones came out better than a long one."""
@@ -92,11 +81,7 @@ class Annealing:
     """Annealing of one instance, of objective makespan, from given placements."""
 
     def __init__(self, instance: Instance, semantics: Makespan) -> None:
-        self.instance, self.semantics = instance, semantics
-        self.data, self.line = machines_of(instance, semantics), line_of(instance, semantics)
-        self.work = new_work(self.data)
-        holding = peak_arrays(instance, semantics, is_used=False)
-        self.peak = Peak(False, holding, self.work.start, self.work.end)
+        self.walks = RunWalks(instance, semantics, np.zeros(instance.num_ops, np.int64))
         self.tried, self.interrupted = 0, False
 
     def runs(
@@ -120,7 +105,7 @@ class Annealing:
             Seconds of all runs together.
         """
         began = now_s()
-        most = usual_moves(self.instance) if moves is None else moves
+        most = usual_moves(self.walks.instance) if moves is None else moves
         for run in range(count):
             deadline, now = None, now_s()
             if limit_s is not None:
@@ -149,25 +134,18 @@ class Annealing:
         -----
         O(n + m) log m per move. Ctrl-C ends it and returns the best plan.
         """
-        state = new_state(self.line, start)
-        made = self.data, self.line, state
-        value_ns = time_of(*made, state.at, state.shift, self.work, inf)
-        state.value[:] = value_ns
-        rng, pace = np.random.default_rng(seed), Pace(deadline)
-
-        def walk(steps: CoolingSteps) -> None:
-            anneal_runs(*made, self.peak, self.work, rng, steps)
-
+        walks, rng, pace = self.walks, np.random.default_rng(seed), Pace(deadline)
+        walks.state = state = new_state(walks.line, start)
+        state.value[:] = walks.time_of(state.at, state.shift)
         try:
-            if self.instance.num_devices > 1 and value_ns > 0:
-                for _ in pace.cool(walk, moves, HOT * float(value_ns), COLD / HOT, fits=True):
+            if walks.instance.num_devices > 1 and state.value[1] > 0:
+                for _ in walks.cool(pace, rng, moves):
                     if state.value[1] == 0:
                         break
         except KeyboardInterrupt:
             self.interrupted = True
         self.tried += pace.moves
-        time_of(*made, state.best_at, state.best_shift, self.work, inf)
-        return plan_of(self.instance, self.semantics, self.data, state.device, self.work)
+        return walks.plan()
 
 
 def usual_moves(instance: Instance) -> int:

@@ -78,8 +78,8 @@ class Orders(NamedTuple):
 
     `ends` (machines, 2) are the first and the last item of each machine; `device` (n,) that of each
     op. `hint` (machines, h) has an item of the machine from each h-th of all labels, or one from
-    nearby, or what was one. The rest is scratch: heap, marks (`marked`: in the heap; `touched`: the
-    move has taken it out or put it in), and what undoes a move.
+    nearby, or what was one. The rest is scratch: heap and keys, marks (`marked`: in the heap;
+    `touched`: the move has taken it out or put it in), and what undoes a move.
     """
 
     item: Ints
@@ -87,6 +87,7 @@ class Orders(NamedTuple):
     device: Ints
     hint: Ints
     heap: Ints
+    key: Ints
     marked: NDArray[np.int8]
     touched: NDArray[np.int8]
     change: Ints
@@ -151,6 +152,7 @@ def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) ->
         np.full((num_machines, 2), NONE, np.int64),
         np.zeros(instance.num_ops, np.int64),
         np.full((num_machines, min(HINTS, 1 + size // num_machines)), NONE, np.int64),
+        np.empty(size + 2, np.int64),
         np.empty(size + 2, np.int64),
         np.zeros(size + 2, np.int8),
         np.zeros(size + 2, np.int8),

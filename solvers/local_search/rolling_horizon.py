@@ -29,7 +29,7 @@ from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
 from placegap.solvers.local_search.cooling import limit_of
 from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
-from placegap.solvers.local_search.walk import neighbour
+from placegap.solvers.local_search.walk import copy_rows, neighbour
 
 LIST_WEIGHTS = (0.3, 1.0, 3.0, 10.0)
 """What a nanosecond of a transfer counts beside a nanosecond of delay; each gives a plan."""
@@ -478,7 +478,7 @@ def anneal_horizon(
             changed = min(at, target)
         changed -= first
         begin, count = horizon.log_at[changed], horizon.log_at[length]
-        _copy_rows(horizon.spare, horizon.log, begin, count)
+        copy_rows(horizon.spare, horizon.log, begin, count)
         for place in range(changed, length + 1):
             old_at[place], old_cost[place] = horizon.log_at[place], horizon.cost[place]
         _take_back(horizon, count, begin)
@@ -498,7 +498,7 @@ def anneal_horizon(
         _apply(groups, horizon, v, g, a, target, at)
         for place in range(changed, length + 1):
             horizon.log_at[place], horizon.cost[place] = old_at[place], old_cost[place]
-        _copy_rows(horizon.log, horizon.spare, begin, count)
+        copy_rows(horizon.log, horizon.spare, begin, count)
         for place in range(begin, count):
             horizon.state[horizon.log[place, INDEX]] = horizon.log[place, NEW]
     if now > best:
@@ -582,10 +582,3 @@ def _write(state: Ints, log: Ints, count: int, index: int, value: int) -> int:
 def _take_back(horizon: Horizon, count: int, to: int) -> None:
     for at in range(count - 1, to - 1, -1):
         horizon.state[horizon.log[at, INDEX]] = horizon.log[at, OLD]
-
-
-@kernel(nogil=True, allocates=False)
-def _copy_rows(target: Ints, source: Ints, begin: int, end: int) -> None:
-    for at in range(begin, end):
-        for column in range(NEW + 1):
-            target[at, column] = source[at, column]

@@ -8,7 +8,7 @@ the longer the search has not fitted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -133,22 +133,43 @@ def _overfull(task: Task[Makespan]) -> Start | None:
     return best_start(replace(task, instance=floor, semantics=added, incumbent=None), STARTS)
 
 
-class _Search:
+class RunWalks:
+    """What walks of one instance are made in: kernels' arrays, and the state of one walk."""
+
+    def __init__(self, instance: Instance, semantics: Makespan, start: Ints) -> None:
+        self.instance, self.semantics = instance, semantics
+        self.data, self.line = machines_of(instance, semantics), line_of(instance, semantics)
+        self.work, at_peak = new_work(self.data), memory_rule(semantics) == "peak"
+        holding = peak_arrays(instance, semantics, is_used=at_peak)
+        self.peak = Peak(at_peak, holding, self.work.start, self.work.end)
+        self.state = new_state(self.line, start)
+
+    def cool(self, pace: Pace, rng: np.random.Generator, most: int) -> Iterator[int]:
+        """One round of at most so many moves, fewer where the time is over before."""
+
+        def walk(steps: CoolingSteps) -> None:
+            anneal_runs(self.data, self.line, self.state, self.peak, self.work, rng, steps)
+
+        hot_ns = HOT * float(self.state.value[0])
+        return pace.cool(walk, most, hot_ns, COLD / HOT, fits=True)
+
+    def time_of(self, at: Ints, shift: Ints) -> int:
+        """The makespan of devices and shifts, whose times `work` then has."""
+        return time_of(self.data, self.line, self.state, at, shift, self.work, inf)
+
+    def plan(self) -> Plan:
+        """The plan of the best state."""
+        self.time_of(self.state.best_at, self.state.best_shift)
+        return plan_of(self.instance, self.semantics, self.data, self.state.device, self.work)
+
+
+class _Search(RunWalks):
     """The annealing of one instance from one plan, and the best plan that the referee has seen."""
 
     def __init__(
-        self,
-        instance: Instance,
-        semantics: Makespan,
-        start: Start,
-        known: Start | None,
+        self, instance: Instance, semantics: Makespan, start: Start, known: Start | None
     ) -> None:
-        self.instance, self.semantics = instance, semantics
-        self.data, self.line = machines_of(instance, semantics), line_of(instance, semantics)
-        self.work = new_work(self.data)
-        at_peak, holding = memory_rule(semantics) == "peak", peak_arrays(instance, semantics)
-        self.peak = Peak(at_peak, holding, self.work.start, self.work.end)
-        self.state = new_state(self.line, start.plan.devices)
+        super().__init__(instance, semantics, start.plan.devices)
         self.best: Plan | None = None if known is None else known.plan
         self.least = NO_WAY if known is None else known.value_ns
         self.done = 0
@@ -188,26 +209,14 @@ class _Search:
         while not pace.is_over and (self.done == 0 or steps is None):
             for part, first in zip(kept, start, strict=True):
                 part[:] = first
-            self.cool(pace, rng, longest if steps is None else steps)
+            told_s = now_s()
+            for chunk in self.cool(pace, rng, longest if steps is None else steps):
+                self.done += chunk
+                if now_s() >= told_s:
+                    asked_s = now_s()
+                    self.judge()
+                    told_s = now_s() + MOVING_PER_JUDGING * (now_s() - asked_s)
         self.judge()
-
-    def cool(self, pace: Pace, rng: np.random.Generator, most: int) -> None:
-        """One round of at most so many moves, fewer where the time is over before."""
-        hot_ns, told_s = HOT * float(self.state.value[0]), now_s()
-
-        def walk(steps: CoolingSteps) -> None:
-            anneal_runs(self.data, self.line, self.state, self.peak, self.work, rng, steps)
-
-        for chunk in pace.cool(walk, most, hot_ns, COLD / HOT, fits=True):
-            self.done += chunk
-            if now_s() >= told_s:
-                asked_s = now_s()
-                self.judge()
-                told_s = now_s() + MOVING_PER_JUDGING * (now_s() - asked_s)
-
-    def time_of(self, at: Ints, shift: Ints) -> int:
-        """The makespan of devices and shifts, whose times `work` then has."""
-        return time_of(self.data, self.line, self.state, at, shift, self.work, inf)
 
     def judge(self) -> None:
         """Show the best state to the referee, if it is another one than before."""
@@ -215,9 +224,7 @@ class _Search:
         if state.value[1] == self.judged:
             return
         self.judged = int(state.value[1])
-        self.time_of(state.best_at, state.best_shift)
-        ordered = plan_of(self.instance, self.semantics, self.data, state.device, self.work)
-        for plan in (ordered, Plan.on(state.device.tolist())):  # or the referee's own orders
+        for plan in (self.plan(), Plan.on(state.device.tolist())):  # or the referee's own orders
             verdict = evaluate(self.instance, plan, self.semantics)
             value_ns = verdict.value_ns
             if verdict.feasible and value_ns is not None and value_ns < self.least:

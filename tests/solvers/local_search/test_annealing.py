@@ -8,7 +8,7 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import Makespan, evaluate, example
 from placegap.solvers import run_method
-from placegap.solvers.local_search import annealing as makespan_annealing
+from placegap.solvers.local_search import run_moves
 from placegap.solvers.local_search.annealing import Annealing
 
 PORT = Makespan(channels="port")
@@ -63,7 +63,7 @@ def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPat
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(makespan_annealing, "anneal_runs", interrupt)
+    monkeypatch.setattr(run_moves, "anneal_runs", interrupt)
     found = run_method(example(), PORT, "annealing")
     assert found.value_ns is not None
     assert found.message == "interrupted"
