@@ -33,7 +33,7 @@ from placegap.solvers.core.starts import best_start
 from placegap.solvers.local_search.cooling import CoolingSteps, Pace, heat_of, limit_of
 from placegap.solvers.local_search.disjunctive_graph import Machines, machines_of
 from placegap.solvers.local_search.nested_parts import alike, nested_parts
-from placegap.solvers.local_search.peak_memory import Peak, peak_arrays, peak_excess
+from placegap.solvers.local_search.peak_memory import Peak, peak_excess, peak_of
 from placegap.solvers.local_search.quick_schedule import (
     Work,
     bottom_levels,
@@ -139,10 +139,8 @@ class RunWalks:
     def __init__(self, instance: Instance, semantics: Makespan, start: Ints) -> None:
         self.instance, self.semantics = instance, semantics
         self.data, self.line = machines_of(instance, semantics), line_of(instance, semantics)
-        self.work, at_peak = new_work(self.data), memory_rule(semantics) == "peak"
-        holding = peak_arrays(instance, semantics, is_used=at_peak)
-        self.peak = Peak(at_peak, holding, self.work.start, self.work.end)
-        self.state = new_state(self.line, start)
+        self.work, self.state = new_work(self.data), new_state(self.line, start)
+        self.peak = peak_of(instance, semantics, at_peak=memory_rule(semantics) == "peak")
 
     def cool(self, pace: Pace, rng: np.random.Generator, most: int) -> Iterator[int]:
         """One round of at most so many moves, fewer where the time is over before."""
@@ -187,8 +185,8 @@ class _Search(RunWalks):
             now = self.time_of(state.at, shift)
             excess = 0.0
             if self.peak.at_peak:
-                arrays, times = self.peak.arrays, (self.work.start, self.work.end)
-                excess = peak_excess(arrays, state.device, *times)
+                times = self.work.start, self.work.end
+                excess = peak_excess(self.data, self.peak, state.device, *times)
             costs.append((now + unit * excess, now, excess, shift))
         _, now, excess, shift = min(costs, key=lambda cost: cost[0])
         for kept in (state.shift, state.best_shift):
@@ -380,7 +378,7 @@ def anneal_runs(
                 continue
         now, excess = time_of(data, line, state, trial, state.trial_shift, work, limit), 0.0
         if peak.at_peak and now <= limit:
-            excess = peak_excess(peak.arrays, state.device, work.start, work.end)
+            excess = peak_excess(data, peak, state.device, work.start, work.end)
         if now + price * excess <= limit:
             copy_to(at, trial)
             copy_to(state.shift, state.trial_shift)
