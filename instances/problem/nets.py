@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,16 @@ from placegap.instances.problem.blocks import components, distinct
 from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
+
+
+class NetLists(NamedTuple):
+    """What kernels read of `Nets`."""
+
+    net_ptr: Ints
+    pin: Ints
+    block_ptr: Ints
+    net: Ints
+    weight_ns: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +51,11 @@ class Nets:
     def num_nets(self) -> int:
         """Number of nets."""
         return len(self.weight_ns)
+
+    @property
+    def lists(self) -> NetLists:
+        """For kernels."""
+        return NetLists(self.net_ptr, self.pin, self.block_ptr, self.net, self.weight_ns)
 
 
 def build_nets(instance: Instance, block: Ints, paid: Ints | None = None) -> Nets:

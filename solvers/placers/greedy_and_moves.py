@@ -30,7 +30,6 @@ from placegap.solvers.placers.movable_units import (
     fits_nowhere,
     loads,
     move,
-    nets_of,
     start,
     units_of,
     why_not_one_level,
@@ -174,7 +173,7 @@ class _Descent:
         self.task, self.units = task, units
         self.overlap = task.semantics.load == "overlap"
         self.chain = task.semantics.plans != "any"
-        self.nets, self.arcs = nets_of(build_nets(task.instance, units.block)), arc_lists(units)
+        self.nets, self.arcs = build_nets(task.instance, units.block).lists, arc_lists(units)
         self.memory = arrays.memory_bytes
         self.fits: Flags = units.time_ns != UNSUPPORTED
 

@@ -17,7 +17,7 @@ from placegap.instances.problem.blocks import Blocks, block_sums, contract, room
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.nets import Nets
+from placegap.instances.problem.nets import NetLists
 from placegap.solvers.chains.problem import ArcLists
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
@@ -71,16 +71,6 @@ def fits_nowhere(instance: Instance, units: Blocks, unit: int, why: str) -> Outc
     )
 
 
-class UnitNets(NamedTuple):
-    """Nets (`instances.problem.nets`) in the form of the kernels."""
-
-    ptr: Ints
-    pin: Ints
-    unit_ptr: Ints
-    net: Ints
-    weight: Ints
-
-
 class State(NamedTuple):
     """u units on K devices."""
 
@@ -96,12 +86,7 @@ class State(NamedTuple):
     arcs_between: Ints
 
 
-def nets_of(nets: Nets) -> UnitNets:
-    """Nets as the kernels read them."""
-    return UnitNets(nets.net_ptr, nets.pin, nets.block_ptr, nets.net, nets.weight_ns)
-
-
-def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: ArcLists) -> State:
+def start(device: Ints, time: Ints, size: Ints, nets: NetLists, arcs: ArcLists) -> State:
     """The state of an assignment. O(e K + u + a) for a arcs."""
     u, k_count = time.shape
     compute, used = np.zeros((2, k_count), np.int64)
@@ -110,34 +95,34 @@ def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: ArcLists) 
     between = np.zeros((k_count, k_count), np.int64)
     tail = np.repeat(np.arange(u), np.diff(arcs.succ_ptr))
     np.add.at(between, (device[tail], device[arcs.succ]), 1)
-    sizes = np.diff(nets.ptr)
+    sizes = np.diff(nets.net_ptr)
     pins_on = np.zeros((len(sizes), k_count), np.int64)
     np.add.at(pins_on, (np.repeat(np.arange(len(sizes)), sizes), device[nets.pin]), 1)
     cut = (pins_on > 0) & (pins_on < sizes[:, None])
-    paid = np.where(cut, nets.weight, 0).sum(axis=0)
+    paid = np.where(cut, nets.weight_ns, 0).sum(axis=0)
     return State(device, pins_on, compute, paid, used, between)
 
 
 @kernel(bounded=True, allocates=False)
-def paid_change(state: State, nets: UnitNets, v: int, k: int, joins: bool) -> int:
+def paid_change(state: State, nets: NetLists, v: int, k: int, joins: bool) -> int:
     """Change of what device k pays if unit v comes, or goes away. O(nets of v)."""
     change = np.int64(0)
-    for at in range(nets.unit_ptr[v], nets.unit_ptr[v + 1]):
+    for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
         e = nets.net[at]
         # pins on device k beside this one, and pins beside this one
-        others, all_others = state.pins_on[e, k], nets.ptr[e + 1] - nets.ptr[e] - 1
+        others, all_others = state.pins_on[e, k], nets.net_ptr[e + 1] - nets.net_ptr[e] - 1
         if not joins:
             others -= 1
         if others == 0:
-            change += nets.weight[e, k] if joins else -nets.weight[e, k]
+            change += nets.weight_ns[e, k] if joins else -nets.weight_ns[e, k]
         elif others == all_others:
-            change += -nets.weight[e, k] if joins else nets.weight[e, k]
+            change += -nets.weight_ns[e, k] if joins else nets.weight_ns[e, k]
     return int(change)
 
 
 @kernel(bounded=True, allocates=False)
 def move(
-    state: State, time: Ints, size: Ints, nets: UnitNets, arcs: ArcLists, v: int, b: int
+    state: State, time: Ints, size: Ints, nets: NetLists, arcs: ArcLists, v: int, b: int
 ) -> None:
     """Let unit v go to device b."""
     a = state.device[v]
@@ -149,7 +134,7 @@ def move(
     state.used_bytes[b] += size[v]
     shift_arcs(state, arcs, v, b, 1)
     state.device[v] = b
-    for at in range(nets.unit_ptr[v], nets.unit_ptr[v + 1]):
+    for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
         state.pins_on[nets.net[at], a] -= 1
         state.pins_on[nets.net[at], b] += 1
 
@@ -204,7 +189,7 @@ def best_move(
     size: Ints,
     fits: Flags,
     memory: Ints,
-    nets: UnitNets,
+    nets: NetLists,
     arcs: ArcLists,
     overlap: bool,
     chain: bool,

@@ -39,7 +39,6 @@ from placegap.solvers.placers.movable_units import (
     free_units,
     load,
     move,
-    nets_of,
     paid_change,
     start,
     why_not_one_level,
@@ -208,7 +207,7 @@ def mend(
     runs, size = units.time_ns != UNSUPPORTED, units.resident_bytes
     memory, time = instance.arrays.memory_bytes, np.maximum(units.time_ns, 0)
     time.setflags(write=False)  # as the units' own: one kernel for both
-    net, arcs = nets_of(nets), arc_lists(units)
+    net, arcs = nets.lists, arc_lists(units)
     state = start(device, time, size, net, arcs)
     moved = 0
 
