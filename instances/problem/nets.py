@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,16 @@ from placegap.instances.problem.blocks import components, distinct
 from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
+
+
+class NetLists(NamedTuple):
+    """What kernels read of `Nets`."""
+
+    net_ptr: Ints
+    pin: Ints
+    block_ptr: Ints
+    net: Ints
+    weight_ns: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,23 +52,30 @@ class Nets:
         """Number of nets."""
         return len(self.weight_ns)
 
+    @property
+    def lists(self) -> NetLists:
+        """For kernels."""
+        return NetLists(self.net_ptr, self.pin, self.block_ptr, self.net, self.weight_ns)
 
-def build_nets(instance: Instance, block: Ints) -> Nets:
+
+def build_nets(instance: Instance, block: Ints, paid: Ints | None = None) -> Nets:
     """Nets of an instance whose op i belongs to block ``block[i]``.
 
-    Nets that no device pays are left out. O(p log p + e K) for p pins.
+    Nets that nobody pays are left out. O(p log p + e K) for p pins.
 
     Parameters
     ----------
     block : (n,) int64
         Blocks are 0..b-1, each with an op; ``np.arange(n)`` for nets over ops.
+    paid : (t, payers) int64, optional
+        What each tensor costs each payer; by default its host time on each device that is no host.
     """
     arrays = instance.arrays
     index, num_blocks = arrays.index, int(block.max()) + 1
-    paid = np.where(arrays.is_host, 0, arrays.host_ns)
+    paid = np.where(arrays.is_host, 0, arrays.host_ns) if paid is None else paid
     tensor = np.concatenate([np.arange(len(index.tensor_producer)), index.tensor])
     where = np.concatenate([block[index.tensor_producer], block[index.consumer]])
-    worth = paid.max(axis=1)[tensor] > 0
+    worth = paid.max(axis=1, initial=0)[tensor] > 0
     tensor, pin = np.divmod(
         np.unique(tensor[worth] * num_blocks + where[worth]), num_blocks
     )  # ascending by tensor, then by block
@@ -70,7 +88,7 @@ def build_nets(instance: Instance, block: Ints) -> Nets:
         net_of[at] = number.setdefault(own.tobytes(), len(pins))
         if net_of[at] == len(pins):
             pins.append(own)
-    weight_ns = np.zeros((len(pins), instance.num_devices), np.int64)
+    weight_ns = np.zeros((len(pins), paid.shape[1]), np.int64)
     kept = net_of >= 0
     np.add.at(weight_ns, net_of[kept], paid[owner[kept]])
     return _index(pins, weight_ns, num_blocks)

@@ -5,33 +5,51 @@ What the clustering placers and Celeritas' fusion work on, with the costs of `me
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.kernels import kernel, pop, push
 from placegap.instances.problem.mean_costs import Flow
 
 
 def critical_paths(flow: Flow) -> Ints:
     """Cpath of each node: the longest path through it, levels (2) + (3); O(V + E)."""
-    top, bottom = _levels(flow)
-    paths: Ints = top + bottom
+    ptr, source, edge_ns = predecessors(flow)
+    top = longest_ways(flow.order, ptr, source, edge_ns, flow.node_ns)
+    bottom = longest_ways(flow.order[::-1], flow.ptr, flow.succ, flow.edge_ns, flow.node_ns)
+    paths: Ints = top - flow.node_ns + bottom
     return paths
 
 
+def longest_ways(
+    order: Ints, ptr: Ints, other: Ints, edge_cost: NDArray[Any], node_cost: NDArray[Any]
+) -> NDArray[Any]:
+    """The longest path from each node on, costs of nodes and edges included; O(V + E).
+
+    Parameters
+    ----------
+    order : (n,) int64
+        Nodes, each after those that its edges lead to.
+    ptr, other, edge_cost
+        Edges of node i lead to ``other[ptr[i]:ptr[i + 1]]``.
+    """
+    same = (np.array(part) for part in (order, ptr, other, edge_cost, node_cost))
+    way: NDArray[Any] = _longest_ways(*same)  # of copies, so that it is compiled once
+    return way
+
+
 @kernel(bounded=True)
-def _levels(flow: Flow) -> tuple[Ints, Ints]:
-    top = np.zeros(len(flow.node_ns), np.int64)
-    bottom = np.zeros(len(flow.node_ns), np.int64)
-    for node in flow.order:
-        for e in range(flow.ptr[node], flow.ptr[node + 1]):
-            reached = top[node] + flow.node_ns[node] + flow.edge_ns[e]
-            top[flow.succ[e]] = max(top[flow.succ[e]], reached)
-    for node in flow.order[::-1]:
-        for e in range(flow.ptr[node], flow.ptr[node + 1]):
-            bottom[node] = max(bottom[node], flow.edge_ns[e] + bottom[flow.succ[e]])
-        bottom[node] += flow.node_ns[node]
-    return top, bottom
+def _longest_ways(order: Ints, ptr: Ints, other: Ints, edge_cost: Any, node_cost: Any) -> Any:
+    way = np.zeros_like(node_cost)
+    for node in order:
+        for e in range(ptr[node], ptr[node + 1]):
+            way[node] = max(way[node], edge_cost[e] + way[other[e]])
+        way[node] += node_cost[node]
+    return way
 
 
 def cpd_topo(flow: Flow) -> Ints:
@@ -85,19 +103,8 @@ def _depth_first(flow: Flow, preference: Ints) -> Ints:
     return order
 
 
-@kernel(bounded=True)
 def predecessors(flow: Flow) -> tuple[Ints, Ints, Ints]:
-    """Edges into node i: from ``node[ptr[i]:ptr[i + 1]]``, times ``edge_ns[...]``; O(V + E)."""
-    ptr = np.zeros(len(flow.ptr), np.int64)
-    for succ in flow.succ:
-        ptr[succ + 1] += 1
-    for at in range(1, len(ptr)):
-        ptr[at] += ptr[at - 1]
-    node, edge_ns = np.empty(len(flow.succ), np.int64), np.empty(len(flow.succ), np.int64)
-    filled = ptr[:-1].copy()
-    for source in range(len(flow.node_ns)):
-        for e in range(flow.ptr[source], flow.ptr[source + 1]):
-            at = filled[flow.succ[e]]
-            node[at], edge_ns[at] = source, flow.edge_ns[e]
-            filled[flow.succ[e]] += 1
-    return ptr, node, edge_ns
+    """Edges into node i: from ``node[ptr[i]:ptr[i + 1]]``, times ``edge_ns[...]``."""
+    ptr, edge = group_by(flow.succ, len(flow.node_ns))
+    source = np.repeat(np.arange(len(flow.node_ns)), np.diff(flow.ptr))
+    return ptr, source[edge], flow.edge_ns[edge]

@@ -23,6 +23,7 @@ from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel, pop, push
+from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of, num_channels
 
 
@@ -155,7 +156,8 @@ class _Items:
         succ = index.consumer[edge]
         links = arrays.link_class[device[index.producer[edge]], device[succ]]
         moving = arrays.transfer_ns[index.tensor[edge], links]
-        level = _bottom_levels(index.topological_order, index.succ_ptr, succ, moving, time_ns)
+        order = index.topological_order[::-1]
+        level = longest_ways(order, index.succ_ptr, succ, moving, time_ns)
         remote = np.flatnonzero(device[index.producer] != device[index.consumer])
         carrier = self._carrier(remote)
         priority = np.zeros(len(transfers.item), np.int64)
@@ -269,17 +271,6 @@ def _ranks(priority: Ints, position: Ints, destination: Ints) -> Ints:
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
     return rank
-
-
-@kernel(bounded=True)
-def _bottom_levels(order: Ints, ptr: Ints, succ: Ints, transfer_ns: Ints, time_ns: Ints) -> Ints:
-    """Longest path from the start of each op to the end of the graph, transfers included."""
-    level = np.zeros(len(time_ns), np.int64)
-    for op in order[::-1]:
-        for e in range(ptr[op], ptr[op + 1]):
-            level[op] = max(level[op], transfer_ns[e] + level[succ[e]])
-        level[op] += time_ns[op]
-    return level
 
 
 class _Waits(NamedTuple):

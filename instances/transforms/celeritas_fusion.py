@@ -62,7 +62,9 @@ def fusion_segments(
     most = NO_LIMIT if least == NO_LIMIT else times_written(memory_share, least)
     patterns, kind = np.unique(arrays.group_runs, axis=0, return_inverse=True)
     kind = kind.reshape(-1).astype(np.int64)[arrays.group]
-    begin = _cuts(flow, order, arrays.resident_bytes, patterns, kind, reach, most)
+    begin = _cuts(
+        flow, predecessors(flow), order, arrays.resident_bytes, patterns, kind, reach, most
+    )
     segment = np.empty(len(order), np.int64)
     segment[order] = np.cumsum(begin) - 1
     return segment
@@ -71,6 +73,7 @@ def fusion_segments(
 @kernel(bounded=True)
 def _cuts(
     flow: Flow,
+    before: tuple[Ints, Ints, Ints],
     order: Ints,
     size: Ints,
     patterns: Flags,
@@ -86,7 +89,7 @@ def _cuts(
     position = np.empty(n, np.int64)
     for at in range(n):
         position[order[at]] = at
-    into, source, source_ns = predecessors(flow)
+    into, source, source_ns = before
     leaving = np.zeros(n, np.int64)  # time of all edges out of an op
     for op in range(n):
         for e in range(flow.ptr[op], flow.ptr[op + 1]):

@@ -51,7 +51,7 @@ def contract_classes(instance: Instance, *, fuse_cycles: bool = True) -> Merge:
     whole = arrays.group.copy()
     if fuse_cycles:
         whole = _fused(instance)
-    unit = _numbers(2 * whole + arrays.backward)
+    unit = _first_ops(2 * whole + arrays.backward)
     return merge_groups(instance, _without_cycles(instance, unit), "contracted", "Tarnawski et al.")
 
 
@@ -70,7 +70,7 @@ def _fused(instance: Instance) -> Ints:
 
 
 def _without_cycles(instance: Instance, unit: Ints) -> Ints:
-    """Take apart the units that lie on a cycle of units; numbers of the groups of ops."""
+    """Take apart the units that lie on a cycle of units. Units go by their first ops."""
     import networkx as nx  # takes a tenth of a second to load
 
     index = instance.arrays.index
@@ -78,20 +78,18 @@ def _without_cycles(instance: Instance, unit: Ints) -> Ints:
     graph.add_edges_from(
         zip(unit[index.producer].tolist(), unit[index.consumer].tolist(), strict=True)
     )
-    apart = np.zeros(int(unit.max()) + 1, np.bool_)
+    apart = np.zeros(len(unit), np.bool_)
     for members in nx.strongly_connected_components(graph):
         if len(members) > 1:
             apart[list(members)] = True
     # a cycle of what is left would lie within one component, where only single ops are left
-    return _numbers(np.where(apart[unit], len(apart) + np.arange(len(unit)), unit))
+    return np.where(apart[unit], np.arange(len(unit)), unit)
 
 
-def _numbers(key: Ints) -> Ints:
-    """The keys numbered by their first op."""
+def _first_ops(key: Ints) -> Ints:
+    """The first op of the same key."""
     _, first, number = np.unique(key, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[number.reshape(-1)]
+    return np.asarray(first[number.reshape(-1)], np.int64)
 
 
 class Together(DisjointSets):
@@ -162,5 +160,4 @@ def co_place(instance: Instance, *, fixed_point: bool = True) -> Merge:
         if backward[i] == backward[end] and together.may_join(group[i], group[end]):
             together.join(group[i], group[end])
             last[i] = end
-    op = np.unique(last, return_inverse=True)[1].astype(np.int64)
-    return merge_groups(instance, op, "merged", "Baechi's co-placement")
+    return merge_groups(instance, last, "merged", "Baechi's co-placement")

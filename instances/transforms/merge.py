@@ -41,7 +41,11 @@ class Merge:
 
 
 def merge_groups(
-    instance: Instance, op: Ints, how: str, after: str, kinds: Mapping[int, str] | None = None
+    instance: Instance,
+    op: Ints | list[int],
+    how: str,
+    after: str,
+    kinds: Mapping[int, str] | None = None,
 ) -> Merge:
     """Merge each group of ops to one.
 
@@ -54,12 +58,13 @@ def merge_groups(
     Parameters
     ----------
     op : (n,) int64
-        The group of each op; the groups are numbered from 0, none is empty. Some device kind runs
-        all ops that end up in one colocation group.
+        Any number for the group of each op; merged ops come in the order of these numbers. Some
+        device kind runs all ops that end up in one colocation group.
     how, after : str
         For the provenance: "4 ops merged to 3 (after Pesto)".
     kinds : mapping, optional
-        Kinds of merged ops; by default that of their ops, if it is the same, else "merged".
+        Kinds of merged ops, by these numbers; by default that of their ops, if it is the same, else
+        "merged".
 
     Returns
     -------
@@ -67,11 +72,13 @@ def merge_groups(
         Merged ops are named after their first op in topological order.
     """
     graph, chosen = instance.graph, kinds or {}
+    numbers, op = np.unique(op, return_inverse=True)
+    op = op.astype(np.int64)
     members = members_of(instance, op)
     label = _labels(instance, members)
     ops = tuple(
         _merged_op([graph.ops[i] for i in inside], label[inside[0]], chosen.get(c))
-        for c, inside in enumerate(members)
+        for c, inside in zip(numbers.tolist(), members, strict=True)
     )
     edges, edge = _merged_edges(instance, op, [spec.name for spec in ops])
     change = f"{len(graph.ops)} ops {how} to {len(ops)} (after {after})"

@@ -122,7 +122,7 @@ class _Paths:
                 kept.append(path.ops)
             else:
                 work += path.parts
-        return sorted(kept)
+        return kept
 
 
 def _consumers(instance: Instance) -> list[list[int]]:
@@ -152,13 +152,10 @@ def _depth_first_edges(instance: Instance) -> Iterator[tuple[int, int]]:
 
 
 def _as_merge(instance: Instance, paths: list[tuple[int, ...]]) -> Merge:
-    op = np.empty(instance.num_ops, np.int64)
-    kinds = {}
-    for c, ops in enumerate(paths):
-        op[list(ops)] = c
-        if len(ops) > 1:
-            kinds[c] = "+".join(instance.graph.ops[i].kind for i in ops)
-    return merge_groups(instance, op, "fused", "Moirai", kinds)
+    first = {i: ops[0] for ops in paths for i in ops}
+    kind = [op.kind for op in instance.graph.ops]
+    kinds = {ops[0]: "+".join(kind[i] for i in ops) for ops in paths if len(ops) > 1}
+    return merge_groups(instance, [first[i] for i in range(len(kind))], "fused", "Moirai", kinds)
 
 
 Steps = Annotated[tuple[Name, ...], Field(min_length=2, max_length=100)]

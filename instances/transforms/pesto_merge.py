@@ -79,12 +79,12 @@ class Contraction:
         return self.classes.may_join(self.group[u], self.group[v])
 
     def parts(self, instance: Instance) -> Ints:
-        """The node of each op, (n,), numbered by their first ops."""
+        """The first op of each op's node, (n,)."""
         for v in range(len(self.home)):
             self.home[v] = self.home[self.home[v]]  # nodes join nodes of lesser number
         leader, index = np.array(self.home, np.int64), instance.arrays.index
-        first = index.topological_order[leader[index.topological_position]]
-        return np.unique(first, return_inverse=True)[1].astype(np.int64)
+        first: Ints = index.topological_order[leader[index.topological_position]]
+        return first
 
     def _push(self, u: int, v: int) -> None:
         key = self.sign * sum(self.cost[tensor] for tensor in self.succs[u][v])

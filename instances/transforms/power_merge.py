@@ -85,7 +85,7 @@ class _Clusters(DisjointSets):
 
 
 def _groups(instance: Instance, memory_share: float) -> Ints:
-    """The merged op of each op; merged ops are numbered by their first op."""
+    """The first op of each op's merged one."""
     n, flow = instance.num_ops, flow_of(instance.arrays)
     clusters = _Clusters(instance, memory_share)
     source = np.repeat(np.arange(n), np.diff(flow.ptr))
@@ -106,7 +106,7 @@ def _groups(instance: Instance, memory_share: float) -> Ints:
         has_grown &= home == np.arange(n)
     first = np.full(n, n)
     np.minimum.at(first, home, np.arange(n))
-    return np.unique(first[home], return_inverse=True)[1].astype(np.int64)
+    return np.asarray(first[home], np.int64)
 
 
 def _contracted(edges: Ints, home: Ints, clusters: _Clusters) -> Ints:

@@ -19,6 +19,7 @@ from placegap.instances.problem import (
     has_two_levels,
 )
 from placegap.instances.problem.array_types import Flags
+from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import Merge, merge_groups
 
@@ -96,17 +97,19 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
     work = deque(i for i in instance.arrays.index.topological_order.tolist() if light[i])
     while work:
         v = work.popleft()
-        if flow.home[v] != v:
+        if flow.find(v) != v:
             continue
         for u, at_consumer in flow.only_neighbours(v):
             if backward[u] != backward[v] or (costs[v] & runs[u]).any():
                 continue
             if rules.allow(flow, v, u, at_consumer):
                 touched = flow.neighbours(v) | flow.neighbours(u) | {u}
-                flow.join(v, u)
+                flow.join(u, v)
                 work += sorted(w for w in touched if light[w])
                 break
-    return _as_merge(instance, flow.home)
+    home = [flow.find(v) for v in range(instance.num_ops)]
+    kinds = {u: instance.graph.ops[u].kind for u in home}
+    return merge_groups(instance, home, "merged", "zero-time removal", kinds)
 
 
 def _devices(instance: Instance) -> tuple[Flags, Flags]:
@@ -115,13 +118,13 @@ def _devices(instance: Instance) -> tuple[Flags, Flags]:
     return arrays.group_runs[arrays.group], arrays.time_ns != 0
 
 
-class _Tensors:
+class _Tensors(DisjointSets):
     """Producer and consumers of every tensor, while ops join others."""
 
     def __init__(self, instance: Instance) -> None:
         index = instance.arrays.index
         n = instance.num_ops
-        self.home = list(range(n))
+        super().__init__(n)
         self.producer: list[int] = index.tensor_producer.tolist()
         self.consumers: list[dict[int, None]] = [{} for _ in self.producer]
         self.into: list[dict[int, None]] = [{} for _ in range(n)]
@@ -143,9 +146,9 @@ class _Tensors:
         before = {self.producer[t] for t in self.into[v]}
         return [(min(s), at) for s, at in ((after, True), (before, False)) if len(s) == 1]
 
-    def join(self, v: int, u: int) -> None:
+    def join(self, u: int, v: int) -> None:
         """Let v be part of u."""
-        self.home[v] = u
+        super().join(u, v)
         for t in self.into[v]:
             del self.consumers[t][v]
             if self.producer[t] != u:
@@ -219,16 +222,3 @@ class _JoinMakespan:
             if (direct[:, None, :] > first[:, :, None] + second[None, :, :]).any():
                 return False
         return True
-
-
-def _as_merge(instance: Instance, home: list[int]) -> Merge:
-    for v in range(len(home)):
-        path = []
-        while home[v] != v:
-            path.append(v)
-            v = home[v]
-        for w in path:
-            home[w] = v
-    _, op = np.unique(home, return_inverse=True)
-    kinds = {int(op[u]): instance.graph.ops[u].kind for u in dict.fromkeys(home)}
-    return merge_groups(instance, op.astype(np.int64), "merged", "zero-time removal", kinds)

@@ -148,8 +148,8 @@ class Bracket:
         """The ideals that matter for loads up to a limit, and how many there are in all."""
         most = max(2, MOST_BYTES // bytes_per_ideal(self.book))
         walk = partial(walk_in_windows, window_tests(self.book, limit))
-        guide, amounts = self.problem.guide, self.book.amounts
-        return enumerate_ideals(guide, amounts, walk, self.clock, max_ideals, most)
+        problem, amounts = self.problem, self.book.amounts
+        return enumerate_ideals(problem, amounts, walk, self.clock, max_ideals, most)
 
     def _bisect_in_memory(self, max_ideals: int) -> None:
         """Close the gap as far as the ideals fit the memory: lower limits leave fewer."""
@@ -228,10 +228,10 @@ class Bracket:
         return kind(self.book, ideals, self.clock)
 
     def _of_orders(self) -> Iterator[Ideals]:
-        guide = self.problem.guide
-        for order in islice(orders(guide, self.task.limits.seed), NUM_ORDERS):
-            stops = places_to_cut(order, guide.time[0], guide.nets, MOST_CUTS)
-            yield prefixes(guide, self.book.amounts, order, stops)
+        problem = self.problem
+        for order in islice(orders(problem, self.task.limits.seed), NUM_ORDERS):
+            stops = places_to_cut(order, problem.time.max(axis=0), problem.nets, MOST_CUTS)
+            yield prefixes(problem, self.book.amounts, order, stops)
             self.clock.check()
 
     def devices_of_kinds(self) -> list[tuple[int, ...]]:
@@ -264,9 +264,11 @@ def value_below(task: Task[MaxLoad], plan: Plan | None, most: int | None) -> int
 
 def bytes_per_ideal(book: PriceBook) -> int:
     """Memory that one ideal takes, with what a search keeps of it."""
-    guide, pool, kinds = book.problem.guide, book.problem.pool, book.problem.num_kinds
+    problem, pool, kinds = book.problem, book.problem.pool, book.problem.num_kinds
     layers: int = min(pool.num_layers, 2**20)
     kept = layers // (pool.counts[0] + 1) + 2
     rows = book.amounts.width if book.in_sums else (kinds + 1) * min(2**kinds, layers)
-    total: int = 8 * (2 * (guide.num_words + guide.num_net_words) + 6 * kinds + kept + 2 * rows + 8)
+    total: int = 8 * (
+        2 * (problem.num_words + problem.num_net_words) + 6 * kinds + kept + 2 * rows + 8
+    )
     return total

@@ -102,8 +102,8 @@ def _outcome(steps: Steps, message: str) -> Outcome:
     """What is known in the end: plan, value, bound, and what the bound rests on."""
     details: dict[str, int] = {}
     if steps.last is not None:
-        guide, kinds = steps.last.problem.guide, steps.last.problem.num_kinds
-        details = {"blocks": guide.num_blocks, "nets": guide.num_nets, "kinds": kinds}
+        problem, kinds = steps.last.problem, steps.last.problem.num_kinds
+        details = {"blocks": problem.num_blocks, "nets": problem.num_nets, "kinds": kinds}
         details.update(steps.last.counts)
     infeasible = steps.value is None and steps.impossible
     if infeasible:

@@ -15,7 +15,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.kernels import kernel
-from placegap.solvers.chains.problem import WORD, ChainProblem, CutNets
+from placegap.solvers.chains.problem import WORD, ChainBlocks, CutNets
 from placegap.solvers.core.clock import Clock, LimitReached
 
 
@@ -77,13 +77,13 @@ class CurrentSet(NamedTuple):
     sums: Ints
 
 
-def room_for(problem: ChainProblem, amounts: Amounts, size: int) -> Ideals:
+def room_for(problem: ChainBlocks, amounts: Amounts, size: int) -> Ideals:
     """Ideals to be written, all empty until then."""
     widths = problem.num_words, problem.num_net_words, amounts.width
     return Ideals(*(np.zeros((size, width), np.int64) for width in widths))
 
 
-def empty_set(problem: ChainProblem, amounts: Amounts) -> CurrentSet:
+def empty_set(problem: ChainBlocks, amounts: Amounts) -> CurrentSet:
     """The set to start from."""
     sizes = problem.num_words, problem.num_net_words, problem.num_nets
     return CurrentSet(*(np.zeros(size, np.int64) for size in (*sizes, amounts.width)))
@@ -121,7 +121,7 @@ def write(now: CurrentSet, ideals: Ideals, row: int) -> None:
         ideals.sums[row, at] = now.sums[at]
 
 
-def prefixes(problem: ChainProblem, amounts: Amounts, order: Ints, stops: Ints) -> Ideals:
+def prefixes(problem: ChainBlocks, amounts: Amounts, order: Ints, stops: Ints) -> Ideals:
     """The ideals that a topological order of the blocks runs through, at some positions."""
     ideals = room_for(problem, amounts, len(stops))
     _write_prefixes(order, stops, amounts, empty_set(problem, amounts), ideals)
@@ -147,7 +147,7 @@ def bit_set(flags: Flags) -> Ints:
     return np.packbits(wide, bitorder="little").view(np.int64)
 
 
-def all_blocks(problem: ChainProblem) -> Ints:
+def all_blocks(problem: ChainBlocks) -> Ints:
     """The bit set of all blocks, (words,)."""
     return bit_set(np.ones(problem.num_blocks, np.bool_))
 
@@ -197,7 +197,7 @@ room is left (False), or to the end (True)."""
 
 
 def enumerate_ideals(
-    problem: ChainProblem,
+    problem: ChainBlocks,
     amounts: Amounts,
     walk: Walk,
     clock: Clock,
@@ -227,19 +227,18 @@ def enumerate_ideals(
             ideals.resize(min(max_kept, kept * 3 // 2))
 
 
-def start_path(problem: ChainProblem) -> IdealPath:
+def start_path(problem: ChainBlocks) -> IdealPath:
     """Before the empty ideal: all sources are ready, and no block is taken."""
     b = problem.num_blocks
-    sources = np.flatnonzero(problem.num_preds == 0)
+    sources = np.flatnonzero(problem.arcs.num_preds == 0)
     ready, next_ready = (np.full(b, -1, np.int64) for _ in range(2))
     cell, block, cells = (np.full(b + 1, -1, np.int64) for _ in range(3))
     ready[: len(sources)] = sources
     next_ready[: len(sources) - 1] = np.arange(1, len(sources))
     cell[0], cells[0] = 0, len(sources)
     return IdealPath(
-        problem.succ_ptr,
-        problem.succ,
-        problem.num_preds.copy(),
+        *problem.arcs[:2],
+        problem.arcs.num_preds.copy(),
         ready,
         next_ready,
         np.zeros(1, np.int64),

@@ -18,11 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.problem import Instance, MaxLoad
-from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.blocks import Blocks, IdleRule, contract
-from placegap.instances.problem.graph_index import freeze, group_by
+from placegap.instances.problem.array_types import Ints
+from placegap.instances.problem.blocks import IdleRule, contract
+from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.links import widest_paths
+from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import (
     border_costs,
     server_costs,
@@ -31,9 +32,9 @@ from placegap.instances.referee.loads import (
 )
 from placegap.solvers.chains.problem import (
     LARGEST_LOAD,
-    ChainProblem,
-    CutNets,
-    assemble,
+    ChainBlocks,
+    arc_lists,
+    cut_nets,
     kind_costs,
 )
 
@@ -177,20 +178,11 @@ LARGEST_SYNC = 2**49
 
 
 @dataclass(frozen=True, eq=False)
-class KindsProblem:
-    """b blocks with e nets, to be cut into a chain of ideals; D kinds of devices."""
+class KindsProblem(ChainBlocks):
+    """Any kinds of devices, taken from pools."""
 
-    #: Blocks, arcs and nets. Its first kind has the largest costs of all kinds, which is good
-    #: enough to choose orders by; it has no device.
-    guide: ChainProblem
-    #: time, need, weight: (D, b): Time of each block on each kind, 0 where it cannot run; what it
-    #: takes of a device's room, more than all where it cannot run; what each kind pays for a net
-    #: that is cut.
-    time: Ints
-    need: Ints
+    #: (D, e): What each kind pays for a net that is cut.
     weight: Ints
-    #: (D,) int64: 0 where memory holds everything.
-    room: Ints
     #: (b,) int64
     parameter_bytes: Ints
     #: All devices, servers aside.
@@ -201,11 +193,6 @@ class KindsProblem:
     border: Ints
 
     @property
-    def blocks(self) -> Blocks:
-        """The blocks."""
-        return self.guide.blocks
-
-    @property
     def num_kinds(self) -> int:
         """Number of kinds of devices."""
         return len(self.room)
@@ -214,11 +201,6 @@ class KindsProblem:
     def counts(self) -> Ints:
         """Devices of each kind, (D,)."""
         return self.pool.of_kinds(self.pool.counts, self.num_kinds)
-
-    @property
-    def fits(self) -> Flags:
-        """Whether a device of each kind can run and hold each block, (D, b) bool."""
-        return np.asarray(self.need <= self.room[:, None])
 
     @property
     def largest_load(self) -> int:
@@ -269,26 +251,14 @@ def build_kinds(
     server = server_numbers(instance)[1] if two else np.zeros(instance.num_devices, np.int64)
     many = two and int(server.max()) > 0
     border = server_costs(instance) if many else np.zeros((len(cost), 0), np.int64)
-    net_ptr, pin, weight = _nets(instance, blocks.block, np.hstack([cost, border]))
+    nets = build_nets(instance, blocks.block, np.hstack([cost, border]))
+    weight = nets.weight_ns
     own_costs = [kind_costs(instance, blocks, k) for k in range(instance.num_devices)]
     kind, first = _kinds(instance, semantics, own_costs, cost, weight, labels)
     costs = [own_costs[k] for k in first]
     time, need = (np.stack([part[at] for part in costs]) for at in (0, 1))
-    block_ptr, net_at = group_by(pin, blocks.num_blocks)
-    net = np.repeat(np.arange(len(weight)), np.diff(net_ptr))[net_at]
     own = np.ascontiguousarray(weight[:, first].T)
     borders = np.ascontiguousarray(weight[:, instance.num_devices :].T)
-    heaviest = np.vstack([own, borders]).max(axis=0)
-    none = np.zeros_like(time[:1])
-    guide = assemble(
-        blocks,
-        ((), ()),
-        (np.vstack([time.max(axis=0), none]), np.vstack([none, none]), np.zeros(2, np.int64)),
-        CutNets(block_ptr, net, np.diff(net_ptr), heaviest),
-        net_ptr,
-        pin,
-        overlap=semantics.load == "overlap",
-    )
     parameters = np.zeros(blocks.num_blocks, np.int64)
     held = np.array([op.parameter_bytes for op in instance.graph.ops], np.int64)
     np.add.at(parameters, blocks.block, np.where(blocks.held, held, 0))
@@ -298,11 +268,16 @@ def build_kinds(
     ]
     servers, home = merge_alike(pools, [own.tobytes() for own in borders])
     problem = KindsProblem(
-        guide=guide,
+        blocks=blocks,
+        arcs=arc_lists(blocks),
+        nets=cut_nets(nets, np.vstack([own, borders]).max(axis=0)),
+        net_ptr=nets.net_ptr,
+        pin=nets.pin,
         time=time,
         need=need,
-        weight=own,
         room=np.array([part[2] for part in costs], np.int64),
+        overlap=semantics.load == "overlap",
+        weight=own,
         parameter_bytes=parameters,
         pool=build_pool(range(instance.num_devices), kind, width),
         servers=servers,
@@ -341,30 +316,3 @@ def _kinds(
         if kind[k] == len(first):
             first.append(k)
     return kind, first
-
-
-def _nets(instance: Instance, block: Ints, cost: Ints) -> tuple[Ints, Ints, Ints]:
-    """Nets as in `instances.problem.nets`, at any costs (t, columns): net_ptr, pin, weight (e,
-    columns).
-    """
-    index, num_blocks = instance.arrays.index, int(block.max()) + 1
-    tensor = np.concatenate([np.arange(len(index.tensor_producer)), index.tensor])
-    where = np.concatenate([block[index.tensor_producer], block[index.consumer]])
-    pairs = np.unique(tensor * num_blocks + where)
-    owner, start, count = np.unique(pairs // num_blocks, return_index=True, return_counts=True)
-    pin = pairs % num_blocks
-    number: dict[bytes, int] = {}
-    pins: list[Ints] = []
-    weights: list[Ints] = []
-    for tensor_at, begin, size in zip(owner, start, count, strict=True):
-        if size == 1 or not cost[tensor_at].any():
-            continue
-        own = pin[begin : begin + size]
-        at = number.setdefault(own.tobytes(), len(pins))
-        if at == len(pins):
-            pins.append(own)
-            weights.append(np.zeros(cost.shape[1], np.int64))
-        weights[at] += cost[tensor_at]
-    pointer = np.cumsum([0, *(len(own) for own in pins)]).astype(np.int64)
-    table = np.array(weights, np.int64).reshape(len(pins), cost.shape[1])
-    return pointer, np.concatenate([np.zeros(0, np.int64), *pins]), table

@@ -82,7 +82,7 @@ class LayerSearch:
         #: (D,) int64: Bytes that a device of each kind can hold then.
         #: What stages hold at their peak; empty: that does not matter.
         self.peak, self.peak_room = no_peak(), np.zeros(len(self.views), np.int64)
-        full = all_blocks(self.problem.guide)
+        full = all_blocks(self.problem)
         self.empty, self.full = ideals.find(np.zeros_like(full)), ideals.find(full)
 
     def best(self, limit: int, enough: int) -> Pipeline | None:
@@ -209,7 +209,7 @@ MOST_VALUES = 50_000_000
 
 def see(windows: PricedWindows, kind: int) -> View:
     """The ideals of a problem as one kind of device sees them."""
-    problem, ideals, guide = windows.problem, windows.ideals, windows.problem.guide
+    problem, ideals = windows.problem, windows.ideals
     alone = windows.sums(np.arange(problem.num_kinds) == kind)  # its first price is 1
     work, cut = alone.work[:, 0].copy(), alone.cut[:, 0].copy()
     weight = problem.weight[kind].copy()
@@ -217,14 +217,14 @@ def see(windows: PricedWindows, kind: int) -> View:
     if not pays:
         columns = [work]
     else:
-        columns = [work, cut, -cut] if guide.overlap else [work + cut, work - cut]
+        columns = [work, cut, -cut] if problem.overlap else [work + cut, work - cut]
     return View(
-        Cuts(ideals.members, ideals.cut_nets, cut, weight, guide.net_ptr, guide.pin),
+        Cuts(ideals.members, ideals.cut_nets, cut, weight, problem.net_ptr, problem.pin),
         work,
         set_sums(ideals.members, problem.need[kind]),
         set_sums(ideals.members, problem.parameter_bytes),
         np.stack(columns, axis=1),
         int(problem.room[kind]),
         pays,
-        guide.overlap,
+        problem.overlap,
     )

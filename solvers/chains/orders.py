@@ -8,7 +8,7 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel, pop, push
-from placegap.solvers.chains.problem import ChainProblem, CutNets, added_cut, put_in
+from placegap.solvers.chains.problem import ChainBlocks, CutNets, added_cut, put_in
 
 DEPTH_FIRST, BREADTH_FIRST, LEAST_CUT = 0, 1, 2
 NUM_RANDOM = 3
@@ -21,14 +21,13 @@ NUM_ORDERS = 2 * (3 + 2 * NUM_RANDOM)
 """How many orders `orders` yields."""
 
 
-def orders(problem: ChainProblem, seed: int = 0) -> Iterator[Ints]:
+def orders(problem: ChainBlocks, seed: int = 0) -> Iterator[Ints]:
     """Depth first, breadth first and greedily by least cut, from both ends; then random variants.
 
     Deterministic for a seed. O(b x width x degree) each.
     """
     generator = np.random.default_rng(seed)
-    forwards = problem.succ_ptr, problem.succ, problem.num_preds
-    backwards = problem.pred_ptr, problem.pred, problem.num_succs
+    forwards, backwards = problem.arcs[:3], problem.arcs[3:]
     for repeat in range(1 + NUM_RANDOM):
         for rule in (DEPTH_FIRST, LEAST_CUT) if repeat else (DEPTH_FIRST, LEAST_CUT, BREADTH_FIRST):
             tie = np.zeros(problem.num_blocks, np.int64)

@@ -1,4 +1,4 @@
-"""What chains are cut from: blocks, nets and two kinds of devices, as int64 arrays."""
+"""What chains are cut from: blocks, nets and kinds of devices, as int64 arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placegap.instances.problem.blocks import Blocks, IdleRule, contract
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.nets import build_nets
+from placegap.instances.problem.nets import Nets, build_nets
 
 
 class CutNets(NamedTuple):
@@ -65,33 +65,43 @@ LARGEST_LOAD = 2**60
 """Loads of whole instances, and memory counts, stay below, so that sums of two fit int64."""
 
 
-@dataclass(frozen=True, eq=False)
-class ChainProblem:
-    """b blocks to be cut into a chain of ideals, one per device."""
+class ArcLists(NamedTuple):
+    """Arcs out of each block, and how many lead into it; and the same arcs backwards."""
 
-    blocks: Blocks
-    #: Devices of each kind.
-    devices: tuple[tuple[int, ...], tuple[int, ...]]
-    #: (2, b) int64: Time of each block on each kind, 0 where it cannot run or does not fit.
-    time: Ints
-    #: (2, b) int64: What each block takes of a device's `room`; a block that cannot run needs more
-    #: than all.
-    need: Ints
-    #: (2,) int64
-    room: Ints
-    #: succ_ptr, succ, num_preds: Arcs out of each block, and how many lead into it.
     succ_ptr: Ints
     succ: Ints
     num_preds: Ints
-    #: pred_ptr, pred, num_succs: The same arcs backwards.
     pred_ptr: Ints
     pred: Ints
     num_succs: Ints
-    #: What an accelerator pays if a net is cut.
+
+
+def arc_lists(blocks: Blocks) -> ArcLists:
+    """The arcs of blocks."""
+    succ_ptr, out = group_by(blocks.arc_tail, blocks.num_blocks)
+    pred_ptr, into = group_by(blocks.arc_head, blocks.num_blocks)
+    succ, pred = blocks.arc_head[out], blocks.arc_tail[into]
+    return ArcLists(succ_ptr, succ, np.diff(pred_ptr), pred_ptr, pred, np.diff(succ_ptr))
+
+
+@dataclass(frozen=True, eq=False)
+class ChainBlocks:
+    """b blocks with e nets, to be cut into a chain of ideals; D kinds of devices."""
+
+    blocks: Blocks
+    arcs: ArcLists
+    #: What a device pays if a net is cut; the most of any kind.
     nets: CutNets
     #: net_ptr, pin: (e + 1,): Pins of net i are the blocks ``pin[net_ptr[i]:net_ptr[i + 1]]``.
     net_ptr: Ints
     pin: Ints
+    #: (D, b) int64: Time of each block on each kind, 0 where it cannot run or does not fit.
+    time: Ints
+    #: (D, b) int64: What each block takes of a device's `room`; a block that cannot run needs more
+    #: than all.
+    need: Ints
+    #: (D,) int64: 0 where memory holds everything.
+    room: Ints
     #: Load is the larger of compute and communication, not their sum.
     overlap: bool
 
@@ -116,14 +126,22 @@ class ChainProblem:
         return max(1, words(self.num_nets))
 
     @property
+    def fits(self) -> Flags:
+        """Whether a device of each kind can run and hold each block, (D, b)."""
+        return np.asarray(self.need <= self.room[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class ChainProblem(ChainBlocks):
+    """One device per ideal, of two kinds (`ACCELERATOR`, `HOST`); hosts pay for no net."""
+
+    #: Devices of each kind.
+    devices: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @property
     def counts(self) -> tuple[int, int]:
         """Number of accelerators and of hosts."""
         return len(self.devices[ACCELERATOR]), len(self.devices[HOST])
-
-    @property
-    def fits(self) -> Flags:
-        """Whether a device of each kind can run and hold each block, (2, b)."""
-        return np.asarray(self.need <= self.room[:, None])
 
     @property
     def largest_load(self) -> int:
@@ -183,51 +201,25 @@ def build_problem(
         if devices:
             time[kind], need[kind], room[kind] = kind_costs(instance, blocks, devices[0])
     weight = nets.weight_ns[:, kinds[0][0]].copy() if kinds[0] else np.zeros(e, np.int64)
-    cut_nets = CutNets(nets.block_ptr.copy(), nets.net.copy(), np.diff(nets.net_ptr), weight)
-    return assemble(
-        blocks,
-        (tuple(kinds[0]), tuple(kinds[1])),
-        (time, need, room),
-        cut_nets,
-        nets.net_ptr,
-        nets.pin,
-        overlap=overlap,
-    )
-
-
-def assemble(
-    blocks: Blocks,
-    devices: tuple[tuple[int, ...], tuple[int, ...]],
-    costs: tuple[Ints, Ints, Ints],
-    nets: CutNets,
-    net_ptr: Ints,
-    pin: Ints,
-    *,
-    overlap: bool,
-) -> ChainProblem:
-    """A problem from its parts; `costs` are time, need and room."""
-    b, (time, need, room) = blocks.num_blocks, costs
-    succ_ptr, succ_arc = group_by(blocks.arc_tail, b)
-    pred_ptr, pred_arc = group_by(blocks.arc_head, b)
     problem = ChainProblem(
         blocks=blocks,
-        devices=devices,
+        arcs=arc_lists(blocks),
+        nets=cut_nets(nets, weight),
+        net_ptr=nets.net_ptr,
+        pin=nets.pin,
         time=time,
         need=need,
         room=room,
-        succ_ptr=succ_ptr,
-        succ=blocks.arc_head[succ_arc],
-        num_preds=np.diff(pred_ptr),
-        pred_ptr=pred_ptr,
-        pred=blocks.arc_tail[pred_arc],
-        num_succs=np.diff(succ_ptr),
-        nets=nets,
-        net_ptr=net_ptr,
-        pin=pin,
         overlap=overlap,
+        devices=(tuple(kinds[0]), tuple(kinds[1])),
     )
     freeze(problem)
     return problem
+
+
+def cut_nets(nets: Nets, weight: Ints) -> CutNets:
+    """Nets with one weight each, (e,)."""
+    return CutNets(nets.block_ptr.copy(), nets.net.copy(), np.diff(nets.net_ptr), weight)
 
 
 def kind_costs(instance: Instance, blocks: Blocks, device: int) -> tuple[Ints, Ints, int]:

@@ -131,7 +131,7 @@ class Inside:
         among = self.devices > 0
         sums = self.windows.sums(among)
         most = [row.most(self.devices, limit) for row in self.windows.book.rows(among)]
-        return Rows(sums.work, sums.cut, np.array(most, np.int64), self.problem.guide.overlap)
+        return Rows(sums.work, sums.cut, np.array(most, np.int64), self.problem.overlap)
 
 
 @kernel(allocates=False)
@@ -276,9 +276,11 @@ class ServerSearch(LayerSearch):
         ends = self.windows.may_hold(end, limit, rest=False)
         ends &= self.windows.may_hold(total - end, limit, rest=True)
         targets = np.flatnonzero(within)
-        guide, ideals = self.problem.guide, self.ideals
+        problem, ideals = self.problem, self.ideals
         own = self.problem.border[s]
-        border = Cuts(ideals.members, ideals.cut_nets, self.cuts[s], own, guide.net_ptr, guide.pin)
+        border = Cuts(
+            ideals.members, ideals.cut_nets, self.cuts[s], own, problem.net_ptr, problem.pin
+        )
         for first, pairs in self._pairs(s, before, targets, limit, enough):
             _close(pairs, first, border, ends, states, s, enough)
 

@@ -82,7 +82,7 @@ class PriceBook:
         work = np.stack([row.work for row in rows], axis=1)
         weight = np.stack([row.weight for row in rows], axis=1)
         #: Those sums: for each row what it cuts, and then for each row what it holds.
-        self.amounts = Amounts(problem.guide.nets, work if self.in_sums else 0 * work, weight)
+        self.amounts = Amounts(problem.nets, work if self.in_sums else 0 * work, weight)
 
     def rows(self, among: Flags) -> list[WindowRow]:
         """Prices of some kinds, the others being of no use; blocks that none of them can run, of
@@ -92,7 +92,7 @@ class PriceBook:
         if key not in self._known:
             problem = self.problem
             rows = find_prices(problem, among) if among.any() else []
-            no_net = np.zeros(problem.guide.num_nets, np.int64)
+            no_net = np.zeros(problem.num_nets, np.int64)
             nothing = np.zeros(problem.num_kinds, np.int64)
             unable = np.asarray(~problem.fits[among].any(axis=0), np.int64)
             if unable.any():
@@ -181,7 +181,7 @@ def work_bound(problem: KindsProblem, prices: list[WindowRow]) -> int:
     for p in prices:
         low = max(low, -(-int(p.work.sum()) // int(p.price @ problem.counts)))
     never = np.iinfo(np.int64).max
-    least = np.full(problem.guide.num_blocks, never)
+    least = np.full(problem.num_blocks, never)
     for stage in problem.pool.stages:
         able = problem.fits[stage.kind]
         load = -(-problem.time[stage.kind] // stage.replicas)
@@ -221,7 +221,7 @@ def window_tests(book: PriceBook, limit: int) -> WindowTests:
     problem = book.problem
     counts, overlap, total = (
         problem.counts,
-        problem.guide.overlap,
+        problem.overlap,
         book.amounts.of_block.sum(axis=0),
     )
     latest = np.zeros(1, np.int64)
@@ -319,7 +319,7 @@ class PricedWindows:
         """Whether devices, so many per kind, may hold each ideal, or what it leaves, within T."""
         among = used > 0
         most = np.array([row.most(used, limit) for row in self.book.rows(among)], np.int64)
-        return np.asarray(_may_hold(self.sums(among), most, self.problem.guide.overlap, rest))
+        return np.asarray(_may_hold(self.sums(among), most, self.problem.overlap, rest))
 
     def sums(self, among: Flags) -> RowSums:
         """The sums of each ideal for some kinds."""

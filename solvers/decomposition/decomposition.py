@@ -316,7 +316,7 @@ def _anneal(search: SectionSearch, share: float | None = None) -> bool:
         limit_s = search.clock.left_s * (_share(task.instance) if share is None else share)
     moves = usual_moves(task.instance) * (1 if limit_s is None else PATIENCE)
     if search.annealing is None:
-        search.annealing = Annealing(task.instance, task.semantics, search.intervals)
+        search.annealing = Annealing(task.instance, task.semantics)
     annealing, seed = search.annealing, task.limits.seed + search.annealed
     before = annealing.tried
     for plan in annealing.runs(_near(search), seed=seed, moves=moves, limit_s=limit_s):

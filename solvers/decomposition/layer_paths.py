@@ -18,14 +18,12 @@ from placegap.solvers.bounds.work_windows import window_bound, work_windows
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
+from placegap.solvers.local_search.disjunctive_graph import machines_of
 from placegap.solvers.local_search.quick_schedule import (
     bottom_levels,
     insert_all,
-    kernel_data,
     new_work,
-    nothing_booked,
     plan_of,
-    schedule,
 )
 
 SWEEPS = 3
@@ -65,25 +63,21 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         return Outcome(message="there are no layers that come back")
     if not found.paths:
         return Outcome(message="too many labels")
-    data, level = kernel_data(instance, semantics), np.zeros(instance.num_ops, np.int64)
-    work, booked = new_work(data), nothing_booked(data)
+    data, level = machines_of(instance, semantics), np.zeros(instance.num_ops, np.int64)
+    work = new_work(data)
 
-    def time_of(device: Ints, *, inserts: bool) -> int:
+    def time_of(device: Ints) -> int:
         bottom_levels(data, device, level)
-        if inserts:
-            return int(insert_all(data, device, level, work, booked))
-        return int(schedule(data, device, level, work))
+        return int(insert_all(data, device, level, work))
 
-    ways = (True, False) if len(booked.stretches) else (False,)
-    tried = list[tuple[int, int, bool, Ints]]()
+    tried = list[tuple[int, int, Ints]]()
     for number, path in enumerate(found.paths):
         device = devices_of(instance, found.nested, found.table, path)
-        for inserts in ways:
-            tried.append((time_of(device, inserts=inserts), number, inserts, device))
+        tried.append((time_of(device), number, device))
         if clock.is_over():
             break
-    for _, _, inserts, device in sorted(tried, key=lambda trial: trial[:2]):
-        time_of(device, inserts=inserts)
+    for _, _, device in sorted(tried, key=lambda trial: trial[:2]):
+        time_of(device)
         plan = plan_of(instance, semantics, data, device, work)
         if evaluate(instance, plan, semantics).feasible:
             return Outcome(plan)

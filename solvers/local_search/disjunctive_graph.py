@@ -51,7 +51,7 @@ class Machines(NamedTuple):
 
     Item n + e is the transfer of edge e (per_edge), n + t * K + k that of tensor t to device k.
     `channel` (K * K, 2) numbers the channels between two devices from K on. With `free` channels
-    transfers are no items.
+    transfers are no items. `order` is a topological one.
     """
 
     time_ns: Ints
@@ -66,6 +66,7 @@ class Machines(NamedTuple):
     pred_edge: Ints
     tensor_ptr: Ints
     tensor_edge: Ints
+    order: Ints
     channel: Ints
     free: bool
     per_tensor: bool
@@ -77,8 +78,8 @@ class Orders(NamedTuple):
 
     `ends` (machines, 2) are the first and the last item of each machine; `device` (n,) that of each
     op. `hint` (machines, h) has an item of the machine from each h-th of all labels, or one from
-    nearby, or what was one. The rest is scratch: heap, marks (`marked`: in the heap; `touched`: the
-    move has taken it out or put it in), and what undoes a move.
+    nearby, or what was one. The rest is scratch: heap and keys, marks (`marked`: in the heap;
+    `touched`: the move has taken it out or put it in), and what undoes a move.
     """
 
     item: Ints
@@ -86,6 +87,7 @@ class Orders(NamedTuple):
     device: Ints
     hint: Ints
     heap: Ints
+    key: Ints
     marked: NDArray[np.int8]
     touched: NDArray[np.int8]
     change: Ints
@@ -114,6 +116,7 @@ def machines_of(instance: Instance, semantics: Makespan) -> Machines:
         index.pred_edge,
         index.tensor_ptr,
         index.tensor_edge,
+        index.topological_order,
         channel,
         free,
         per_tensor,
@@ -149,6 +152,7 @@ def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) ->
         np.full((num_machines, 2), NONE, np.int64),
         np.zeros(instance.num_ops, np.int64),
         np.full((num_machines, min(HINTS, 1 + size // num_machines)), NONE, np.int64),
+        np.empty(size + 2, np.int64),
         np.empty(size + 2, np.int64),
         np.zeros(size + 2, np.int8),
         np.zeros(size + 2, np.int8),

@@ -34,9 +34,8 @@ from placegap.solvers.local_search.disjunctive_graph import (
     empty_orders,
     fill,
     machines_of,
-    num_transfers,
 )
-from placegap.solvers.local_search.peak_memory import Peak, peak_arrays, schedule_fits
+from placegap.solvers.local_search.peak_memory import peak_of, schedule_fits
 from placegap.solvers.local_search.rolling_horizon import contended_lists, rolling_plans
 from placegap.solvers.local_search.walk import (
     MOST_TOGETHER,
@@ -432,12 +431,8 @@ class Search:
             np.empty_like(device),
             np.zeros(k, np.int64),
         )
-        is_used, times = at_peak is not None, 0
-        if is_used:
-            times = instance.num_ops + num_transfers(instance, semantics)
-        start, end = np.zeros((2, times), np.int64)
-        holding = peak_arrays(at_peak or instance, semantics, is_used=is_used)
-        self.peak = Peak(is_used, holding, start, end)
+        floor = at_peak or instance
+        self.peak = peak_of(floor, semantics, at_peak=at_peak is not None)
         self.rng = np.random.default_rng(list(seed))
 
     @property

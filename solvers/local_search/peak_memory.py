@@ -19,17 +19,18 @@ from placegap.solvers.local_search.disjunctive_graph import (
     Machines,
     Orders,
     carrier,
+    num_transfers,
 )
 
 
-class PeakArrays(NamedTuple):
-    """What the ops of an instance hold, and scratch for t tensors, n ops and K devices."""
+class Peak(NamedTuple):
+    """Whether the best schedule must fit into memory `at_peak`, and what tells.
 
-    producer: Ints
-    consumer: Ints
-    tensor_ptr: Ints
-    tensor_edge: Ints
-    per_tensor: bool
+    What the ops of an instance hold; the rest is scratch for t tensors, n ops and K devices, and
+    `start` and `end` for the times of all items.
+    """
+
+    at_peak: bool
     state_bytes: Ints
     workspace_bytes: Ints
     tensor_bytes: Ints
@@ -45,22 +46,20 @@ class PeakArrays(NamedTuple):
     moment: Ints
     change: Ints
     at_device: Ints
+    start: Ints
+    end: Ints
 
 
-def peak_arrays(instance: Instance, semantics: Makespan, *, is_used: bool = True) -> PeakArrays:
-    """The arrays of an instance; the scratch is empty where it `is_used` by nobody."""
-    sizes, index, k = instance.memory_arrays, instance.arrays.index, instance.num_devices
-    pairs = len(sizes.tensor_bytes) * k if is_used else 0
-    spans = 2 * (pairs + instance.num_ops) if is_used else 0
+def peak_of(instance: Instance, semantics: Makespan, *, at_peak: bool = True) -> Peak:
+    """The arrays of an instance; the scratch is empty where memory counts otherwise."""
+    sizes, k = instance.memory_arrays, instance.num_devices
+    pairs = len(sizes.tensor_bytes) * k if at_peak else 0
+    spans = 2 * (pairs + instance.num_ops) if at_peak else 0
+    items = instance.num_ops + num_transfers(instance, semantics) if at_peak else 0
     first, last = np.full((2, pairs), -1)
     level, most = np.zeros((2, k), np.int64)
-    moment, change, at_device = np.zeros((3, spans), np.int64)
-    return PeakArrays(
-        index.producer,
-        index.consumer,
-        index.tensor_ptr,
-        index.tensor_edge,
-        semantics.transfers == "per_tensor",
+    return Peak(
+        at_peak,
         sizes.state_bytes,
         sizes.workspace_bytes,
         sizes.tensor_bytes,
@@ -73,14 +72,13 @@ def peak_arrays(instance: Instance, semantics: Makespan, *, is_used: bool = True
         np.zeros(len(sizes.shared_bytes) * k, np.int64),
         level,
         most,
-        moment,
-        change,
-        at_device,
+        *np.zeros((3, spans), np.int64),
+        *np.zeros((2, items), np.int64),
     )
 
 
 @kernel(nogil=True)
-def peak_excess(peak: PeakArrays, device: Ints, start: Ints, end: Ints) -> float:
+def peak_excess(machines: Machines, peak: Peak, device: Ints, start: Ints, end: Ints) -> float:
     """By which shares of their memory the devices overfill, summed; 0.0 if the schedule fits.
 
     Items are the ops, each on its device, then the edges, or each tensor to each device
@@ -101,7 +99,7 @@ def peak_excess(peak: PeakArrays, device: Ints, start: Ints, end: Ints) -> float
             held[name * k + a] = 1
             level[a] += peak.shared_bytes[name]
     copy_to(most, level)
-    count = _spans(peak, device, start, end)
+    count = _spans(machines, peak, device, start, end)
     moment = peak.moment[:count]
     for at in stable_order(moment):
         a = peak.at_device[at]
@@ -115,7 +113,7 @@ def peak_excess(peak: PeakArrays, device: Ints, start: Ints, end: Ints) -> float
 
 
 @kernel(nogil=True, allocates=False)
-def _spans(peak: PeakArrays, device: Ints, start: Ints, end: Ints) -> int:
+def _spans(machines: Machines, peak: Peak, device: Ints, start: Ints, end: Ints) -> int:
     """Write when the levels change, twice the time and one more where bytes are taken; how often.
 
     At one instant ends come before starts, and spans of no length are left out.
@@ -129,18 +127,18 @@ def _spans(peak: PeakArrays, device: Ints, start: Ints, end: Ints) -> int:
     for t in range(len(peak.tensor_bytes)):
         if peak.tensor_bytes[t] == 0:
             continue
-        edges = peak.tensor_edge[peak.tensor_ptr[t] : peak.tensor_ptr[t + 1]]
+        edges = machines.tensor_edge[machines.tensor_ptr[t] : machines.tensor_ptr[t + 1]]
         if len(edges) == 0:
             continue
-        producer = peak.producer[edges[0]]
+        producer = machines.producer[edges[0]]
         home = device[producer]
         first[t * k + home], last[t * k + home] = start[producer], end[producer]
         for e in edges:
-            j = peak.consumer[e]
+            j = machines.consumer[e]
             a = device[j]
             _use(first, last, t * k + a, start[j], end[j])
             if a != home:
-                item = n + (t * k + a if peak.per_tensor else e)
+                item = carrier(machines, e, a)
                 _use(first, last, t * k + a, start[item], end[item])
                 _use(first, last, t * k + home, start[item], end[item])
         for a in range(k):
@@ -162,24 +160,12 @@ def _use(first: Ints, last: Ints, at: int, begin: int, end: int) -> None:
 
 
 @kernel(nogil=True, allocates=False)
-def _put(peak: PeakArrays, count: int, a: int, begin: int, end: int, size: int) -> int:
+def _put(peak: Peak, count: int, a: int, begin: int, end: int, size: int) -> int:
     """Bytes are taken at one time and freed at another; how many changes there are now."""
     peak.moment[count], peak.change[count] = 2 * begin + 1, size
     peak.moment[count + 1], peak.change[count + 1] = 2 * end, -size
     peak.at_device[count] = peak.at_device[count + 1] = a
     return count + 2
-
-
-class Peak(NamedTuple):
-    """Whether the best schedule must fit into memory `at_peak`, and what tells.
-
-    `start` and `end` are scratch for the times of all items.
-    """
-
-    at_peak: bool
-    arrays: PeakArrays
-    start: Ints
-    end: Ints
 
 
 @kernel(nogil=True, allocates=False)
@@ -194,4 +180,4 @@ def schedule_fits(machines: Machines, orders: Orders, peak: Peak) -> bool:
             c, t = carrier(machines, e, b), machines.tensor[e]
             start[c] = item[machines.producer[e], START] + item[machines.producer[e], DURATION]
             end[c] = start[c] + machines.transfer_ns[t, machines.link_class[a, b]]
-    return peak_excess(peak.arrays, device, start, end) == 0.0
+    return peak_excess(machines, peak, device, start, end) == 0.0

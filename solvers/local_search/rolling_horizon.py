@@ -21,6 +21,7 @@ from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import draw, kernel
+from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate
@@ -28,7 +29,7 @@ from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
 from placegap.solvers.local_search.cooling import limit_of
 from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
-from placegap.solvers.local_search.walk import neighbour
+from placegap.solvers.local_search.walk import copy_rows, neighbour
 
 LIST_WEIGHTS = (0.3, 1.0, 3.0, 10.0)
 """What a nanosecond of a transfer counts beside a nanosecond of delay; each gives a plan."""
@@ -309,24 +310,15 @@ def levels(instance: Instance, machines: Machines) -> Floats:
     pairs = np.bincount(arrays.link_class[~np.eye(k, dtype=bool)], minlength=classes)
     mean_transfer_ns = arrays.transfer_ns @ pairs.astype(np.float64) / max(1, pairs.sum())
     transfer_ns = np.asarray(mean_transfer_ns, np.float64) / 2
-    return _levels(arrays.index.topological_order, machines, mean_ns, transfer_ns)
+    consumer, edge_ns = machines.consumer[machines.succ_edge], transfer_ns[machines.tensor]
+    order, succ_ns = machines.order[::-1], edge_ns[machines.succ_edge]
+    return longest_ways(order, machines.succ_ptr, consumer, succ_ns, mean_ns)
 
 
 def _is_topological(producer: Ints, consumer: Ints, order: Ints) -> bool:
     position = np.empty(len(order), np.int64)
     position[order] = np.arange(len(order))
     return bool((position[producer] < position[consumer]).all())
-
-
-@kernel
-def _levels(order: Ints, machines: Machines, mean_ns: Floats, transfer_ns: Floats) -> Floats:
-    level = mean_ns.copy()
-    for at in range(len(order) - 1, -1, -1):
-        i = order[at]
-        for e in machines.succ_edge[machines.succ_ptr[i] : machines.succ_ptr[i + 1]]:
-            way = level[machines.consumer[e]] + transfer_ns[machines.tensor[e]] + mean_ns[i]
-            level[i] = max(level[i], way)
-    return level
 
 
 class Groups(NamedTuple):
@@ -486,7 +478,7 @@ def anneal_horizon(
             changed = min(at, target)
         changed -= first
         begin, count = horizon.log_at[changed], horizon.log_at[length]
-        _copy_rows(horizon.spare, horizon.log, begin, count)
+        copy_rows(horizon.spare, horizon.log, begin, count)
         for place in range(changed, length + 1):
             old_at[place], old_cost[place] = horizon.log_at[place], horizon.cost[place]
         _take_back(horizon, count, begin)
@@ -506,7 +498,7 @@ def anneal_horizon(
         _apply(groups, horizon, v, g, a, target, at)
         for place in range(changed, length + 1):
             horizon.log_at[place], horizon.cost[place] = old_at[place], old_cost[place]
-        _copy_rows(horizon.log, horizon.spare, begin, count)
+        copy_rows(horizon.log, horizon.spare, begin, count)
         for place in range(begin, count):
             horizon.state[horizon.log[place, INDEX]] = horizon.log[place, NEW]
     if now > best:
@@ -590,10 +582,3 @@ def _write(state: Ints, log: Ints, count: int, index: int, value: int) -> int:
 def _take_back(horizon: Horizon, count: int, to: int) -> None:
     for at in range(count - 1, to - 1, -1):
         horizon.state[horizon.log[at, INDEX]] = horizon.log[at, OLD]
-
-
-@kernel(nogil=True, allocates=False)
-def _copy_rows(target: Ints, source: Ints, begin: int, end: int) -> None:
-    for at in range(begin, end):
-        for column in range(NEW + 1):
-            target[at, column] = source[at, column]

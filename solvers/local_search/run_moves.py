@@ -8,7 +8,7 @@ the longer the search has not fitted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -31,19 +31,15 @@ from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.local_search.cooling import CoolingSteps, Pace, heat_of, limit_of
+from placegap.solvers.local_search.disjunctive_graph import Machines, machines_of
 from placegap.solvers.local_search.nested_parts import alike, nested_parts
-from placegap.solvers.local_search.peak_memory import Peak, peak_arrays, peak_excess
+from placegap.solvers.local_search.peak_memory import Peak, peak_excess, peak_of
 from placegap.solvers.local_search.quick_schedule import (
-    Booked,
-    ScheduleArrays,
     Work,
     bottom_levels,
     insert_all,
-    kernel_data,
     new_work,
-    nothing_booked,
     plan_of,
-    schedule,
 )
 
 HOT, COLD = 4e-3, 2e-5
@@ -88,8 +84,6 @@ class RunMovesParams(Params):
 
     #: Moves at most. By default they go on for the whole time limit; without one there are 10,000.
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
-    #: Whether trials are scheduled by insertion; else no device waits that has something to do.
-    insertion: bool = True
     #: Whether it begins without the plan that it is given, which its own then has to beat.
     anew: bool = False
 
@@ -126,7 +120,7 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
     start = min(starts, key=lambda one: one.value_ns, default=known)
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
-    search = _Search(task.instance, task.semantics, start, known, insertion=params.insertion)
+    search = _Search(task.instance, task.semantics, start, known)
     if task.instance.num_devices > 1:
         try:
             search.run(clock, params.steps, task.limits.seed)
@@ -146,24 +140,41 @@ def _overfull(task: Task[Makespan]) -> Start | None:
     return best_start(replace(task, instance=floor, semantics=added, incumbent=None), STARTS)
 
 
-class _Search:
+class RunWalks:
+    """What walks of one instance are made in: kernels' arrays, and the state of one walk."""
+
+    def __init__(self, instance: Instance, semantics: Makespan, start: Ints) -> None:
+        self.instance, self.semantics = instance, semantics
+        self.data, self.line = machines_of(instance, semantics), line_of(instance, semantics)
+        self.work, self.state = new_work(self.data), new_state(self.line, start)
+        self.peak = peak_of(instance, semantics, at_peak=memory_rule(semantics) == "peak")
+
+    def cool(self, pace: Pace, rng: np.random.Generator, most: int) -> Iterator[int]:
+        """One round of at most so many moves, fewer where the time is over before."""
+
+        def walk(steps: CoolingSteps) -> None:
+            anneal_runs(self.data, self.line, self.state, self.peak, self.work, rng, steps)
+
+        hot_ns = HOT * float(self.state.value[0])
+        return pace.cool(walk, most, hot_ns, COLD / HOT, fits=True)
+
+    def time_of(self, at: Ints, shift: Ints) -> int:
+        """The makespan of devices and shifts, whose times `work` then has."""
+        return time_of(self.data, self.line, self.state, at, shift, self.work, inf)
+
+    def plan(self) -> Plan:
+        """The plan of the best state."""
+        self.time_of(self.state.best_at, self.state.best_shift)
+        return plan_of(self.instance, self.semantics, self.data, self.state.device, self.work)
+
+
+class _Search(RunWalks):
     """The annealing of one instance from one plan, and the best plan that the referee has seen."""
 
     def __init__(
-        self,
-        instance: Instance,
-        semantics: Makespan,
-        start: Start,
-        known: Start | None,
-        *,
-        insertion: bool,
+        self, instance: Instance, semantics: Makespan, start: Start, known: Start | None
     ) -> None:
-        self.instance, self.semantics = instance, semantics
-        self.data, self.line = kernel_data(instance, semantics), line_of(instance, semantics)
-        self.work, self.booked = new_work(self.data), nothing_booked(self.data, is_used=insertion)
-        at_peak, holding = memory_rule(semantics) == "peak", peak_arrays(instance, semantics)
-        self.peak = Peak(at_peak, holding, self.work.start, self.work.end)
-        self.state = new_state(self.line, start.plan.devices)
+        super().__init__(instance, semantics, start.plan.devices)
         self.best: Plan | None = None if known is None else known.plan
         self.least = NO_WAY if known is None else known.value_ns
         self.done = 0
@@ -181,8 +192,8 @@ class _Search:
             now = self.time_of(state.at, shift)
             excess = 0.0
             if self.peak.at_peak:
-                arrays, times = self.peak.arrays, (self.work.start, self.work.end)
-                excess = peak_excess(arrays, state.device, *times)
+                times = self.work.start, self.work.end
+                excess = peak_excess(self.data, self.peak, state.device, *times)
             costs.append((now + unit * excess, now, excess, shift))
         _, now, excess, shift = min(costs, key=lambda cost: cost[0])
         for kept in (state.shift, state.best_shift):
@@ -203,27 +214,14 @@ class _Search:
         while not pace.is_over and (self.done == 0 or steps is None):
             for part, first in zip(kept, start, strict=True):
                 part[:] = first
-            self.cool(pace, rng, longest if steps is None else steps)
+            told_s = now_s()
+            for chunk in self.cool(pace, rng, longest if steps is None else steps):
+                self.done += chunk
+                if now_s() >= told_s:
+                    asked_s = now_s()
+                    self.judge()
+                    told_s = now_s() + MOVING_PER_JUDGING * (now_s() - asked_s)
         self.judge()
-
-    def cool(self, pace: Pace, rng: np.random.Generator, most: int) -> None:
-        """One round of at most so many moves, fewer where the time is over before."""
-        hot_ns, told_s = HOT * float(self.state.value[0]), now_s()
-
-        def walk(steps: CoolingSteps) -> None:
-            peak, made = self.peak, (self.work, self.booked)
-            anneal(self.data, self.line, peak, self.state, *made, rng, steps)
-
-        for chunk in pace.cool(walk, most, hot_ns, COLD / HOT, fits=True):
-            self.done += chunk
-            if now_s() >= told_s:
-                asked_s = now_s()
-                self.judge()
-                told_s = now_s() + MOVING_PER_JUDGING * (now_s() - asked_s)
-
-    def time_of(self, at: Ints, shift: Ints) -> int:
-        """The makespan of devices and shifts, whose times `work` then has."""
-        return time_of(self.data, self.line, self.state, at, shift, self.work, self.booked, inf)
 
     def judge(self) -> None:
         """Show the best state to the referee, if it is another one than before."""
@@ -231,9 +229,7 @@ class _Search:
         if state.value[1] == self.judged:
             return
         self.judged = int(state.value[1])
-        self.time_of(state.best_at, state.best_shift)
-        ordered = plan_of(self.instance, self.semantics, self.data, state.device, self.work)
-        for plan in (ordered, Plan.on(state.device.tolist())):  # or the referee's own orders
+        for plan in (self.plan(), Plan.on(state.device.tolist())):  # or the referee's own orders
             verdict = evaluate(self.instance, plan, self.semantics)
             value_ns = verdict.value_ns
             if verdict.feasible and value_ns is not None and value_ns < self.least:
@@ -335,19 +331,17 @@ def new_state(line: Line, device: Ints) -> RunState:
 
 @kernel(nogil=True, allocates=False)
 def time_of(
-    data: ScheduleArrays,
+    data: Machines,
     line: Line,
     state: RunState,
     at: Ints,
     shift: Ints,
     work: Work,
-    booked: Booked,
     limit: float,
 ) -> int:
     """The makespan of devices and shifts; `work` has the times, and ``state.device`` the devices.
 
-    Ops are inserted where something can be booked. Where the longest way is above the limit, it is
-    returned, and nothing is scheduled.
+    Where the longest way is above the limit, it is returned, and nothing is scheduled.
     """
     device, level = state.device, state.level
     for i in range(len(device)):
@@ -359,19 +353,16 @@ def time_of(
         level[i] += shift[i]
     if longest > limit:
         return int(longest)
-    if len(booked.stretches) > 0:
-        return insert_all(data, device, level, work, booked)
-    return schedule(data, device, level, work)
+    return insert_all(data, device, level, work)
 
 
 @kernel(nogil=True, allocates=False)
-def anneal(
-    data: ScheduleArrays,
+def anneal_runs(
+    data: Machines,
     line: Line,
-    peak: Peak,
     state: RunState,
+    peak: Peak,
     work: Work,
-    booked: Booked,
     rng: np.random.Generator,
     steps: CoolingSteps,
 ) -> None:
@@ -392,9 +383,9 @@ def anneal(
                 _move(line, at, trial, rng)
             if not _changed(line, state):
                 continue
-        now, excess = time_of(data, line, state, trial, state.trial_shift, work, booked, limit), 0.0
+        now, excess = time_of(data, line, state, trial, state.trial_shift, work, limit), 0.0
         if peak.at_peak and now <= limit:
-            excess = peak_excess(peak.arrays, state.device, work.start, work.end)
+            excess = peak_excess(data, peak, state.device, work.start, work.end)
         if now + price * excess <= limit:
             copy_to(at, trial)
             copy_to(state.shift, state.trial_shift)

@@ -13,6 +13,8 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.kernels import pop as pop_from
+from placegap.instances.problem.kernels import push as push_to
 from placegap.solvers.local_search.disjunctive_graph import (
     AFTER,
     BEFORE,
@@ -471,7 +473,7 @@ def propagate(
     the second no start is followed up. What is reached there is added to `exits`, whose first
     entry counts them; where they are full, the answer is no.
     """
-    sign: Any = np.int64(1)  # no literal: `push` and `pop` are compiled once
+    sign: Any = np.int64(1)  # no literal: `push` is compiled once
     item = orders.item
     for at in range(orders.counter[DIRTY]):
         x = orders.dirty[at]
@@ -482,7 +484,7 @@ def propagate(
     first = max(first, orders.counter[HIGHEST])
     done, looked = 0, 0
     while orders.counter[HEAPED] > 0:
-        x = pop(orders, sign)
+        x = pop(orders)
         label = item[x, LABEL]
         done += 1
         start = start_of(machines, orders, x)
@@ -575,7 +577,7 @@ def _longest_onward(machines: Machines, orders: Orders, x: int) -> tuple[int, in
 @kernel(nogil=True, allocates=False)
 def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
     """Compute the tails again that an accepted move changes, down to the item `begin`."""
-    sign: Any = np.int64(-1)  # no literal: `push` and `pop` are compiled once
+    sign: Any = np.int64(-1)  # no literal: `push` is compiled once
     item, device = orders.item, orders.device
     first = item[begin, LABEL]
     for at in range(orders.counter[SEEDS]):
@@ -583,7 +585,7 @@ def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
         if item[x, MACHINE] >= 0:
             push(orders, x, sign)
     while orders.counter[HEAPED] > 0:
-        x = pop(orders, sign)
+        x = pop(orders)
         if item[x, LABEL] <= first:
             clear(orders)
             return
@@ -610,7 +612,7 @@ def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
 @kernel(nogil=True, allocates=False)
 def push_after(machines: Machines, orders: Orders, x: int) -> None:
     """What follows an item may start at another time."""
-    sign: Any = np.int64(1)  # no literal: `push` and `pop` are compiled once
+    sign: Any = np.int64(1)  # no literal: `push` is compiled once
     item, device = orders.item, orders.device
     n, k = machines.time_ns.shape
     for slot in range(2):
@@ -638,42 +640,17 @@ def push_after(machines: Machines, orders: Orders, x: int) -> None:
 @kernel(nogil=True, allocates=False)
 def push(orders: Orders, x: int, sign: int) -> None:
     """Put an item into the heap of those to compute again, unless it is there: by label."""
-    heap, item = orders.heap, orders.item
     if orders.marked[x]:
         return
     orders.marked[x] = 1
-    at = orders.counter[HEAPED]
-    orders.counter[HEAPED] = at + 1
-    label = sign * item[x, LABEL]
-    while at > 0:
-        parent = (at - 1) // 2
-        if sign * item[heap[parent], LABEL] <= label:
-            break
-        heap[at] = heap[parent]
-        at = parent
-    heap[at] = x
+    orders.key[x] = sign * orders.item[x, LABEL]
+    orders.counter[HEAPED] = push_to(orders.heap, orders.counter[HEAPED], orders.key, x)
 
 
 @kernel(nogil=True, allocates=False)
-def pop(orders: Orders, sign: int) -> int:
+def pop(orders: Orders) -> int:
     """The first item of the heap: of the least label, of the largest for sign -1."""
-    heap, item = orders.heap, orders.item
-    top = heap[0]
-    left = orders.counter[HEAPED] - 1
-    orders.counter[HEAPED] = left
+    top = orders.heap[0]
+    orders.counter[HEAPED] = pop_from(orders.heap, orders.counter[HEAPED], orders.key)
     orders.marked[top] = 0
-    last = heap[left]
-    label, at = sign * item[last, LABEL], 0
-    while True:
-        child = 2 * at + 1
-        if child >= left:
-            break
-        other = min(child + 1, left - 1)
-        if sign * item[heap[other], LABEL] < sign * item[heap[child], LABEL]:
-            child = other
-        if sign * item[heap[child], LABEL] >= label:
-            break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = last
     return int(top)

@@ -437,8 +437,8 @@ def find_exits(machines: Machines, orders: Orders, end: int, exits: Ints) -> boo
 def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     """Remember the current state as the best."""
     trace.saved[0] = True
-    _copy_table(trace.best_item, orders.item)
-    _copy_table(trace.best_ends, orders.ends)
+    copy_rows(trace.best_item, orders.item, 0, len(orders.item))
+    copy_rows(trace.best_ends, orders.ends, 0, len(orders.ends))
     copy_to(trace.best_device, orders.device)
     copy_to(trace.best_held, rooms.held_bytes)
 
@@ -446,8 +446,8 @@ def save(orders: Orders, rooms: Rooms, trace: Trace) -> None:
 @kernel(nogil=True, allocates=False)
 def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
     """Go back to the best state."""
-    _copy_table(orders.item, trace.best_item)
-    _copy_table(orders.ends, trace.best_ends)
+    copy_rows(orders.item, trace.best_item, 0, len(trace.best_item))
+    copy_rows(orders.ends, trace.best_ends, 0, len(trace.best_ends))
     copy_to(orders.device, trace.best_device)
     copy_to(rooms.held_bytes, trace.best_held)
     note_hints(orders)
@@ -455,8 +455,8 @@ def restore(orders: Orders, rooms: Rooms, trace: Trace) -> None:
 
 
 @kernel(nogil=True, allocates=False)
-def _copy_table(target: Ints, source: Ints) -> None:
-    rows, columns = source.shape
-    for row in range(rows):
-        for column in range(columns):
+def copy_rows(target: Ints, source: Ints, begin: int, end: int) -> None:
+    """Copy some rows of a table to the same place of another one."""
+    for row in range(begin, end):
+        for column in range(target.shape[1]):
             target[row, column] = source[row, column]

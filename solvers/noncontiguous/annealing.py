@@ -20,8 +20,9 @@ import numpy as np
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import copy_to, draw, kernel
+from placegap.instances.problem.nets import NetLists
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.problem import NetPins, SplitProblem, contract, net_pins
+from placegap.solvers.noncontiguous.problem import SplitProblem, contract
 
 COLD = 1e-5
 """Temperature at the end, relative to the energy."""
@@ -43,8 +44,7 @@ class _Data(NamedTuple):
     time_ns: Ints
     size_bytes: Ints
     memory_bytes: Ints
-    pins: NetPins
-    weight_ns: Ints
+    pins: NetLists
 
 
 class _State(NamedTuple):
@@ -110,7 +110,7 @@ def anneal(
         return start.copy()
     nets, device, b = problem.nets, start.copy(), problem.num_blocks
     sizes = problem.size_bytes, problem.memory_bytes
-    data = _Data(problem.overlap, problem.time_ns, *sizes, net_pins(nets), nets.weight_ns)
+    data = _Data(problem.overlap, problem.time_ns, *sizes, nets.lists)
     held = np.zeros(problem.num_devices, np.int64)
     np.add.at(held, device, problem.size_bytes)
     state = _State(
@@ -258,13 +258,13 @@ def _exchange(data: _Data, state: _State, group: Ints, a: int, b: int) -> None:
             e = data.pins.net[at]
             pins = data.pins.net_ptr[e + 1] - data.pins.net_ptr[e]
             if state.inside[e, source] == pins:
-                state.paid[source] += data.weight_ns[e, source]
+                state.paid[source] += data.pins.weight_ns[e, source]
             elif state.inside[e, source] == 1:
-                state.paid[source] -= data.weight_ns[e, source]
+                state.paid[source] -= data.pins.weight_ns[e, source]
             if state.inside[e, to] == 0:
-                state.paid[to] += data.weight_ns[e, to]
+                state.paid[to] += data.pins.weight_ns[e, to]
             elif state.inside[e, to] == pins - 1:
-                state.paid[to] -= data.weight_ns[e, to]
+                state.paid[to] -= data.pins.weight_ns[e, to]
             state.inside[e, source] -= 1
             state.inside[e, to] += 1
         state.device[v] = to
@@ -378,7 +378,7 @@ def match(problem: SplitProblem, device: Ints, rng: np.random.Generator) -> Ints
     rules = np.unique(supported, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
     heaviest = HEAVIEST * time.sum() / problem.num_devices
     order = rng.permutation(problem.num_blocks)
-    mate = _match(order, device, rules, time, heaviest, rating, net_pins(nets))
+    mate = _match(order, device, rules, time, heaviest, rating, nets.lists)
     first = np.minimum(mate, np.arange(problem.num_blocks))
     home: Ints = np.unique(first, return_inverse=True)[1].reshape(-1).astype(np.int64)
     return home
@@ -392,7 +392,7 @@ def _match(
     time: Floats,
     heaviest: float,
     rating: Floats,
-    pins: NetPins,
+    pins: NetLists,
 ) -> Ints:
     num_blocks = len(order)
     mate = np.full(num_blocks, -1, np.int64)

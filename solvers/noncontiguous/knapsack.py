@@ -27,9 +27,8 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.kernels import kernel, sizes_of
-from placegap.instances.problem.nets import Nets
+from placegap.instances.problem.nets import NetLists, Nets
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.noncontiguous.problem import NetPins, net_pins
 
 STARTS, MOST_STEPS = 24, 40_000
 """How many blocks the greedy orders start from, evenly spread, and their steps in all."""
@@ -45,7 +44,7 @@ def elimination_orders(
     2^(number of blocks behind that are in open nets, or of open nets if they are fewer).
     O(p log p) per start, for p pins. Once the clock is over, no further start is tried.
     """
-    pins = net_pins(nets)
+    pins = nets.lists
     found: dict[tuple[int, ...], float] = {}
     starts = max(1, min(STARTS, MOST_STEPS // num_blocks))
     for start in range(0, num_blocks, -(-num_blocks // starts)):
@@ -57,9 +56,9 @@ def elimination_orders(
 
 
 @kernel
-def _greedy(start: int, pins: NetPins) -> Ints:
+def _greedy(start: int, pins: NetLists) -> Ints:
     """The order from a start; the heap may hold old keys of a block, which are passed over."""
-    net_ptr, pin, block_ptr, net = pins
+    net_ptr, pin, block_ptr, net, _ = pins
     num_blocks = len(block_ptr) - 1
     left, opened = sizes_of(net_ptr), np.zeros(len(net_ptr) - 1, np.bool_)
     growth = sizes_of(block_ptr)  # nets that a block opens, less those that it closes
@@ -101,8 +100,8 @@ def _greedy(start: int, pins: NetPins) -> Ints:
 
 
 @kernel
-def _cost(order: Ints, pins: NetPins) -> float:
-    net_ptr, pin, block_ptr, net = pins
+def _cost(order: Ints, pins: NetLists) -> float:
+    net_ptr, pin, block_ptr, net, _ = pins
     left = sizes_of(net_ptr)
     held = np.zeros(len(order), np.int64)  # open nets of each block behind
     waiting, opened, total = 0, 0, 0.0

@@ -150,20 +150,6 @@ def assemble(
     return problem
 
 
-class NetPins(NamedTuple):
-    """What kernels read of `Nets`."""
-
-    net_ptr: Ints
-    pin: Ints
-    block_ptr: Ints
-    net: Ints
-
-
-def net_pins(nets: Nets) -> NetPins:
-    """The arrays of nets, for kernels."""
-    return NetPins(nets.net_ptr, nets.pin, nets.block_ptr, nets.net)
-
-
 def index_nets(sizes: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
     """Nets of so many pins each, one after the other, (e,) and (p,)."""
     net_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])

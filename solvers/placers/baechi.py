@@ -1,15 +1,9 @@
-"""m-TOPO and m-ETF of Baechi, and its dynamic memory (m-SCT: `m_sct`).
-
-Under dynamic memory outputs and scratch memory come and go. A commitment takes the op's outputs and
-resident bytes, and needs its scratch memory besides, which is free again at once. Outputs are freed
-when the last consumer is committed: in the order of commitments, not of times. So a pair that is
-refused may be admitted later, and every step looks at all pairs of ready ops and devices.
-"""
+"""m-TOPO and m-ETF of Baechi, and its dynamic memory (m-SCT: `m_sct`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -24,24 +18,18 @@ from placegap.instances.problem import (
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
-from placegap.instances.problem.kernels import kernel, sizes_of
 from placegap.instances.referee.loads import server_numbers
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.earliest_start import (
-    NO_FAVOURITES,
-    arrival_ns,
-    book_transfers,
+    Footprint,
     earliest_start_first,
-    first_unplaced,
-    nothing_placed,
+    no_favourites,
+    no_footprint,
 )
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
-    Admission,
-    KernelTimes,
-    Problem,
     admission_of,
     group_needs,
     nowhere,
@@ -49,7 +37,6 @@ from placegap.solvers.placers.list_problem import (
     outcome_of,
     placement,
     problem_of,
-    settle,
 )
 
 
@@ -197,33 +184,22 @@ def m_etf(task: Task[Makespan], params: MemoryParams | None = None) -> Outcome:
     Deviations: times may differ between devices (Baechi: one time per op; it does not enter the
     choice) and between links (Baechi: one linear fit for all pairs); memory is the resident bytes,
     fixed, unless ``memory=dynamic`` lets outputs and scratch memory come and go as in Baechi
-    (`place_dynamic`: slower; its plans fit the resident bytes, too); the admission test of a
+    (its plans fit the resident bytes, too); the admission test of a
     colocation group is the resident bytes and the support of all its members; ops are not grouped
     beforehand.
-    O((V + E) K log V) time where channels are rarely the bottleneck; a pair whose booking moved
-    is tried again, at worst every waiting pair in every step.
+    O(V x ready ops x K) time, times the inputs of an op.
     """
-    arrays = task.instance.arrays
-    problem, admission = problem_of(arrays), admission_of(arrays)
-    topological_order = order_by(np.zeros_like(arrays.group), arrays)
-    if params is not None and params.memory == "dynamic":
-        no_favourites = np.full(task.instance.num_ops, NOWHERE)
-        return place_dynamic(task.instance, topological_order, no_favourites)
-    times = earliest_start_first(problem, admission, topological_order, True, NO_FAVOURITES)
-    return outcome_of(task.instance, times, admission)
+    dynamic = params is not None and params.memory == "dynamic"
+    return place_booked(task.instance, no_favourites(task.instance), dynamic=dynamic)
 
 
-def place_dynamic(instance: Instance, order: Ints, favourite: Ints) -> Outcome:
-    """The plan of m-SCT, or of m-ETF without favourites, under dynamic memory.
-
-    Parameters
-    ----------
-    order, favourite
-        As for `earliest_start_dynamic`.
-    """
-    arrays, footprint = instance.arrays, footprint_of(instance)
-    admission = admission_of(arrays)
-    times = earliest_start_dynamic(problem_of(arrays), admission, footprint, order, favourite)
+def place_booked(instance: Instance, favourite: Ints, *, dynamic: bool) -> Outcome:
+    """The plan of m-SCT, or of m-ETF without favourites."""
+    arrays = instance.arrays
+    footprint = footprint_of(instance) if dynamic else no_footprint(instance)
+    admission, order = admission_of(arrays), order_by(np.zeros_like(arrays.group), arrays)
+    problem = problem_of(arrays)
+    times = earliest_start_first(problem, admission, footprint, order, True, favourite)
     if times.stuck == NOWHERE:
         return outcome_of(instance, times, admission)
     op = int(times.stuck)
@@ -248,13 +224,6 @@ def place_dynamic(instance: Instance, order: Ints, favourite: Ints) -> Outcome:
     )
 
 
-class Footprint(NamedTuple):
-    """Bytes of each op's outputs and scratch memory, (n,) each."""
-
-    outputs: Ints
-    scratch: Ints
-
-
 def footprint_of(instance: Instance) -> Footprint:
     """What each op occupies beside its resident bytes; a tensor counts once."""
     index, graph = instance.arrays.index, instance.graph
@@ -264,126 +233,3 @@ def footprint_of(instance: Instance) -> Footprint:
         outputs, index.tensor_producer, np.array([graph.edges[e].bytes for e in first], np.int64)
     )
     return Footprint(outputs, np.array([op.workspace_bytes for op in graph.ops], np.int64))
-
-
-@kernel(bounded=True)
-def earliest_start_dynamic(
-    problem: Problem, admission: Admission, footprint: Footprint, order: Ints, favourite: Ints
-) -> KernelTimes:
-    """Repeatedly commit the (ready op, device) pair of earliest start that fits now.
-
-    Transfers are booked as in `earliest_start`. While the favourite child of the op that a device
-    ran last is ready, and can start nowhere earlier than there, another op can start on that device
-    only when it could by then on every device that admits it; the child takes the turn of an op
-    that it need not wait for. Ties: `order`, then the device.
-    O(steps x ready ops x devices x inputs).
-
-    Parameters
-    ----------
-    admission : Admission
-        To empty devices; used up.
-    order : (n,) int64
-        Ops by preference.
-    favourite : (n,) int64
-        The favourite child of each op, or -1.
-    """
-    n, num_devices = problem.time_ns.shape
-    placed = nothing_placed(problem, True)
-    device, start, end, free_at = placed.device, placed.start, placed.end, placed.free_at
-    inputs = problem.inputs
-    free_bytes, last = admission.free_bytes, np.full(num_devices, NOWHERE)
-    news = [np.int64(0) for _ in range(0)]
-    rank = np.empty(n, np.int64)
-    rank[order] = np.arange(n)
-    waiting, unserved = sizes_of(problem.inputs.ptr), sizes_of(problem.succ_ptr)
-    begins = np.full((n, num_devices), NOWHERE)  # of ready ops; -1 where a device does not admit
-    ready = [op for op in order if waiting[op] == 0]
-    while len(ready) > 0:
-        for op in ready:
-            for k in range(num_devices):
-                begins[op, k] = NOWHERE
-                if _fits(admission, footprint, op, k):
-                    begins[op, k] = max(arrival_ns(problem, placed, op, k)[0], free_at[k])
-        chosen, where, begin = _choose(ready, rank, begins, favourite, last, device, waiting)
-        if chosen == NOWHERE:
-            break
-        book_transfers(problem, placed, chosen, where, news)
-        settle(admission, chosen, where)
-        free_bytes[where] -= footprint.outputs[chosen]
-        device[chosen], start[chosen] = where, begin
-        for producer in inputs.op[inputs.ptr[chosen] : inputs.ptr[chosen + 1]]:
-            unserved[producer] -= 1
-            if unserved[producer] == 0:  # no other consumer is left
-                free_bytes[device[producer]] += footprint.outputs[producer]
-        end[chosen] = free_at[where] = begin + problem.time_ns[chosen, where]
-        last[where] = chosen
-        ready.remove(chosen)
-        for succ in problem.succ_op[problem.succ_ptr[chosen] : problem.succ_ptr[chosen + 1]]:
-            waiting[succ] -= 1
-            if waiting[succ] == 0:
-                ready.append(succ)
-    return KernelTimes(device, start, end, first_unplaced(problem, device))
-
-
-@kernel(bounded=True)
-def _choose(
-    ready: list[Any],
-    rank: Ints,
-    begins: Ints,
-    favourite: Ints,
-    last: Ints,
-    device: Ints,
-    waiting: Ints,
-) -> tuple[Any, Any, Any]:
-    """The op to commit, or -1 if none fits anywhere, its device and its start.
-
-    The ready op of earliest start, or the favourite child that the device waits for where the op
-    need not wait for it.
-    """
-    best: Any = (np.int64(-1), np.int64(-1), np.int64(-1))
-    chosen: Any = np.int64(NOWHERE)
-    for op in ready:
-        for k in range(begins.shape[1]):
-            if begins[op, k] == NOWHERE:
-                continue
-            at, child = begins[op, k], _awaited(favourite, last[k], k, device, waiting, begins)
-            if child == op or begins[op].max() == at:
-                child = NOWHERE
-            if child != NOWHERE and begins[child, k] > at:
-                at, child = begins[op].max(), NOWHERE
-            if best[0] < 0 or (at, rank[op], k) < best:
-                best = (at, rank[op], np.int64(k))
-                chosen = op if child == NOWHERE else child
-    if chosen == NOWHERE:
-        return chosen, best[2], best[0]
-    begin = best[0]
-    if rank[chosen] != best[1]:  # the child
-        begin = begins[chosen, best[2]]
-    return chosen, best[2], begin
-
-
-@kernel
-def _awaited(favourite: Ints, last: int, k: int, device: Ints, waiting: Ints, begins: Ints) -> Any:
-    """The op that device k waits for: the favourite child of what it ran last; or -1."""
-    if last == NOWHERE:
-        return NOWHERE
-    child = favourite[last]
-    if child == NOWHERE or device[child] != NOWHERE or waiting[child] > 0:
-        return NOWHERE
-    for begin in begins[child]:
-        if begin != NOWHERE and begin < begins[child, k]:
-            return NOWHERE
-    return child if begins[child, k] != NOWHERE else NOWHERE
-
-
-@kernel(bounded=True, allocates=False)
-def _fits(admission: Admission, footprint: Footprint, op: int, k: int) -> bool:
-    group = admission.group[op]
-    needed = footprint.outputs[op] + footprint.scratch[op]
-    if admission.home[group] == NOWHERE:
-        if not admission.group_runs[group, k]:
-            return False
-        needed += admission.group_bytes[group]
-    elif admission.home[group] != k:
-        return False
-    return bool(needed <= admission.free_bytes[k])

@@ -46,7 +46,8 @@ def lc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     whole ns; see `balance` for memory, colocation and device support.
     O((V + E) log V + V K) time and at worst O(V + E) per cluster.
     """
-    cluster, start_ns = linear_clusters(flow_of(task.instance.arrays))
+    flow = flow_of(task.instance.arrays)
+    cluster, start_ns = linear_clusters(flow, predecessors(flow))
     return balance(task.instance, cluster, start_ns)
 
 
@@ -68,7 +69,8 @@ def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
     see `balance` for memory, colocation and device support.
     O((V + E) log V + V K) time.
     """
-    cluster, start_ns = dominant_sequence_clusters(flow_of(task.instance.arrays))
+    flow = flow_of(task.instance.arrays)
+    cluster, start_ns = dominant_sequence_clusters(flow, predecessors(flow))
     return balance(task.instance, cluster, start_ns)
 
 
@@ -131,7 +133,7 @@ def _balance(problem: Problem, admission: Admission, clusters: Clusters, order: 
 
 
 @kernel(bounded=True)
-def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
+def linear_clusters(flow: Flow, into: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints]:
     """Repeatedly take the longest path of what is left, with its transfers, for a cluster.
 
     Kim, Browne 1988. Ties: the flow's order. Longest paths are kept up to date behind each path
@@ -145,8 +147,9 @@ def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
         has a device of its own.
     """
     n = len(flow.node_ns)
-    ptr, node_in, _ = predecessors(flow)
-    position = _positions(flow)
+    ptr, node_in, _ = into
+    position = np.empty(n, np.int64)
+    position[flow.order] = np.arange(n)
     cluster = np.full(n, NOWHERE)
     level = np.zeros(n, np.int64)  # longest path from the node on, among nodes without a cluster
     for p in range(n - 1, -1, -1):
@@ -212,7 +215,7 @@ def linear_clusters(flow: Flow) -> tuple[Ints, Ints]:
 
 
 @kernel(bounded=True)
-def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
+def dominant_sequence_clusters(flow: Flow, into: tuple[Ints, Ints, Ints]) -> tuple[Ints, Ints]:
     """Take ready nodes by longest path through them; join a parent's cluster if it starts earlier.
 
     After Yang, Gerasoulis 1994. A node's priority is the start that its parents allow plus its
@@ -227,8 +230,9 @@ def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
         a device of its own.
     """
     n = len(flow.node_ns)
-    ptr, node_in, edge_ns = predecessors(flow)
-    position = _positions(flow)
+    ptr, node_in, edge_ns = into
+    position = np.empty(n, np.int64)
+    position[flow.order] = np.arange(n)
     cluster, nobody = np.full(n, NOWHERE), np.full(n, NOWHERE)
     start, level = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for p in range(n - 1, -1, -1):
@@ -275,15 +279,6 @@ def dominant_sequence_clusters(flow: Flow) -> tuple[Ints, Ints]:
                 key[position[succ]] = -(start[succ] + level[succ])
                 size = push(ready, size, key, position[succ])
     return cluster, start
-
-
-@kernel
-def _positions(flow: Flow) -> Ints:
-    """Where each node is in the flow's order."""
-    position = np.empty(len(flow.order), np.int64)
-    for p in range(len(flow.order)):
-        position[flow.order[p]] = p
-    return position
 
 
 @kernel(bounded=True)

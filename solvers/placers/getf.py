@@ -18,7 +18,11 @@ from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long, why_too_many_rows
-from placegap.solvers.placers.earliest_start import NO_FAVOURITES, earliest_start_first
+from placegap.solvers.placers.earliest_start import (
+    earliest_start_first,
+    no_favourites,
+    no_footprint,
+)
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,
@@ -129,11 +133,11 @@ def _placed(task: Task[Makespan], allowed: Flags) -> Outcome:
     problem, costs = problem_of(arrays), mean_costs(arrays)
     static_level = levels(problem, costs.op, np.zeros_like(costs.tensor))
     order = order_by(static_level, arrays)
-    devices = allowed
+    nothing, alone, devices = no_footprint(task.instance), no_favourites(task.instance), allowed
     for left in reversed(range(ROUNDS)):
         admission = admission_of(arrays)
         admission = admission._replace(group_runs=admission.group_runs & devices)
-        times = earliest_start_first(problem, admission, order, False, NO_FAVOURITES)
+        times = earliest_start_first(problem, admission, nothing, order, False, alone)
         if times.stuck == NOWHERE or left == 0:
             break
         devices = _moved(arrays, admission, devices) if left > 1 else np.ones_like(allowed)

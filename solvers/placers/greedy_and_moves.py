@@ -18,20 +18,18 @@ from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import build_nets
 from placegap.solvers.chains.orders import order_of_keys
+from placegap.solvers.chains.problem import ArcLists, arc_lists
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import EFFORT, Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.placers.list_problem import NOWHERE
 from placegap.solvers.placers.movable_units import (
-    Arcs,
     State,
-    arcs_of,
     best_move,
     fits_nowhere,
     loads,
     move,
-    nets_of,
     start,
     units_of,
     why_not_one_level,
@@ -151,8 +149,7 @@ def local_search(task: Task[MaxLoad], params: LocalSearchParams) -> Outcome:
     one by one. Where plans must be a chain or convex, units are the blocks of
     `instances.problem.blocks`, a start cuts a random topological order at random places, and
     only moves that keep the devices a chain count. With a time limit the best plan until then is
-    returned. O(u + K x units of the heaviest device) per move for u units,
-    `movable_units`.
+    returned. O(nets of all units + K x nets of those on the heaviest device) per move.
     """
     clock, units = Clock(task.limits.time_limit_s), units_of(task)
     descent = _Descent(task, units)
@@ -193,7 +190,7 @@ class _Descent:
         self.task, self.units = task, units
         self.overlap = task.semantics.load == "overlap"
         self.chain = task.semantics.plans != "any"
-        self.nets, self.arcs = nets_of(build_nets(task.instance, units.block)), arcs_of(units)
+        self.nets, self.arcs = build_nets(task.instance, units.block).lists, arc_lists(units)
         self.memory = arrays.memory_bytes
         self.fits: Flags = units.time_ns != UNSUPPORTED
 
@@ -230,6 +227,7 @@ class _Descent:
                 units.resident_bytes,
                 self.fits,
                 self.memory,
+                self.nets,
                 self.arcs,
                 self.overlap,
                 self.chain,
@@ -283,16 +281,16 @@ def _assign(order: Ints, share: Floats, draw: Draw) -> Ints:
     return device
 
 
-def random_chain(draw: Draw, arcs: Arcs, generator: np.random.Generator) -> Ints | None:
+def random_chain(draw: Draw, arcs: ArcLists, generator: np.random.Generator) -> Ints | None:
     """A random topological order, cut at random places, on accelerators in random order.
 
     A device that a block does not fit is left before its cut; from the second draw on hosts are
     among the devices. None if no draw takes all.
     """
-    u, num_preds = len(draw.size), np.diff(arcs.pred_ptr)
+    u = len(draw.size)
     for attempt in range(TRIES):
         keys = generator.permutation(u)
-        order = order_of_keys(arcs.succ_ptr, arcs.succ, num_preds, keys)
+        order = order_of_keys(*arcs[:3], keys)
         devices = np.flatnonzero(~draw.is_host | bool(attempt))
         if len(devices) == 0:
             continue

@@ -13,6 +13,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power
 from placegap.solvers.core.method import Cost, Params, Task
@@ -176,18 +177,10 @@ def downward_ranks(problem: Problem, costs: MeanCosts) -> Ints:
 
     rank(i) = max over predecessors j of (rank(j) + mean time(j) + mean transfer(j, i)).
     """
-    return _downward_ranks(problem, costs.op, costs.tensor)
-
-
-@kernel(bounded=True)
-def _downward_ranks(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
-    rank = np.zeros(len(op_cost), np.int64)
-    inputs = problem.inputs
-    for op in problem.topological_order:
-        for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
-            before = rank[inputs.op[e]] + op_cost[inputs.op[e]]
-            rank[op] = max(rank[op], before + tensor_cost[inputs.tensor[e]])
-    return rank
+    inputs, order = problem.inputs, problem.topological_order
+    return (
+        longest_ways(order, inputs.ptr, inputs.op, costs.tensor[inputs.tensor], costs.op) - costs.op
+    )
 
 
 def critical_path(problem: Problem, costs: MeanCosts, upward: Ints) -> list[int]:

@@ -16,6 +16,7 @@ from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
+from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.solvers.core.result import Outcome
 
 NOWHERE = -1
@@ -42,8 +43,6 @@ class Problem(NamedTuple):
     succ_ptr: Ints
     succ_op: Ints
     succ_tensor: Ints
-    tensor_ptr: Ints
-    tensor_op: Ints
     topological_order: Ints
 
 
@@ -87,8 +86,6 @@ def problem_of(arrays: Arrays) -> Problem:
         index.succ_ptr,
         index.consumer[index.succ_edge],
         index.tensor[index.succ_edge],
-        index.tensor_ptr,
-        index.consumer[index.tensor_edge],
         index.topological_order,
     )
 
@@ -175,19 +172,14 @@ def longest_path(arrays: Arrays) -> int:
     )
 
 
-@kernel(bounded=True)
 def levels(problem: Problem, op_cost: Ints, tensor_cost: Ints) -> Ints:
     """Longest path from each op to the end, costs of ops and of tensors on the way included.
 
     With mean costs this is HEFT's upward rank, with free tensors ETF's static level. O(V + E).
     """
-    level = np.zeros(len(op_cost), np.int64)
-    for op in problem.topological_order[::-1]:
-        for e in range(problem.succ_ptr[op], problem.succ_ptr[op + 1]):
-            behind = tensor_cost[problem.succ_tensor[e]] + level[problem.succ_op[e]]
-            level[op] = max(level[op], behind)
-        level[op] += op_cost[op]
-    return level
+    edge_cost = tensor_cost[problem.succ_tensor]
+    order = problem.topological_order[::-1]
+    return longest_ways(order, problem.succ_ptr, problem.succ_op, edge_cost, op_cost)
 
 
 def order_by(priority: Ints, arrays: Arrays) -> Ints:

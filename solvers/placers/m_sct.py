@@ -20,17 +20,10 @@ from placegap.solvers.core.result import Outcome
 from placegap.solvers.models.run_mip import why_too_long
 from placegap.solvers.placers.baechi import (
     MemoryParams,
-    place_dynamic,
+    place_booked,
     why_not_dynamic,
 )
-from placegap.solvers.placers.earliest_start import earliest_start_first
-from placegap.solvers.placers.list_problem import (
-    NOWHERE,
-    admission_of,
-    order_by,
-    outcome_of,
-    problem_of,
-)
+from placegap.solvers.placers.list_problem import NOWHERE
 
 
 class SctParams(MemoryParams):
@@ -68,18 +61,11 @@ def m_sct(task: Task[Makespan], params: SctParams | None = None) -> Outcome:
     that can start at once, this goes before urgent ops that come later in the order. The LP has
     many optima, so that favourites depend on the solver and its version. A time limit leaves the
     ops of later pieces without favourites.
-    Time beside the LP as for m-ETF where devices seldom wait.
+    Time beside the LP as for m-ETF.
     """
     chosen = params or SctParams()
     found = favourites(task.instance, chosen, task.limits)
-    arrays = task.instance.arrays
-    admission = admission_of(arrays)
-    order = order_by(np.zeros_like(arrays.group), arrays)
-    if chosen.memory == "dynamic":
-        outcome = place_dynamic(task.instance, order, found.child)
-    else:
-        times = earliest_start_first(problem_of(arrays), admission, order, True, found.child)
-        outcome = outcome_of(task.instance, times, admission)
+    outcome = place_booked(task.instance, found.child, dynamic=chosen.memory == "dynamic")
     details = {"pieces": found.pieces, "favourites": int((found.child != NOWHERE).sum())}
     message = "; ".join(filter(None, (outcome.message, found.message)))
     return replace(outcome, build_s=found.build_s, details=details, message=message)

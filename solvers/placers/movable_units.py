@@ -2,8 +2,7 @@
 
 A net is paid by a device that holds some of its pins, but not all. So a move from device a to b
 changes the loads of a and b alone, the change at a is the same for every b, and the change at b for
-every a: `leaving` and `joining` hold them for every unit, and a move corrects them only for the
-units of nets that become or cease to be whole, or alone, somewhere.
+every a.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ import numpy as np
 from placegap.instances.problem import Instance, has_two_levels, plan_class
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import Blocks, block_sums, contract, roomy_devices
-from placegap.instances.problem.graph_index import freeze, group_by
+from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.nets import Nets
+from placegap.instances.problem.nets import NetLists
+from placegap.solvers.chains.problem import ArcLists
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.result import Outcome
 
@@ -71,25 +71,6 @@ def fits_nowhere(instance: Instance, units: Blocks, unit: int, why: str) -> Outc
     )
 
 
-class UnitNets(NamedTuple):
-    """Nets (`instances.problem.nets`) in the form of the kernels."""
-
-    ptr: Ints
-    pin: Ints
-    unit_ptr: Ints
-    net: Ints
-    weight: Ints
-
-
-class Arcs(NamedTuple):
-    """Arcs between units, both ways; none where plans of any kind compete."""
-
-    succ_ptr: Ints
-    succ: Ints
-    pred_ptr: Ints
-    pred: Ints
-
-
 class State(NamedTuple):
     """u units on K devices."""
 
@@ -101,93 +82,65 @@ class State(NamedTuple):
     compute: Ints
     paid: Ints
     used_bytes: Ints
-    #: (u,) int64: Change of what its device pays if the unit goes away.
-    leaving: Ints
-    #: (u, K) int64: Change of what device k pays if the unit comes; 0 on its own device.
-    joining: Ints
-    #: (K, K) int64: Arcs from the units of one device to those of another.
+    #: (K, K) int64: ArcLists from the units of one device to those of another.
     arcs_between: Ints
 
 
-def nets_of(nets: Nets) -> UnitNets:
-    """Nets as the kernels read them."""
-    return UnitNets(nets.net_ptr, nets.pin, nets.block_ptr, nets.net, nets.weight_ns)
-
-
-def arcs_of(units: Blocks) -> Arcs:
-    """Arcs as the kernels read them."""
-    succ_ptr, out = group_by(units.arc_tail, units.num_blocks)
-    pred_ptr, into = group_by(units.arc_head, units.num_blocks)
-    return Arcs(succ_ptr, units.arc_head[out], pred_ptr, units.arc_tail[into])
-
-
-@kernel(bounded=True)
-def start(device: Ints, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs) -> State:
-    """The state of an assignment. O(p K + u K + a) for p pins and a arcs."""
+def start(device: Ints, time: Ints, size: Ints, nets: NetLists, arcs: ArcLists) -> State:
+    """The state of an assignment. O(e K + u + a) for a arcs."""
     u, k_count = time.shape
-    pins_on = np.zeros((len(nets.ptr) - 1, k_count), np.int64)
-    compute, used = np.zeros(k_count, np.int64), np.zeros(k_count, np.int64)
+    compute, used = np.zeros((2, k_count), np.int64)
+    np.add.at(compute, device, time[np.arange(u), device])
+    np.add.at(used, device, size)
     between = np.zeros((k_count, k_count), np.int64)
-    for v in range(u):
-        compute[device[v]] += time[v, device[v]]
-        used[device[v]] += size[v]
-        for at in range(arcs.succ_ptr[v], arcs.succ_ptr[v + 1]):
-            between[device[v], device[arcs.succ[at]]] += 1
-    for e in range(len(nets.ptr) - 1):
-        for at in range(nets.ptr[e], nets.ptr[e + 1]):
-            pins_on[e, device[nets.pin[at]]] += 1
-    paid = np.zeros(k_count, np.int64)
-    leaving, joining = np.zeros(u, np.int64), np.zeros((u, k_count), np.int64)
-    state = State(device, pins_on, compute, paid, used, leaving, joining, between)
-    for e in range(len(nets.ptr) - 1):
-        for k in range(k_count):
-            if 0 < pins_on[e, k] < nets.ptr[e + 1] - nets.ptr[e]:
-                paid[k] += nets.weight[e, k]
-            _count(state, nets, e, k, 1)
-    return state
+    tail = np.repeat(np.arange(u), np.diff(arcs.succ_ptr))
+    np.add.at(between, (device[tail], device[arcs.succ]), 1)
+    sizes = np.diff(nets.net_ptr)
+    pins_on = np.zeros((len(sizes), k_count), np.int64)
+    np.add.at(pins_on, (np.repeat(np.arange(len(sizes)), sizes), device[nets.pin]), 1)
+    cut = (pins_on > 0) & (pins_on < sizes[:, None])
+    paid = np.where(cut, nets.weight_ns, 0).sum(axis=0)
+    return State(device, pins_on, compute, paid, used, between)
 
 
 @kernel(bounded=True, allocates=False)
-def _count(state: State, nets: UnitNets, e: int, k: int, sign: int) -> None:
-    """Add (or take back) what net e says about leaving and joining device k."""
-    size, on = nets.ptr[e + 1] - nets.ptr[e], state.pins_on[e, k]
-    leave = -1 if on == 1 else (1 if on == size else 0)
-    join = 1 if on == 0 else (-1 if on == size - 1 else 0)
-    if leave == 0 and join == 0:
-        return
-    weight = sign * nets.weight[e, k]
-    for at in range(nets.ptr[e], nets.ptr[e + 1]):
-        v = nets.pin[at]
-        if state.device[v] == k:
-            state.leaving[v] += leave * weight
-        else:
-            state.joining[v, k] += join * weight
+def paid_change(state: State, nets: NetLists, v: int, k: int, joins: bool) -> int:
+    """Change of what device k pays if unit v comes, or goes away. O(nets of v)."""
+    change = np.int64(0)
+    for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
+        e = nets.net[at]
+        # pins on device k beside this one, and pins beside this one
+        others, all_others = state.pins_on[e, k], nets.net_ptr[e + 1] - nets.net_ptr[e] - 1
+        if not joins:
+            others -= 1
+        if others == 0:
+            change += nets.weight_ns[e, k] if joins else -nets.weight_ns[e, k]
+        elif others == all_others:
+            change += -nets.weight_ns[e, k] if joins else nets.weight_ns[e, k]
+    return int(change)
 
 
 @kernel(bounded=True, allocates=False)
-def move(state: State, time: Ints, size: Ints, nets: UnitNets, arcs: Arcs, v: int, b: int) -> None:
+def move(
+    state: State, time: Ints, size: Ints, nets: NetLists, arcs: ArcLists, v: int, b: int
+) -> None:
     """Let unit v go to device b."""
     a = state.device[v]
-    state.paid[a] += state.leaving[v]
-    state.paid[b] += state.joining[v, b]
+    state.paid[a] += paid_change(state, nets, v, a, False)
+    state.paid[b] += paid_change(state, nets, v, b, True)
     state.compute[a] -= time[v, a]
     state.compute[b] += time[v, b]
     state.used_bytes[a] -= size[v]
     state.used_bytes[b] += size[v]
     shift_arcs(state, arcs, v, b, 1)
-    for at in range(nets.unit_ptr[v], nets.unit_ptr[v + 1]):
-        _count(state, nets, nets.net[at], a, -1)
-        _count(state, nets, nets.net[at], b, -1)
     state.device[v] = b
-    for at in range(nets.unit_ptr[v], nets.unit_ptr[v + 1]):
+    for at in range(nets.block_ptr[v], nets.block_ptr[v + 1]):
         state.pins_on[nets.net[at], a] -= 1
         state.pins_on[nets.net[at], b] += 1
-        _count(state, nets, nets.net[at], a, 1)
-        _count(state, nets, nets.net[at], b, 1)
 
 
 @kernel(allocates=False)
-def shift_arcs(state: State, arcs: Arcs, v: int, b: int, sign: int) -> None:
+def shift_arcs(state: State, arcs: ArcLists, v: int, b: int, sign: int) -> None:
     """Change `arcs_between` as if unit v, still on its device, were on device b; -1: back again."""
     a, between = state.device[v], state.arcs_between
     for at in range(arcs.succ_ptr[v], arcs.succ_ptr[v + 1]):
@@ -200,36 +153,22 @@ def shift_arcs(state: State, arcs: Arcs, v: int, b: int, sign: int) -> None:
         between[k, b] += sign
 
 
-@kernel(allocates=False)
-def keeps_chain(state: State, arcs: Arcs, v: int, b: int) -> bool:
-    """Whether devices feed each other in no cycle once unit v is on device b. O(degree + K^2)."""
-    shift_arcs(state, arcs, v, b, 1)
-    acyclic = _is_acyclic(state.arcs_between)
-    shift_arcs(state, arcs, v, b, -1)
-    return acyclic
-
-
 @kernel(bounded=True)
-def _is_acyclic(between: Ints) -> bool:
-    """Take devices away that nothing feeds, until none is left."""
-    k_count = len(between)
-    left = np.ones(k_count, np.bool_)
-    for _ in range(k_count):
-        found = -1
+def keeps_chain(state: State, arcs: ArcLists, v: int, b: int) -> bool:
+    """Whether devices feed each other in no cycle once unit v is on device b. O(degree + K^3)."""
+    shift_arcs(state, arcs, v, b, 1)
+    between, k_count = state.arcs_between, len(state.arcs_between)
+    left, count, found = np.ones(k_count, np.bool_), k_count, True
+    while found:  # take devices away that nothing feeds, until none is left
+        found = False
         for k in range(k_count):
-            if left[k]:
-                fed = False
-                for j in range(k_count):
-                    if j != k and left[j] and between[j, k] > 0:
-                        fed = True
-                        break
-                if not fed:
-                    found = k
-                    break
-        if found < 0:
-            return False
-        left[found] = False
-    return True
+            fed = not left[k]
+            for j in range(k_count):
+                fed = fed or (j != k and left[j] and between[j, k] > 0)
+            if not fed:
+                left[k], count, found = False, count - 1, True
+    shift_arcs(state, arcs, v, b, -1)
+    return count == 0
 
 
 @kernel(bounded=True, allocates=False)
@@ -238,13 +177,9 @@ def load(compute: int, paid: int, overlap: bool) -> int:
     return max(compute, paid) if overlap else compute + paid
 
 
-@kernel(bounded=True)
 def loads(state: State, overlap: bool) -> Ints:
     """Load of every device, (K,)."""
-    result = np.zeros(len(state.compute), np.int64)
-    for k in range(len(result)):
-        result[k] = load(state.compute[k], state.paid[k], overlap)
-    return result
+    return np.maximum(state.compute, state.paid) if overlap else state.compute + state.paid
 
 
 @kernel(bounded=True)
@@ -254,28 +189,34 @@ def best_move(
     size: Ints,
     fits: Flags,
     memory: Ints,
-    arcs: Arcs,
+    nets: NetLists,
+    arcs: ArcLists,
     overlap: bool,
     chain: bool,
 ) -> tuple[int, int, int]:
     """The move that leaves the least max_load: that, the unit and its new device; -1 if none helps.
 
     Only moves from or to the heaviest device can help. Of equal moves the first unit's, to the
-    first device. O(u + K x units there), and a check of the chain for every new best.
+    first device. O(nets of all units + K x nets of those there), and a check of the chain for every
+    new best.
     """
-    load_of = loads(state, overlap)
+    load_of = np.empty(len(state.compute), np.int64)
+    for k in range(len(load_of)):
+        load_of[k] = load(state.compute[k], state.paid[k], overlap)
     h, k_count = np.argmax(load_of), len(load_of)
     best, unit, target = load_of[h], -1, -1
     for v in range(len(state.device)):
         a = state.device[v]
         first, end = (0, k_count) if a == h else (h, h + 1)
-        left = load(state.compute[a] - time[v, a], state.paid[a] + state.leaving[v], overlap)
+        paid = state.paid[a] + paid_change(state, nets, v, a, False)
+        left = load(state.compute[a] - time[v, a], paid, overlap)
         if left >= best:
             continue
         for b in range(first, end):
             if b == a or not fits[v, b] or state.used_bytes[b] + size[v] > memory[b]:
                 continue
-            came = load(state.compute[b] + time[v, b], state.paid[b] + state.joining[v, b], overlap)
+            paid = state.paid[b] + paid_change(state, nets, v, b, True)
+            came = load(state.compute[b] + time[v, b], paid, overlap)
             now = max(left, came)
             if now >= best:
                 continue

@@ -28,18 +28,18 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED, to_whole
 from placegap.instances.problem.nets import Nets, build_nets
 from placegap.instances.reading.errors import InputError
+from placegap.solvers.chains.problem import arc_lists
 from placegap.solvers.core.method import Params, Task, why_not_installed
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.worker_process import end_with_parent
 from placegap.solvers.placers.movable_units import (
     State,
-    arcs_of,
     fits_nowhere,
     free_units,
     load,
     move,
-    nets_of,
+    paid_change,
     start,
     why_not_one_level,
 )
@@ -207,7 +207,7 @@ def mend(
     runs, size = units.time_ns != UNSUPPORTED, units.resident_bytes
     memory, time = instance.arrays.memory_bytes, np.maximum(units.time_ns, 0)
     time.setflags(write=False)  # as the units' own: one kernel for both
-    net, arcs = nets_of(nets), arcs_of(units)
+    net, arcs = nets.lists, arc_lists(units)
     state = start(device, time, size, net, arcs)
     moved = 0
 
@@ -220,7 +220,7 @@ def mend(
         loads = [
             load(
                 int(state.compute[k] + time[v, k]),
-                int(state.paid[k] + state.joining[v, k]),
+                int(state.paid[k] + paid_change(state, net, v, k, True)),
                 overlap,
             )
             for k in targets.tolist()

@@ -22,6 +22,7 @@ from placegap.solvers.chains.problem import (
     ChainProblem,
     CutNets,
     build_problem,
+    cut_nets,
     put_in,
     why_not_two_kinds,
 )
@@ -290,8 +291,7 @@ def chain_of(instance: Instance, problem: ChainProblem, *, merge: bool) -> Layer
     nets = build_nets(instance, layer)
     own = problem.devices[ACCELERATOR]
     weight = nets.weight_ns[:, own[0]].copy() if own else np.zeros(nets.num_nets, np.int64)
-    cut_nets = CutNets(nets.block_ptr.copy(), nets.net.copy(), np.diff(nets.net_ptr), weight)
-    return Layers(layer, time, need, parameters, cut_nets)
+    return Layers(layer, time, need, parameters, cut_nets(nets, weight))
 
 
 def _merged(problem: ChainProblem) -> Ints:

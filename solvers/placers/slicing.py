@@ -144,7 +144,7 @@ class _Herd:
         for i, keys in enumerate(people):
             rank = np.empty(len(keys), np.int64)
             rank[np.argsort(keys, kind="stable")] = np.arange(len(keys))
-            order = order_of_keys(problem.succ_ptr, problem.succ, problem.num_preds, rank)
+            order = order_of_keys(*problem.arcs[:3], rank)
             limit = None if self.device is None else 2 * self.value
             found = self.slicer.slices(order, limit)
             self.judged += 1

@@ -19,12 +19,12 @@ from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.result import Outcome
+from placegap.solvers.local_search.disjunctive_graph import machines_of
 from placegap.solvers.local_search.quick_schedule import (
     bottom_levels,
-    kernel_data,
+    insert_all,
     new_work,
     plan_of,
-    schedule,
 )
 
 PENALTY, MOST_PENALTY = 32.0, 10.0
@@ -74,7 +74,7 @@ class Evaluations:
         self.left, self.done = budget, 0
         self.best_ns: int | None = None
         self.curve: list[CurvePoint] = []
-        self._data = kernel_data(instance, semantics)
+        self._data = machines_of(instance, semantics)
         self._work = new_work(self._data)
         self._level = np.zeros(instance.num_ops, np.int64)
         self._best_device: Ints | None = None
@@ -88,7 +88,7 @@ class Evaluations:
     def run(self, device: Ints) -> Trial:
         """Try a placement: a device for each op that can run it, (n,)."""
         bottom_levels(self._data, device, self._level)
-        time_ns = int(schedule(self._data, device, self._level, self._work))
+        time_ns = int(insert_all(self._data, device, self._level, self._work))
         excess = self._excess(device)
         self.done, self.left = self.done + 1, self.left - 1
         if excess == 0.0 and (self.best_ns is None or time_ns < self.best_ns):
@@ -108,7 +108,7 @@ class Evaluations:
         if self._plan is None and self._best_device is not None:
             device = self._best_device
             bottom_levels(self._data, device, self._level)
-            schedule(self._data, device, self._level, self._work)
+            insert_all(self._data, device, self._level, self._work)
             self._plan = plan_of(self.instance, self.semantics, self._data, device, self._work)
         return self._plan
 

@@ -70,17 +70,17 @@ def cut(problem: ChainProblem, members: int, weights: list[int] | None = None) -
 def test_sums_and_cuts_of_ideals_are_those_of_their_blocks() -> None:
     instances = [*(chain_instance(seed) for seed in range(40)), *map(wide_instance, range(4))]
     for problem in [build_kinds(instance, CHAIN) for instance in instances]:
-        amounts, guide = PriceBook(problem).amounts, problem.guide
-        for order in list(orders(guide))[:3]:
-            ideals = prefixes(guide, amounts, order, np.arange(guide.num_blocks + 1))
+        amounts = PriceBook(problem).amounts
+        for order in list(orders(problem))[:3]:
+            ideals = prefixes(problem, amounts, order, np.arange(problem.num_blocks + 1))
             for at in range(ideals.size):
                 inside = order[:at].tolist()
                 cut_nets = [
                     e
-                    for e in range(guide.num_nets)
+                    for e in range(problem.num_nets)
                     if 0
-                    < len({*guide.pin[guide.net_ptr[e] : guide.net_ptr[e + 1]]} & {*inside})
-                    < guide.net_ptr[e + 1] - guide.net_ptr[e]
+                    < len({*problem.pin[problem.net_ptr[e] : problem.net_ptr[e + 1]]} & {*inside})
+                    < problem.net_ptr[e + 1] - problem.net_ptr[e]
                 ]
                 assert bits(ideals.members[at]) == sum(1 << v for v in inside)
                 assert bits(ideals.cut_nets[at]) == sum(1 << e for e in cut_nets)
@@ -95,10 +95,10 @@ def test_a_device_pays_for_the_difference_of_two_ideals() -> None:
     """One device more from one ideal to each that contains it, against the definition."""
     instances = [*(chain_instance(seed) for seed in range(40)), *map(wide_instance, range(4))]
     for problem in [build_kinds(instance, CHAIN) for instance in instances]:
-        guide, book = problem.guide, PriceBook(problem)
+        book = PriceBook(problem)
         parts = [
-            prefixes(guide, book.amounts, order, np.arange(guide.num_blocks + 1))
-            for order in orders(guide)
+            prefixes(problem, book.amounts, order, np.arange(problem.num_blocks + 1))
+            for order in orders(problem)
         ]
         ideals, unfit = joined(parts), problem.largest_load + 1
         targets = np.arange(ideals.size, dtype=np.int32)
@@ -113,12 +113,12 @@ def test_a_device_pays_for_the_difference_of_two_ideals() -> None:
             small = bits(ideals.members[source])
             for t in range(ideals.size):
                 large = bits(ideals.members[t])
-                taken = [v for v in range(guide.num_blocks) if (large & ~small) >> v & 1]
+                taken = [v for v in range(problem.num_blocks) if (large & ~small) >> v & 1]
                 if small & ~large or problem.need[kind, taken].sum() > problem.room[kind]:
                     assert value[t] == unfit
                 else:
                     work = int(problem.time[kind, taken].sum())
-                    moved = cut(guide, large & ~small, problem.weight[kind].tolist())
+                    moved = cut(problem, large & ~small, problem.weight[kind].tolist())
                     assert value[t] == work + moved
 
 
@@ -186,7 +186,7 @@ def test_a_search_over_a_few_ideals_uses_only_those() -> None:
             continue
         order, book = next(orders(problem)), PriceBook(kinds)
         split = best_slices(problem, order, problem.largest_load)
-        ideals = prefixes(kinds.guide, book.amounts, order, np.arange(problem.num_blocks + 1))
+        ideals = prefixes(kinds, book.amounts, order, np.arange(problem.num_blocks + 1))
         found = LayerSearch(book, ideals, Clock(None)).best(problem.largest_load, 0)
         assert (found.value if found else None) == (split.value if split else None)
 

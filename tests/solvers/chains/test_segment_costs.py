@@ -24,7 +24,7 @@ INSTANCES = [
 
 def random_order(problem: ChainProblem, seed: int) -> np.ndarray:
     keys = np.array(random.Random(seed).sample(range(problem.num_blocks), problem.num_blocks))
-    return order_of_keys(problem.succ_ptr, problem.succ, problem.num_preds, keys)
+    return order_of_keys(problem.arcs.succ_ptr, problem.arcs.succ, problem.arcs.num_preds, keys)
 
 
 def cut_of(problem: ChainProblem, segment: np.ndarray) -> int:

@@ -50,7 +50,7 @@ def enumerated(problem: KindsProblem, max_ideals: int, max_kept: int) -> Ideals:
     book, no_rows = PriceBook(problem), np.zeros((1, 2), np.int64)
     everything = window_tests(book, 1)._replace(held=no_rows, rest=no_rows)
     walk = partial(walk_in_windows, everything)
-    return enumerate_ideals(problem.guide, book.amounts, walk, Clock(None), max_ideals, max_kept)[0]
+    return enumerate_ideals(problem, book.amounts, walk, Clock(None), max_ideals, max_kept)[0]
 
 
 def all_sets(problem: KindsProblem) -> Ideals:
@@ -59,7 +59,7 @@ def all_sets(problem: KindsProblem) -> Ideals:
 
 
 def some_prefixes(problem: KindsProblem, order: Ints, stops: Ints) -> Ideals:
-    return prefixes(problem.guide, PriceBook(problem).amounts, order, stops)
+    return prefixes(problem, PriceBook(problem).amounts, order, stops)
 
 
 # ----------------------------------------------------------------------------------------- pools
@@ -97,7 +97,7 @@ def test_servers_are_merged_if_devices_and_border_are_alike() -> None:
 def test_kinds_are_what_costs_tell_apart() -> None:
     for instance in max_load_draws()[:20]:
         problem = build_kinds(instance, CHAIN)
-        blocks = problem.guide.blocks
+        blocks = problem.blocks
         for own, kind in zip(problem.pool.copies[0], problem.pool.kinds, strict=True):
             for k in own:
                 supported = blocks.time_ns[:, k] >= 0
@@ -128,8 +128,10 @@ def test_the_synchronisation_is_exact_in_64_bits() -> None:
 def test_loads_of_differences_are_those_of_their_nets(semantics: Semantics) -> None:
     for instance in max_load_draws()[:30]:
         problem = build_kinds(instance, semantics)
-        sets, guide = all_sets(problem), problem.guide
-        inside = [[bool(row[0] >> v & 1) for v in range(guide.num_blocks)] for row in sets.members]
+        sets = all_sets(problem)
+        inside = [
+            [bool(row[0] >> v & 1) for v in range(problem.num_blocks)] for row in sets.members
+        ]
         for kind in range(problem.num_kinds):
             view = see(PricedWindows(PriceBook(problem), sets), kind)
             for target in range(0, sets.size, 3):
@@ -147,12 +149,14 @@ def test_loads_of_differences_are_those_of_their_nets(semantics: Semantics) -> N
                     work = int(problem.time[kind][piece].sum())
                     cut = sum(
                         int(problem.weight[kind][e])
-                        for e in range(guide.num_nets)
+                        for e in range(problem.num_nets)
                         if 0
-                        < len({*guide.pin[guide.net_ptr[e] : guide.net_ptr[e + 1]]} & {*piece})
-                        < guide.net_ptr[e + 1] - guide.net_ptr[e]
+                        < len(
+                            {*problem.pin[problem.net_ptr[e] : problem.net_ptr[e + 1]]} & {*piece}
+                        )
+                        < problem.net_ptr[e + 1] - problem.net_ptr[e]
                     )
-                    load = max(work, cut) if guide.overlap else work + cut
+                    load = max(work, cut) if problem.overlap else work + cut
                     assert device_load(view, target, source, 2**40) == load
 
 
@@ -162,11 +166,11 @@ def test_loads_of_differences_are_those_of_their_nets(semantics: Semantics) -> N
 def test_all_ideals_are_enumerated_once() -> None:
     for seed in range(60):
         problem = build_kinds(chain_instance(seed), CHAIN)
-        blocks = problem.guide.blocks
+        blocks = problem.blocks
         arcs = set(zip(blocks.arc_tail.tolist(), blocks.arc_head.tolist(), strict=True))
         found = all_sets(problem).members[:, 0].tolist()
         assert len(found) == len(set(found))
-        assert set(found) == all_ideals(problem.guide.num_blocks, arcs)
+        assert set(found) == all_ideals(problem.num_blocks, arcs)
 
 
 def test_enumeration_stops_at_its_limits() -> None:
@@ -182,7 +186,7 @@ def test_prefixes_of_orders_are_ideals_with_their_cuts() -> None:
     for instance in max_load_draws()[:20]:
         problem = build_kinds(instance, CHAIN)
         everything = all_sets(problem)
-        for order in orders(problem.guide):
+        for order in orders(problem):
             some = some_prefixes(problem, order, np.arange(len(order) + 1))
             for members, cut_nets in zip(some.members, some.cut_nets, strict=True):
                 at = everything.find(members)
@@ -219,8 +223,8 @@ def test_windows_and_filter_keep_what_a_plan_of_that_load_needs() -> None:
     rng, fewer = random.Random(3), 0
     for instance in max_load_draws()[:40]:
         problem = build_kinds(instance, CHAIN)
-        sets, guide, counts = all_sets(problem), problem.guide, problem.counts
-        order = next(orders(guide))
+        sets, counts = all_sets(problem), problem.counts
+        order = next(orders(problem))
         stops = sorted(rng.randrange(len(order) + 1) for _ in range(instance.num_devices - 1))
         cuts = [0, *stops, len(order)]
         sequence = rng.sample(
@@ -245,7 +249,7 @@ def test_windows_and_filter_keep_what_a_plan_of_that_load_needs() -> None:
         fewer += kept.size < sets.size
         book.in_sums = []  # as where the sets of kinds are too many
         weight = np.stack([row.weight for row in book.of_all], axis=1)
-        nothing = np.zeros((guide.num_blocks, len(book.of_all)), np.int64)
+        nothing = np.zeros((problem.num_blocks, len(book.of_all)), np.int64)
         book.amounts = book.amounts._replace(of_block=nothing, of_net=weight)
         coarse = in_windows(book, limit)
         assert all(coarse.find(sets.members[ideal]) >= 0 for ideal in at)
@@ -256,4 +260,4 @@ def test_windows_and_filter_keep_what_a_plan_of_that_load_needs() -> None:
 def in_windows(book: PriceBook, limit: int) -> Ideals:
     """The ideals that pass some test."""
     walk = partial(walk_in_windows, window_tests(book, limit))
-    return enumerate_ideals(book.problem.guide, book.amounts, walk, Clock(None), MANY, MANY)[0]
+    return enumerate_ideals(book.problem, book.amounts, walk, Clock(None), MANY, MANY)[0]

@@ -7,13 +7,8 @@ import pytest
 from draws.tiny import drawn_devices, tiny_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, evaluate
-from placegap.solvers.local_search.quick_schedule import (
-    insert_all,
-    kernel_data,
-    new_work,
-    nothing_booked,
-    plan_of,
-)
+from placegap.solvers.local_search.disjunctive_graph import machines_of
+from placegap.solvers.local_search.quick_schedule import insert_all, new_work, plan_of
 
 
 def with_idle_ops(instance: Instance, rng: np.random.Generator) -> Instance:
@@ -40,9 +35,9 @@ def test_the_orders_of_an_insertion_take_no_longer_than_it_says(
         instance = tiny_instance(seed, num_ops=9, num_devices=3, density=0.4)
         if seed % 2:
             instance = with_idle_ops(instance, rng)
-        data, device = kernel_data(instance, semantics), drawn_devices(instance, rng)
-        work, booked = new_work(data), nothing_booked(data)
-        makespan = insert_all(data, device, rng.integers(0, 20, 9), work, booked)
+        data, device = machines_of(instance, semantics), drawn_devices(instance, rng)
+        work = new_work(data)
+        makespan = insert_all(data, device, rng.integers(0, 20, 9), work)
         verdict = evaluate(instance, plan_of(instance, semantics, data, device, work), semantics)
         assert verdict.schedule is not None
         # sooner only what stands behind a gap that has closed
@@ -64,13 +59,13 @@ def test_a_long_op_waits_for_the_urgent_chain_and_a_short_one_fills_its_gap() ->
     )
     cluster = Cluster(name="two", devices=devices, links=links)
     instance = Instance(name="gap", graph=Graph(name="gap", ops=ops, edges=edges), cluster=cluster)
-    data = kernel_data(instance, Makespan())
-    work, booked = new_work(data), nothing_booked(data)
+    data = machines_of(instance, Makespan())
+    work = new_work(data)
     device = np.array([where for _, where in times.values()])
-    makespan = insert_all(data, device, np.array([9, 8, 7, 1, 2]), work, booked)
+    makespan = insert_all(data, device, np.array([9, 8, 7, 1, 2]), work)
     assert work.start[:5].tolist() == [0, 3, 8, 2, 10]
     assert makespan == 17
-    assert booked.stretches.tolist() == [2, 1, 1, 1, 1, 1]  # g0, g1, then each port one transfer
+    assert work.stretches.tolist() == [2, 1, 1, 1, 1, 1]  # g0, g1, then each port one transfer
 
 
 def test_an_op_without_time_stands_right_behind_its_input() -> None:
@@ -79,8 +74,8 @@ def test_an_op_without_time_stands_right_behind_its_input() -> None:
     edges = tuple(Edge(producer=a, consumer=b, bytes=0) for a, b in ("az", "zb"))
     cluster = Cluster(name="one", devices=(Device(name="g0", kind="gpu"),), links=())
     instance = Instance(name="z", graph=Graph(name="z", ops=ops, edges=edges), cluster=cluster)
-    data = kernel_data(instance, Makespan())
+    data = machines_of(instance, Makespan())
     work = new_work(data)
-    insert_all(data, np.zeros(4, np.int64), np.array([9, 1, 8, 5]), work, nothing_booked(data))
+    insert_all(data, np.zeros(4, np.int64), np.array([9, 1, 8, 5]), work)
     # c is booked behind a before z is: z starts at 2 all the same, and b behind c
     assert work.start[:4].tolist() == [0, 2, 6, 2]

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from draws.tiny import tiny_instance
 from references.placers import pressed_instance
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, evaluate
 from placegap.solvers import METHODS, Task, run_method
-from placegap.solvers.placers.baechi import (
-    Footprint,
-    MemoryParams,
-    earliest_start_dynamic,
-    footprint_of,
-    m_etf,
-)
-from placegap.solvers.placers.earliest_start import earliest_start_first
-from placegap.solvers.placers.list_problem import admission_of, problem_of
+from placegap.solvers.placers.baechi import MemoryParams, footprint_of, m_etf
 from placegap.solvers.placers.m_sct import SctParams, m_sct
 
 SEMANTICS = Makespan(channels="half_duplex", transfers="per_tensor")
@@ -130,20 +120,6 @@ def test_a_plan_under_dynamic_memory_fits_the_resident_bytes(name: str) -> None:
         assert evaluate(instance, result.plan, SEMANTICS).feasible
         found += 1
     assert found >= 3
-
-
-@pytest.mark.parametrize("seed", range(25))
-def test_without_outputs_and_scratch_it_is_the_kernel_of_m_etf(seed: int) -> None:
-    instance = (tiny_instance, pressed_instance)[seed % 2](seed, num_ops=25, num_devices=3)
-    arrays, nothing = instance.arrays, np.zeros(25, np.int64)
-    order = np.array(arrays.index.topological_order)
-    alone = np.full(25, -1)
-    fast = earliest_start_first(problem_of(arrays), admission_of(arrays), order, True, alone)
-    slow = earliest_start_dynamic(
-        problem_of(arrays), admission_of(arrays), Footprint(nothing, nothing), order, alone
-    )
-    assert [part.tolist() for part in fast[:3]] == [part.tolist() for part in slow[:3]]
-    assert fast.stuck == slow.stuck
 
 
 def test_sizes_beyond_64_bits_are_refused() -> None:

@@ -15,15 +15,14 @@ from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import combine, device_loads
 from placegap.solvers import Task, run_method
+from placegap.solvers.chains.problem import arc_lists
 from placegap.solvers.placers.greedy_and_moves import LocalSearchParams, local_search
 from placegap.solvers.placers.movable_units import (
-    arcs_of,
     best_move,
     free_units,
     keeps_chain,
     loads,
     move,
-    nets_of,
     start,
     units_of,
 )
@@ -43,7 +42,7 @@ def test_loads_are_the_referees_after_any_moves(overlap: bool) -> None:
     for seed in range(12):
         instance = tiny_instance(seed, num_ops=9, num_devices=3, hosts=seed % 2, density=0.5)
         units = free_units(instance)
-        nets, arcs = nets_of(build_nets(instance, units.block)), arcs_of(units)
+        nets, arcs = build_nets(instance, units.block).lists, arc_lists(units)
         time, size = np.maximum(units.time_ns, 0), units.resident_bytes
         allowed = [np.flatnonzero(row >= 0) for row in units.time_ns]
         first = np.array([rng.choice(own) for own in allowed], np.int64)
@@ -64,7 +63,7 @@ def test_the_best_move_is_the_best_of_all_moves() -> None:
     for number, instance in enumerate(max_load_draws()[::4]):
         semantics = (ANY, CHAIN)[number % 2]
         units = units_of(Task(instance, semantics))
-        nets, arcs = nets_of(build_nets(instance, units.block)), arcs_of(units)
+        nets, arcs = build_nets(instance, units.block).lists, arc_lists(units)
         fits, memory = units.time_ns >= 0, instance.arrays.memory_bytes
         first = np.array([rng.choice(np.flatnonzero(row)) for row in fits], np.int64)
         state = start(first, units.time_ns, units.resident_bytes, nets, arcs)
@@ -84,6 +83,7 @@ def test_the_best_move_is_the_best_of_all_moves() -> None:
             units.resident_bytes,
             fits,
             memory,
+            nets,
             arcs,
             False,
             semantics == CHAIN,
@@ -97,7 +97,7 @@ def test_a_move_that_closes_a_cycle_of_devices_keeps_no_chain() -> None:
     # the diamond 0 -> 1, 2 -> 3 with op 0 on d0 and the rest on d1: op 3 to d0 closes a cycle
     instance = example()
     units = contract(instance, merge_idle=False)
-    nets, arcs = nets_of(build_nets(instance, units.block)), arcs_of(units)
+    nets, arcs = build_nets(instance, units.block).lists, arc_lists(units)
     first = np.array([0, 1, 1, 1])
     state = start(first, units.time_ns, units.resident_bytes, nets, arcs)
     before = state.arcs_between.copy()

@@ -13,7 +13,11 @@ from references.placers import m_etf as slow_m_etf
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
 from placegap.solvers import Task
 from placegap.solvers.placers.baechi import m_etf
-from placegap.solvers.placers.earliest_start import NO_FAVOURITES, earliest_start_first
+from placegap.solvers.placers.earliest_start import (
+    earliest_start_first,
+    no_favourites,
+    no_footprint,
+)
 from placegap.solvers.placers.list_problem import admission_of, problem_of
 
 Draw = Callable[..., Instance]
@@ -43,9 +47,9 @@ def booked_starts(ops: dict[str, str], edges: tuple[Edge, ...]) -> list[int]:
     )
     problem, admission = problem_of(instance.arrays), admission_of(instance.arrays)
     order = np.array(instance.arrays.index.topological_order)
-    starts: list[int] = earliest_start_first(
-        problem, admission, order, True, NO_FAVOURITES
-    ).start_ns.tolist()
+    nothing, alone = no_footprint(instance), no_favourites(instance)
+    times = earliest_start_first(problem, admission, nothing, order, True, alone)
+    starts: list[int] = times.start_ns.tolist()
     return starts
 
 

@@ -12,7 +12,7 @@ from references.placers import busy_instance, pressed_instance, table_instance
 from placegap.instances import Instance, Makespan, evaluate
 from placegap.solvers import Limits, Task
 from placegap.solvers.placers.baechi import m_etf
-from placegap.solvers.placers.earliest_start import earliest_start_first
+from placegap.solvers.placers.earliest_start import earliest_start_first, no_footprint
 from placegap.solvers.placers.list_problem import (
     KernelTimes,
     admission_of,
@@ -29,8 +29,9 @@ def scheduled(instance: Instance, favourite: list[int]) -> KernelTimes:
     """The kernel's plan for these favourite children."""
     arrays = instance.arrays
     order = np.array(arrays.index.topological_order)
+    admission, nothing = admission_of(arrays), no_footprint(instance)
     return earliest_start_first(
-        problem_of(arrays), admission_of(arrays), order, True, np.array(favourite)
+        problem_of(arrays), admission, nothing, order, True, np.array(favourite)
     )
 
 
