@@ -21,10 +21,9 @@ from unittest.mock import patch
 from placegap.experiments.studies.gaps import GapCell
 from placegap.experiments.studies.run import logged_cells, run_study
 from placegap.instances.problem import Objective
-from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import find_method, register, use_module
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import Bound, Outcome
 from placegap.solvers.core.starts import ALWAYS
 
 CONFIG = Path(__file__).resolve().with_name("ablation.yaml")

@@ -54,7 +54,7 @@ from placegap.solvers.core.back_ends.standard_form import StandardForm
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Method, Params, Task
 from placegap.solvers.core.registry import find_method, register
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.local_search.quick_schedule import inserted
 
 KNAPSACK = "memory knapsack"
@@ -704,7 +704,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         row = plan_of_stops(instance, stops, chain.at)
         verdict = evaluate(instance, row, task.semantics)
         if verdict.feasible and verdict.value_ns == chain.ns:
-            return Outcome(row, chain.ns, chain.ns, CHAIN, rests_on=PROOF)
+            return Outcome(row, chain.ns, Bound(chain.ns, CHAIN))
     model = knapsack(instance, task.semantics)
     if model is None:
         return Outcome(message="its model is too large")
@@ -717,8 +717,12 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         return _searched(task, clock, _best(task, plans), floor)
     found, values = solve_integers(model.form, task.limits.left(clock))
     by_solver = bound_ns(found.dual_bound, model.unit_ns, 1)
-    is_higher = by_solver is not None and by_solver > floor
-    proven = by_solver if is_higher else floor
+    if found.ending == "infeasible":
+        bound = no_plan(word("highs"))
+    elif by_solver is not None and by_solver > floor:
+        bound = Bound(by_solver, KNAPSACK, word("highs"))
+    else:
+        bound = Bound(floor, KNAPSACK)
     plans += [] if values is None else [plan_of(instance, model, values)]
     plan = _best(task, plans)
     message = say_ending(
@@ -726,10 +730,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     )
     return Outcome(
         plan,
-        bound_ns=proven,
-        bound_origin=KNAPSACK,
-        rests_on=word("highs") if is_higher or found.ending == "infeasible" else PROOF,
-        proven_infeasible=found.ending == "infeasible",
+        bound=bound,
         message=message,
         build_s=built_s,
         details={"rows": found.rows, "columns": found.columns, "nodes": found.nodes},
@@ -742,7 +743,7 @@ def _searched(task: Task[Makespan], clock: Clock, plan: Plan | None, floor: int)
     alone = search.params.model_validate({"start": start is None})
     rest = replace(task, limits=task.limits.left(clock), incumbent=start)
     found = search.run(rest, alone)
-    return replace(found, bound_ns=floor, bound_origin=KNAPSACK, rests_on=PROOF)
+    return replace(found, bound=Bound(floor, KNAPSACK))
 
 
 def _best(task: Task[Makespan], plans: Iterable[Plan | None]) -> Plan | None:

@@ -25,7 +25,7 @@ from placegap.solvers.chains.peaks import settle
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Method, Params, Task
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 
 
 class IdealDPParams(ExactParams):
@@ -84,7 +84,7 @@ def _misfit(task: Task[MaxLoad], blocks: Blocks, block: int) -> Outcome:
     message = f"no device can run and hold {listed}"
     if len(ops) > 1:
         message += " together, and a chain plan cannot part them"
-    return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
+    return Outcome(bound=no_plan(), message=message)
 
 
 def _outcome(steps: Steps, message: str) -> Outcome:
@@ -100,10 +100,7 @@ def _outcome(steps: Steps, message: str) -> Outcome:
     return Outcome(
         plan=steps.plan,
         claim_ns=steps.value,
-        bound_ns=None if infeasible else steps.lower,
-        bound_origin="" if infeasible else steps.origin,
-        rests_on=PROOF,
-        proven_infeasible=infeasible,
+        bound=no_plan() if infeasible else Bound(steps.lower, steps.origin),
         message=message,
         build_s=steps.build_s,
         details=details,

@@ -28,7 +28,7 @@ from placegap.solvers.chains.layers import LayerSearch
 from placegap.solvers.chains.transitions import for_ideals, stage_peak
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome
 
 MOST_IDEALS = 20_000
 """With more ideals than this that may matter the question stays open."""
@@ -112,9 +112,7 @@ def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | 
         plans.append(loose.plan)
     return Outcome(
         plan=_best(task, plans),
-        bound_ns=lower if proven is None else proven.lower,
-        bound_origin="ideal-dp",
-        rests_on=PROOF,
+        bound=Bound(lower if proven is None else proven.lower, "ideal-dp"),
         message=message,
         details={"peak_ideals": strict.counts.get("kept_ideals", 0)},
     )

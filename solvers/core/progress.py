@@ -20,25 +20,27 @@ from dataclasses import dataclass, field, replace
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.solvers.core.clock import Interruptible
-from placegap.solvers.core.result import PROOF, relative_gap
+from placegap.solvers.core.result import NOTHING_PROVEN, Bound, relative_gap
 
 
 @dataclass(frozen=True)
 class Progress:
     """The best plan's value and the best bound so far, and who found that plan.
 
-    `plan` is that plan, where whoever tells has one; `bound_by` is who proves the bound, and
-    `rests_on` on whose word, where that is known; `doing` is what takes long now, if that
-    is no search. Progress that differ in nothing else are the same.
+    `plan` is that plan, where whoever tells has one; `doing` is what takes long now, if that is no
+    search. Progress that differs in nothing else is the same.
     """
 
     value_ns: int | None = None
-    bound_ns: int | None = None
+    bound: Bound | None = None
     by: str = ""
     plan: Plan | None = field(default=None, compare=False, repr=False)
-    bound_by: str = field(default="", compare=False, repr=False)
-    rests_on: str = field(default="", compare=False, repr=False)
     doing: str = field(default="", compare=False, repr=False)
+
+    @property
+    def bound_ns(self) -> int | None:
+        """The bound alone."""
+        return self.bound and self.bound.ns
 
 
 NOTHING = Progress()
@@ -61,10 +63,7 @@ class Best:
     gap: float
     #: None without a plan.
     value_ns: int | None = None
-    bound_ns: int = 0
-    #: origin, rests_on: What proves the bound, and on whose word.
-    origin: str = ""
-    rests_on: str = PROOF
+    bound: Bound = NOTHING_PROVEN
     #: Called with what is better.
     on_news: Told = unheard
     #: What a phase or a solver said that a known plan contradicts, or how it failed.
@@ -79,16 +78,21 @@ class Best:
         self.on_news(value_ns, None)
         return True
 
-    def prove(self, bound_ns: int, origin: str, rests_on: str = PROOF) -> None:
+    @property
+    def bound_ns(self) -> int:
+        """The bound alone."""
+        return self.bound.ns
+
+    def prove(self, bound: Bound) -> None:
         """Take over a bound if it is better; one above the plan's value is a fault."""
-        if self.value_ns is not None and bound_ns > self.value_ns:
+        if self.value_ns is not None and bound.ns > self.value_ns:
             self.faults.append(
-                f"{origin} says that nothing below {bound_ns} ns is reached, but a plan of"
+                f"{bound.origin} says that nothing below {bound.ns} ns is reached, but a plan of"
                 f" {self.value_ns} ns is known"
             )
-        elif bound_ns > self.bound_ns:
-            self.bound_ns, self.origin, self.rests_on = bound_ns, origin, rests_on
-            self.on_news(None, bound_ns)
+        elif bound.ns > self.bound.ns:
+            self.bound = bound
+            self.on_news(None, bound.ns)
 
     @property
     def is_close(self) -> bool:
@@ -107,7 +111,7 @@ class ProgressLog:
 
     listener: Listener
     best: Progress = NOTHING
-    _kept: Best = field(default_factory=lambda: Best(gap=0.0, bound_ns=UNPROVEN, rests_on=""))
+    _kept: Best = field(default_factory=lambda: Best(gap=0.0, bound=Bound(UNPROVEN)))
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def enter(self, news: Progress) -> None:
@@ -116,10 +120,10 @@ class ProgressLog:
             kept, by, plan = self._kept, self.best.by, self.best.plan
             if news.value_ns is not None and kept.improve(news.value_ns):
                 by, plan = news.by, news.plan
-            if news.bound_ns is not None:  # one above the value is a fault, which the result names
-                kept.prove(news.bound_ns, news.bound_by or news.by, news.rests_on)
-            bound_ns = None if kept.bound_ns in (0, UNPROVEN) else kept.bound_ns
-            found = Progress(kept.value_ns, bound_ns, by, plan, kept.origin, kept.rests_on)
+            if news.bound is not None:  # one above the value is a fault, which the result names
+                kept.prove(news.bound)
+            bound = None if kept.bound_ns in (0, UNPROVEN) else kept.bound
+            found = Progress(kept.value_ns, bound, by, plan)
             if found != self.best:
                 self.best = found
                 self.listener(found)
@@ -155,14 +159,13 @@ def tell(
     by: str,
     *,
     value_ns: int | None = None,
-    bound_ns: int | None = None,
+    bound: Bound | None = None,
     plan: Plan | None = None,
-    rests_on: str = "",
 ) -> None:
     """Tell of a plan's value, with the plan where it is at hand, of a bound on all, or of both."""
     for known, rules, log in tuple(_open):
         if instance is known and semantics == rules:
-            log.enter(Progress(value_ns, bound_ns, by, plan, rests_on=rests_on))
+            log.enter(Progress(value_ns, bound, by, plan))
 
 
 _hearers: list[Callable[[str], object]] = []
@@ -199,7 +202,8 @@ def teller(instance: Instance, semantics: Semantics, by: str) -> Told:
     """`tell` for one instance, semantics and method."""
 
     def told(value_ns: int | None, bound_ns: int | None) -> None:
-        tell(instance, semantics, by, value_ns=value_ns, bound_ns=bound_ns)
+        bound = None if bound_ns is None else Bound(bound_ns, by, "")
+        tell(instance, semantics, by, value_ns=value_ns, bound=bound)
 
     return told
 
@@ -260,6 +264,6 @@ class Control:
         answers: list[object] = []
         if self.on_plan is not None and news.value_ns not in (None, before.value_ns):
             answers.append(self.on_plan(news.value_ns or 0, news.plan))
-        if self.on_bound is not None and news.bound_ns not in (None, before.bound_ns):
-            answers.append(self.on_bound(news.bound_ns or 0, news.bound_by or news.by))
+        if self.on_bound is not None and news.bound and news.bound_ns != before.bound_ns:
+            answers.append(self.on_bound(news.bound.ns, news.bound.origin))
         return not any(answer is False for answer in answers)

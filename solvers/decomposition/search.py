@@ -25,6 +25,7 @@ from placegap.solvers.bounds.memory_runs import MemoryRuns, memory_runs
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import tell
+from placegap.solvers.core.result import Bound
 from placegap.solvers.decomposition.arcs import (
     PROOFS,
     Arc,
@@ -146,7 +147,8 @@ class SectionSearch:
             bound_ns = min(bound_ns, self.value_ns)
         if bound_ns > self.bound_ns:
             self.bound_ns, self.proof = bound_ns, proof
-            tell(self.task.instance, self.task.semantics, "decomposition", bound_ns=bound_ns)
+            bound = Bound(bound_ns, "decomposition", "")
+            tell(self.task.instance, self.task.semantics, bound.origin, bound=bound)
 
     # ------------------------------------------------------------------------------------- search
 

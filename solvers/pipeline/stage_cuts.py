@@ -26,9 +26,9 @@ from placegap.instances.referee.iteration import check_iteration
 from placegap.instances.referee.stages import device_orders, held_beside
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Method, Task
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
 from placegap.solvers.pipeline.cuts import (
     CutProblem,
@@ -62,7 +62,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     block = stage_blocks(instance)
     if block is None:
         message = "a backward op feeds a forward op: no microbatch can pass"
-        return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
+        return Outcome(bound=no_plan(), message=message)
     problem = build_cuts(instance, semantics, block, params.max_cuts)
     problem = with_kinds(instance, semantics, problem) or problem
     judge = Judge(instance, semantics, clock)
@@ -97,8 +97,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             why = f"too few layers for this schedule: {problem.num_blocks}"
         why += "" if tie is None else f"; {tie}"
         return Outcome(
-            proven_infeasible=infeasible,
-            rests_on=PROOF if infeasible else "",
+            bound=no_plan() if infeasible else None,
             details=details,
             message=why if infeasible else message or "no chain of stages was found",
         )
@@ -108,9 +107,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     return Outcome(
         plan=plan,
         claim_ns=value_ns,
-        bound_ns=min(bound, value_ns),
-        bound_origin="stage-cuts",
-        rests_on=PROOF,
+        bound=Bound(min(bound, value_ns), "stage-cuts"),
         details=details,
         message=message,
     )
@@ -149,6 +146,7 @@ def _search(
     task: Task[PipelineIteration], parts: list[PartSearch], judge: Judge, clock: Clock
 ) -> None:
     """Go on where the bound is lowest, until nothing is open or a limit is met."""
+    on_news = teller(task.instance, task.semantics, "stage-cuts")
     while clock.left_s != 0.0:
         lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
         if lowest is None:
@@ -156,9 +154,7 @@ def _search(
         lowest.step()
         if judge.best is not None:
             bound = min(part.bound_ns for part in parts)
-            tell(
-                task.instance, task.semantics, "stage-cuts", value_ns=judge.best[0], bound_ns=bound
-            )
+            on_news(judge.best[0], bound)
             if judge.best[0] - bound <= task.limits.gap * judge.best[0]:
                 return
 

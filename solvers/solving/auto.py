@@ -38,7 +38,7 @@ from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import USUAL_S, Method, Params, Task
 from placegap.solvers.core.registry import find_method, register
-from placegap.solvers.core.result import PROOF, Outcome, Result, fault_of
+from placegap.solvers.core.result import Outcome, Result, fault_of, no_plan
 from placegap.solvers.core.starts import (
     ALWAYS,
     LONGEST_S,
@@ -287,7 +287,7 @@ def _is_over(clock: Clock, share: float = 0.0) -> bool:
 def _prove_what_is_cheap(board: Board) -> None:
     instance = board.task.instance
     try:
-        board.take_bound(quick_bound(instance, board.task.semantics))
+        board.prove(quick_bound(instance, board.task.semantics))
     except MemoryError:
         pass
     except Exception as error:  # plans are known, and other parts may prove more
@@ -302,7 +302,7 @@ def _look_for_room(board: Board) -> None:
     if isinstance(task.semantics, Makespan | LoadSemantics):
         reasons = explain_infeasible(relax_memory(task.instance, task.semantics)[0])
         if reasons:
-            board.no_plan_by, board.no_plan_rests_on = MEMORY, PROOF
+            board.no_plan = no_plan(origin=MEMORY)
             board.words[MEMORY] = reasons[0]
 
 

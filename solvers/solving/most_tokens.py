@@ -19,7 +19,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import USUAL_S, Method, Params, Task
 from placegap.solvers.core.progress import say, tell
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import PROOF, Outcome, Result
+from placegap.solvers.core.result import Bound, Outcome, Result, no_plan
 from placegap.solvers.solving.run_method import SolveOptions, run_method
 from placegap.solvers.solving.steps import proofs
 
@@ -42,9 +42,9 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
     clock = Clock(USUAL_S if limit_s is None else limit_s)
     instance, semantics = task.instance, task.semantics
     plan, fits = _judged(task, task.incumbent)
-    none_fits, origin, rests_on = most_tokens(instance) + 1, ROOM, PROOF
-    least_open, message = none_fits, ""
-    tell(instance, semantics, origin, bound_ns=1 - none_fits)
+    none_fits = most_tokens(instance) + 1
+    bound, least_open, message = Bound(1 - none_fits, ROOM), none_fits, ""
+    tell(instance, semantics, ROOM, bound=bound)
     for asked in count():
         if fits + 1 >= least_open:
             break
@@ -65,23 +65,21 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
             continue
         if _proves_none(found, semantics):
             none_fits = least_open = tokens
-            origin, rests_on = found.bound_origin or found.method, found.rests_on
+            bound = Bound(1 - tokens, found.bound_origin or found.method, found.rests_on)
             message = found.message if tokens == 0 else ""
             if tokens:
-                tell(instance, semantics, origin, bound_ns=1 - tokens, rests_on=rests_on)
+                tell(instance, semantics, bound.origin, bound=bound)
         else:
             least_open = tokens
             message = f"whether {tokens} tokens fit stayed open: {found.message or found.status}"
         if found.message == "interrupted":
             break
     if none_fits == 0:
-        return Outcome(proven_infeasible=True, rests_on=rests_on, message=message)
+        return Outcome(bound=no_plan(bound.basis), message=message)
     return Outcome(
         plan=plan,
         claim_ns=None if plan is None else -fits,
-        bound_ns=1 - none_fits,
-        bound_origin=origin,
-        rests_on=rests_on,
+        bound=bound,
         message=message,
         details={"questions": asked},
     )

@@ -78,7 +78,7 @@ def run_step(board: Board, step: AutoStep, limit_s: float, tell: Listener | None
                 task.instance, step.semantics, limit_s, best_ns=board.value_ns
             )
             for bound in bounds:
-                board.take_bound(bound)
+                board.prove(bound)
             return ""
         return run_method(
             task.instance,

@@ -42,7 +42,7 @@ from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.progress import Progress
-from placegap.solvers.core.result import PROOF, SolverDisagreement, finish
+from placegap.solvers.core.result import PROOF, Bound, SolverDisagreement, finish, no_plan
 from placegap.solvers.core.starts import ALWAYS, cheapest_first, placers, starts
 from placegap.solvers.solving import auto, search_process
 from placegap.solvers.solving import steps as auto_steps
@@ -150,7 +150,7 @@ def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
         raise SolverDisagreement("claims 1,\nthe referee finds 34")
 
     board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
-    board.prove(34, "heft", is_first_word=True)  # told while it ran, and believed no more
+    board.prove(Bound(34, "heft"), is_first_word=True)  # told while it ran, and believed no more
     monkeypatch.setattr(search_process, "run_method", contradict)
     board.take_answer("heft", run_step(board, AutoStep("heft", PORT), 1.0))
     assert board.faults == ["heft: claims 1, the referee finds 34"]
@@ -323,7 +323,7 @@ def test_the_clock_stands_while_the_search_gets_back_what_compiling_took() -> No
 def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
     board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
     search = SearchProcess(board, Clock(60.0), None)
-    board.prove(34, "somebody")
+    board.prove(Bound(34, "somebody"))
     board.take(run_method(example(), PORT, "brute-force"))
     with pytest.raises(KeyboardInterrupt), search, search.proof:
         _until(lambda: False)
@@ -342,7 +342,7 @@ def test_a_proof_that_runs_past_the_limit_is_interrupted(monkeypatch: pytest.Mon
 def test_nothing_but_a_proof_is_interrupted() -> None:
     # what loads a solver meanwhile would leave half of it
     board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
-    board.prove(34, "somebody")
+    board.prove(Bound(34, "somebody"))
     board.take(run_method(example(), PORT, "brute-force"))
     with SearchProcess(board, Clock(60.0), None) as search:
         time.sleep(5 * search_process.POLL_S)
@@ -420,20 +420,20 @@ def test_a_plan_under_stricter_channels_counts_under_the_looser_ones() -> None:
 def test_bounds_on_wider_classes_count_and_on_narrower_ones_do_not() -> None:
     chain, whole = MaxLoad(plans="chain"), MaxLoad()
     board = Board(task=Task(example(), chain), gap=0.0)
-    board.take(judged(whole, Outcome(bound_ns=25, bound_origin="columns", rests_on=PROOF)))
-    assert (board.bound_ns, board.bound_class) == (25, "any")
+    board.take(judged(whole, Outcome(bound=Bound(25, "columns"))))
+    assert (board.bound_ns, board.bound.plan_class) == (25, "any")
     other = Board(task=Task(example(), whole), gap=0.0)
-    other.take(judged(chain, Outcome(bound_ns=39, bound_origin="ideal-dp", rests_on=PROOF)))
+    other.take(judged(chain, Outcome(bound=Bound(39, "ideal-dp"))))
     assert other.bound_ns == 0
 
 
 def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
     board = Board(task=Task(example(), PORT), gap=0.0)
-    board.prove(40, "a wrong one")  # the optimum is 34
+    board.prove(Bound(40, "a wrong one"))  # the optimum is 34
     assert board.offer(Plan.on([0, 1, 0, 0]), "somebody")
     assert (board.value_ns, board.bound_ns) == (35, 33)  # the critical path is left
     assert "above the value 35 of a plan" in board.faults[0]
-    board.take(judged(PORT, Outcome(proven_infeasible=True), "a liar"))
+    board.take(judged(PORT, Outcome(bound=no_plan()), "a liar"))
     assert not board.is_over
     assert "says that no plan exists" in board.faults[1]
 
@@ -441,18 +441,19 @@ def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
 def test_bounds_told_on_the_way_rest_on_the_solvers_of_the_method_until_its_result_comes() -> None:
     board = Board(task=Task(example(), PORT), gap=0.0)
     hear = board.listener("cp-sat", PORT)
-    hear(Progress(None, 30, "cp-sat"))
-    assert (board.bound_ns, board.rests_on.split()[0], board.is_first_word) == (30, "CP-SAT", True)
-    board.take(judged(PORT, Outcome(bound_ns=30, bound_origin="paths", rests_on=PROOF), "cp-sat"))
-    assert (board.origin, board.rests_on, board.is_first_word) == ("paths", PROOF, False)
+    hear(Progress(None, Bound(30, "cp-sat", ""), "cp-sat"))
+    assert (board.bound_ns, board.is_first_word) == (30, True)
+    assert board.bound.basis.startswith("CP-SAT")
+    board.take(judged(PORT, Outcome(bound=Bound(30, "paths")), "cp-sat"))
+    assert (board.bound, board.is_first_word) == (Bound(30, "paths", PROOF, "any"), False)
 
 
 def test_of_equal_bounds_the_one_that_is_a_proof_counts() -> None:
     board = Board(task=Task(example(), PORT), gap=0.0)
-    board.prove(30, "cp-sat", "CP-SAT 9")
-    board.prove(30, "critical path", PROOF)
-    board.prove(30, "cp-sat", "CP-SAT 9")
-    assert (board.origin, board.rests_on) == ("critical path", PROOF)
+    board.prove(Bound(30, "cp-sat", "CP-SAT 9"))
+    board.prove(Bound(30, "critical path", PROOF))
+    board.prove(Bound(30, "cp-sat", "CP-SAT 9"))
+    assert (board.bound.origin, board.bound.basis) == ("critical path", PROOF)
 
 
 # ----------------------------------------------------------------------------------------- rules
