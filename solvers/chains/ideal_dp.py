@@ -54,14 +54,20 @@ def run(task: Task[MaxLoad], params: IdealDPParams) -> Outcome:
     def start(rule: IdleRule) -> Bracket:
         return Bracket(task, build_kinds(task.instance, task.semantics, rule), clock)
 
-    steps = Steps(task, start, params.max_ideals)
+    steps = Steps(
+        gap=task.limits.gap,
+        bound=Bound(0, "combinatorial"),
+        task=task,
+        start=start,
+        max_ideals=params.max_ideals,
+    )
     try:
         message = _until_stopped(steps.run)
     except Misfit as misfit:
         return _misfit(task, misfit.blocks, misfit.block)
-    if message and steps.value is None and steps.last is not None:
+    if message and steps.value_ns is None and steps.last is not None:
         steps.last.simple_plan()
-        steps.value, steps.plan = steps.last.value, steps.last.plan
+        steps.improve(steps.last.value_ns, steps.last.plan)
     return _outcome(steps, message)
 
 
@@ -94,13 +100,14 @@ def _outcome(steps: Steps, message: str) -> Outcome:
         guide, kinds = steps.last.problem.guide, steps.last.problem.num_kinds
         details = {"blocks": guide.num_blocks, "nets": guide.num_nets, "kinds": kinds}
         details.update(steps.last.counts)
-    infeasible = steps.value is None and steps.impossible
+    infeasible = steps.value_ns is None and steps.impossible
     if infeasible:
         message = "in every chain of ideals some device's memory is too small"
     return Outcome(
         plan=steps.plan,
-        claim_ns=steps.value,
-        bound=no_plan() if infeasible else Bound(steps.lower, steps.origin),
+        claim_ns=steps.value_ns,
+        bound=no_plan() if infeasible else steps.bound,
+        faults=tuple(steps.faults),
         message=message,
         build_s=steps.build_s,
         details=details,

@@ -1,10 +1,10 @@
 """What a method has found so far: what a search keeps of it, and those who listen while it runs.
 
-A search keeps its own best value and best bound (`Best`). Methods, and what many of them share
-(starts, the rule for exact methods, the solvers' callbacks), `tell` of better ones, and say of
-which instance under which rules. So what is solved on the way, such as sections, coarser graphs or
-plainer rules, never passes for the task that was given. For each listener, a `ProgressLog` keeps
-the best that was told, and a `Control` asks callbacks whether to go on.
+Whoever keeps a best plan and a best bound keeps them in an `Incumbent`. Methods, and what many of
+them share (starts, the rule for exact methods, the solvers' callbacks), `tell` of better ones, and
+say of which instance under which rules. So what is solved on the way, such as sections, coarser
+graphs or plainer rules, never passes for the task that was given. For each listener, a
+`ProgressLog` keeps the best that was told, and a `Control` asks callbacks whether to go on.
 
 A value that a MIP solver reports is its own, to its tolerances: the referee judges the plan when
 the solver has ended. Nothing here decides anything.
@@ -16,10 +16,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.solvers.core.clock import Interruptible
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import NOTHING_PROVEN, Bound, relative_gap
 
 
@@ -47,35 +49,44 @@ NOTHING = Progress()
 
 Listener = Callable[[Progress], None]
 
-Told = Callable[[int | None, int | None], None]
-"""What a search calls with a value, a bound, or both (`teller`)."""
+
+class Told(Protocol):
+    """What a search calls with a value, a bound, or both (`teller`)."""
+
+    def __call__(
+        self, value_ns: int | None, bound_ns: int | None, plan: Plan | None = None
+    ) -> None:
+        """Tell of them, and of the plan of that value where it is at hand."""
 
 
-def unheard(value_ns: int | None, bound_ns: int | None) -> None:
+def unheard(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
     """Tell nobody."""
 
 
 @dataclass(eq=False, kw_only=True)
-class Best:
-    """The best value and the best bound so far; a search adds how it keeps its plan."""
+class Incumbent:
+    """The best plan and the best bound so far."""
 
     #: Relative gap that suffices.
-    gap: float
+    gap: float = 0.0
+    plan: Plan | None = None
     #: None without a plan.
     value_ns: int | None = None
+    #: Who found the plan.
+    by: str = ""
     bound: Bound = NOTHING_PROVEN
-    #: Called with what is better.
+    #: Called with both whenever one of them is better.
     on_news: Told = unheard
     #: What a phase or a solver said that a known plan contradicts, or how it failed.
     faults: list[str] = field(default_factory=list)
     details: dict[str, int | float | str] = field(default_factory=dict)
 
-    def improve(self, value_ns: int) -> bool:
-        """Whether the value of a feasible plan is better; if so it is the best now."""
-        if self.value_ns is not None and value_ns >= self.value_ns:
+    def improve(self, value_ns: int | None, plan: Plan | None = None, by: str = "") -> bool:
+        """Whether the value of a plan, None of one that breaks a rule, is better; then it stays."""
+        if value_ns is None or (self.value_ns is not None and value_ns >= self.value_ns):
             return False
-        self.value_ns = value_ns
-        self.on_news(value_ns, None)
+        self.plan, self.value_ns, self.by = plan, value_ns, by
+        self.on_news(value_ns, self.bound_ns, plan)
         return True
 
     @property
@@ -92,7 +103,21 @@ class Best:
             )
         elif bound.ns > self.bound.ns:
             self.bound = bound
-            self.on_news(None, bound.ns)
+            self.on_news(self.value_ns, bound.ns)
+
+    def offer_plan(self, task: Task, plan: Plan | None) -> bool:
+        """Take over a plan if the referee finds it feasible and better."""
+        from placegap.instances.referee.evaluate import feasible_ns  # brings numba
+
+        if plan is None:
+            return False
+        return self.improve(feasible_ns(task.instance, plan, task.semantics), plan)
+
+    def take_over(self, other: Incumbent) -> None:
+        """Take over what is better."""
+        self.improve(other.value_ns, other.plan, other.by)
+        self.prove(other.bound)
+        self.faults += [fault for fault in other.faults if fault not in self.faults]
 
     @property
     def is_close(self) -> bool:
@@ -111,19 +136,18 @@ class ProgressLog:
 
     listener: Listener
     best: Progress = NOTHING
-    _kept: Best = field(default_factory=lambda: Best(gap=0.0, bound=Bound(UNPROVEN)))
+    _kept: Incumbent = field(default_factory=lambda: Incumbent(bound=Bound(UNPROVEN)))
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def enter(self, news: Progress) -> None:
         """Take over what is better; solvers call from threads of their own."""
         with self._lock:
-            kept, by, plan = self._kept, self.best.by, self.best.plan
-            if news.value_ns is not None and kept.improve(news.value_ns):
-                by, plan = news.by, news.plan
+            kept = self._kept
+            kept.improve(news.value_ns, news.plan, news.by)
             if news.bound is not None:  # one above the value is a fault, which the result names
                 kept.prove(news.bound)
             bound = None if kept.bound_ns in (0, UNPROVEN) else kept.bound
-            found = Progress(kept.value_ns, bound, by, plan)
+            found = Progress(kept.value_ns, bound, kept.by, kept.plan)
             if found != self.best:
                 self.best = found
                 self.listener(found)
@@ -201,9 +225,9 @@ def each_plan_once(listener: Listener) -> Listener:
 def teller(instance: Instance, semantics: Semantics, by: str) -> Told:
     """`tell` for one instance, semantics and method."""
 
-    def told(value_ns: int | None, bound_ns: int | None) -> None:
+    def told(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
         bound = None if bound_ns is None else Bound(bound_ns, by, "")
-        tell(instance, semantics, by, value_ns=value_ns, bound=bound)
+        tell(instance, semantics, by, value_ns=value_ns, bound=bound, plan=plan)
 
     return told
 

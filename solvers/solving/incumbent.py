@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from placegap.instances.problem import PLAN_CLASSES, Plan, Semantics, plan_class
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Best, Progress, tell
+from placegap.solvers.core.progress import Incumbent, Progress, tell
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import (
     NO_PLAN_NS,
@@ -35,22 +35,20 @@ Answer = Result | Contradiction | str
 
 
 @dataclass(eq=False, kw_only=True)
-class Board(Best):
+class JudgedIncumbent(Incumbent):
     """What is known of a task; a plan counts once the referee has judged it under its rules.
 
-    Two threads may write on it: the one that runs a proof, and the one that hears the search.
+    Two threads may write to it: the one that runs a proof, and the one that hears the search.
     """
 
     task: Task
-    plan: Plan | None = None
-    #: Who found the plan.
-    plan_by: str = ""
     #: Whether the part that has proven the bound has not ended yet.
     is_first_word: bool = False
     #: The proof that no plan exists, if there is one.
     no_plan: Bound | None = None
 
     def __post_init__(self) -> None:
+        self.gap = self.task.limits.gap
         #: notes, words: How parts have failed, and the last words of those that have not, by
         #: method.
         self.notes: dict[str, str] = {}
@@ -60,12 +58,10 @@ class Board(Best):
     def offer(self, plan: Plan, by: str, value_ns: int | None = None) -> bool:
         """Judge a plan, unless `value_ns` is the referee's already, and keep it if it is better."""
         if value_ns is None:
-            verdict = evaluate(self.task.instance, plan, self.task.semantics)
-            value_ns = verdict.value_ns if verdict.feasible else None
+            value_ns = feasible_ns(self.task.instance, plan, self.task.semantics)
         with self._lock:
-            if value_ns is None or not self.improve(value_ns):
+            if value_ns is None or not self.improve(value_ns, plan, by):
                 return False
-            self.plan, self.plan_by = plan, by
             if self.no_plan:
                 self.faults.append(f"{self.no_plan.origin}: says that no plan exists; {by} has one")
                 self.no_plan = None
@@ -149,9 +145,7 @@ class Board(Best):
             if self.value_ns is None:
                 self.no_plan = bound._replace(origin=result.method)
             else:
-                self.faults.append(
-                    f"{result.method}: says that no plan exists; {self.plan_by} has one"
-                )
+                self.faults.append(f"{result.method}: says that no plan exists; {self.by} has one")
         self.faults += [fault for fault in result.faults if fault not in self.faults]
         self.words[result.method] = result.message
 
@@ -176,5 +170,5 @@ class Board(Best):
             bound=self.bound,
             faults=tuple(self.faults),
             message="" if self.is_close and not self.gap else message,
-            details={**self.details, "plan_by": self.plan_by},
+            details={**self.details, "plan_by": self.by},
         )
