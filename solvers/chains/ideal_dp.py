@@ -54,13 +54,8 @@ def run(task: Task[MaxLoad], params: IdealDPParams) -> Outcome:
     def start(rule: IdleRule) -> Bracket:
         return Bracket(task, build_kinds(task.instance, task.semantics, rule), clock)
 
-    steps = Steps(
-        gap=task.limits.gap,
-        bound=Bound(0, "combinatorial"),
-        task=task,
-        start=start,
-        max_ideals=params.max_ideals,
-    )
+    least = Bound(0, "combinatorial")
+    steps = Steps(task, start, params.max_ideals, gap=task.limits.gap, bound=least)
     try:
         message = _until_stopped(steps.run)
     except Misfit as misfit:

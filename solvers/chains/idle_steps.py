@@ -77,7 +77,7 @@ class Misfit(Exception):
         self.blocks, self.block = blocks, block
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class Steps(Incumbent):
     """The steps, and what is known after each: also where a limit ends one."""
 

@@ -141,7 +141,7 @@ def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
         except Exception as error:  # what is known by now counts
             search.interrupted |= stop_asked()
             if not search.interrupted:
-                search.faults += (fault_of("decomposition", task.instance, error),)
+                search.faults += [fault_of("decomposition", task.instance, error)]
                 search.note = "stopped by an error"
     bound = Bound(search.bound_ns, f"decomposition, {PROOFS[search.proof]}", _basis(search))
     if search.infeasible:
@@ -152,7 +152,7 @@ def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
         plan=search.plan,
         claim_ns=search.claim_ns,
         bound=bound,
-        faults=search.faults,
+        faults=tuple(search.faults),
         message=_message(search),
         details={"jobs": search.jobs, "arcs": len(search.table.known)},
     )

@@ -66,6 +66,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     problem = build_cuts(instance, semantics, block, params.max_cuts)
     problem = with_kinds(instance, semantics, problem) or problem
     judge = Judge(instance, semantics, clock)
+    judge.gap = task.limits.gap
     counts = _counts(instance.num_devices, semantics, problem)
     parts, message = list[PartSearch](), ""
     try:
@@ -73,10 +74,10 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             if plan is not None:
                 judge.judge(plan)
         for count in counts:
-            if parts and clock.left_s == 0.0 and (judge.best is not None or task.starts):
+            if parts and clock.left_s == 0.0 and (judge.plan is not None or task.starts):
                 break
             parts.append(_part(task, problem, judge, count, clock))
-            if clock.left_s != 0.0 or judge.best is None:
+            if clock.left_s != 0.0 or judge.plan is None:
                 parts[-1].start()
         _search(task, parts, judge, clock)
     except KeyboardInterrupt:
@@ -89,7 +90,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
         "cuts": problem.num_cuts,
         "parts": sum(part.parts for part in parts),
     }
-    if judge.best is None:
+    if judge.value_ns is None:
         infeasible = bound >= NEVER
         tie = gradient_tie(instance)
         why = "in every chain of stages some device's memory is too small"
@@ -101,13 +102,12 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             details=details,
             message=why if infeasible else message or "no chain of stages was found",
         )
-    if bound >= judge.best[0] and not message:
+    if bound >= judge.value_ns and not message:
         message, details["balance"] = _make_even(task, problem, judge, parts, clock)
-    value_ns, plan = judge.best
     return Outcome(
-        plan=plan,
-        claim_ns=value_ns,
-        bound=Bound(min(bound, value_ns), "stage-cuts"),
+        plan=judge.plan,
+        claim_ns=judge.value_ns,
+        bound=Bound(min(bound, judge.value_ns), "stage-cuts"),
         details=details,
         message=message,
     )
@@ -152,10 +152,10 @@ def _search(
         if lowest is None:
             return
         lowest.step()
-        if judge.best is not None:
-            bound = min(part.bound_ns for part in parts)
-            on_news(judge.best[0], bound)
-            if judge.best[0] - bound <= task.limits.gap * judge.best[0]:
+        if judge.value_ns is not None:
+            judge.prove(Bound(min(part.bound_ns for part in parts), "stage-cuts"))
+            on_news(judge.value_ns, judge.bound_ns)
+            if judge.is_close:
                 return
 
 
@@ -224,7 +224,6 @@ def balanced(judge: Judge, part: PartSearch) -> bool:
     bool
         Whether no chain of this value is better balanced.
     """
-    assert judge.best is not None
     settles = judge.one_order(part.problem) and judge.semantics.stages_per_device == 1
     questions = _Questions(judge, part)
     if judge.walk is None and settles:  # the plan came from elsewhere
@@ -260,19 +259,19 @@ class _Questions:
 
     def ask(self, allowed: Flags) -> bool | None:
         """Look for a chain of these pairs; None if that stays open."""
-        assert self.judge.best is not None
         judge = self.judge
-        own = Judge(judge.instance, judge.semantics, judge.clock, self.judge.best[0] + 1)
+        assert judge.value_ns is not None
+        own = Judge(judge.instance, judge.semantics, judge.clock, judge.value_ns + 1)
         search = self.part.restricted(allowed, own)
         search.start()
-        while own.best is None and search.is_open:
+        while own.plan is None and search.is_open:
             if not self.steps or search.clock.left_s == 0.0:
                 return None
             search.step()
             self.steps -= 1
-        if own.best is not None:
-            self.judge.best, self.judge.walk = own.best, own.walk
-        return own.best is not None
+        if own.plan is not None:
+            judge.value_ns, judge.plan, judge.walk = own.value_ns, own.plan, own.walk
+        return own.plan is not None
 
     def lower(
         self, keys: Ints, allowed: Callable[[int, int], Flags], key_of: Callable[[Ints], int]
@@ -301,9 +300,9 @@ class _Questions:
 
 def _move(judge: Judge, part: PartSearch) -> None:
     """Move single cuts of the best plan as long as its value stays and its balance improves."""
-    assert judge.best is not None
+    assert judge.value_ns is not None
     assert judge.walk is not None
-    value_ns = judge.best[0]
+    value_ns = judge.value_ns
     walk, problem = judge.walk
     count = len(walk) // judge.semantics.stages_per_device
     load, held = part.problem.work_ns, _held(part)
