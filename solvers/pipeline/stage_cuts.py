@@ -79,7 +79,8 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             parts.append(_part(task, problem, judge, count, clock))
             if clock.left_s != 0.0 or judge.plan is None:
                 parts[-1].start()
-        _search(task, parts, judge, clock)
+        proves = problem.complete and len(parts) == len(counts)
+        _search(task, parts, judge, clock, proves=proves)
     except KeyboardInterrupt:
         message = "interrupted"
     bound = min((part.bound_ns for part in parts), default=NEVER)
@@ -143,9 +144,17 @@ def _counts(most: int, semantics: PipelineIteration, problem: CutProblem) -> lis
 
 
 def _search(
-    task: Task[PipelineIteration], parts: list[PartSearch], judge: Judge, clock: Clock
+    task: Task[PipelineIteration],
+    parts: list[PartSearch],
+    judge: Judge,
+    clock: Clock,
+    *,
+    proves: bool,
 ) -> None:
-    """Go on where the bound is lowest, until nothing is open or a limit is met."""
+    """Go on where the bound is lowest, until nothing is open or a limit is met.
+
+    Its bound is one on all plans, and told, if it `proves`: the parts have all chains.
+    """
     on_news = teller(task.instance, task.semantics, "stage-cuts")
     while clock.left_s != 0.0:
         lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
@@ -154,7 +163,7 @@ def _search(
         lowest.step()
         if judge.value_ns is not None:
             judge.prove(Bound(min(part.bound_ns for part in parts), "stage-cuts"))
-            on_news(judge.value_ns, judge.bound_ns)
+            on_news(judge.value_ns, judge.bound_ns if proves else None)
             if judge.is_close:
                 return
 
