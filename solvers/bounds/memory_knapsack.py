@@ -45,7 +45,7 @@ from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.sections import Interval, intervals, memory_is_slack
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.bounds.layer_chain import CHAIN, Stops, least_chain, stops_of
 from placegap.solvers.core.back_ends import word
 from placegap.solvers.core.back_ends.highs import solve_form, solve_integers
@@ -53,6 +53,7 @@ from placegap.solvers.core.back_ends.outcome import bound_ns, say_ending
 from placegap.solvers.core.back_ends.standard_form import StandardForm
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Method, Params, Task
+from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.core.registry import find_method, register
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.local_search.quick_schedule import inserted
@@ -702,8 +703,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     chain = None if stops is None else least_chain(instance, stops)
     if stops is not None and chain is not None:
         row = plan_of_stops(instance, stops, chain.at)
-        verdict = evaluate(instance, row, task.semantics)
-        if verdict.feasible and verdict.value_ns == chain.ns:
+        if feasible_ns(instance, row, task.semantics) == chain.ns:
             return Outcome(row, chain.ns, Bound(chain.ns, CHAIN))
     model = knapsack(instance, task.semantics)
     if model is None:
@@ -750,9 +750,10 @@ def _best(task: Task[Makespan], plans: Iterable[Plan | None]) -> Plan | None:
     """The plan that ends first, of those that fit, in the referee's order and in our own."""
     known = [plan for plan in plans if plan is not None]
     known += [inserted(task.instance, task.semantics, plan) for plan in known]
-    judged = [(evaluate(task.instance, plan, task.semantics), plan) for plan in known]
-    ends = [(each.value_ns, n) for n, (each, _) in enumerate(judged) if each.feasible]
-    return judged[min(ends)[1]][1] if ends else None
+    best = Incumbent()
+    for plan in known:
+        best.offer_plan(task, plan)
+    return best.plan
 
 
 def why_not_tight(task: Task[Makespan], params: Params) -> str | None:

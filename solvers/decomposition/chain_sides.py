@@ -17,11 +17,11 @@ from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.sections import Interval, choose_chain, intervals, memory_is_slack
-from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.side_cuts import FREE, HERE, MOST_NODES, Branches, SideArcs, TwoSides
 from placegap.solvers.bounds.work_windows import chain_arcs, work_windows
 from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import EFFORT, Method, Params, Start, Task
+from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.core.registry import register
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
@@ -112,17 +112,12 @@ def run(task: Task[Makespan], params: ChainSidesParams) -> Outcome:
 
 def _best_sides(task: Task[Makespan], beside: SideWork) -> Start | None:
     """The best plan of the last sides that cuts have found."""
-    instance, best = task.instance, None
+    best = Incumbent()
     for devices in _placements(task, beside):
         if stop_asked():
             break
-        plan = Plan.on(devices.tolist())
-        verdict = evaluate(instance, plan, task.semantics)
-        if not verdict.feasible or verdict.value_ns is None:
-            continue
-        if best is None or verdict.value_ns < best.value_ns:
-            best = Start(plan, verdict.value_ns)
-    return best
+        best.offer_plan(task, Plan.on(devices.tolist()))
+    return best.found
 
 
 def _placements(task: Task[Makespan], beside: SideWork) -> Iterator[Ints]:

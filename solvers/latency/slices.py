@@ -28,6 +28,7 @@ from placegap.solvers.chains.problem import (
 )
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Task
+from placegap.solvers.core.progress import Incumbent
 
 MOST_BLOCKS = 2500
 """Longer orders are not cut: that takes the square of their length."""
@@ -65,14 +66,10 @@ def best_slices(task: Task[LatencySubgraphs]) -> Plan | None:
 
 def with_slices(task: Task[LatencySubgraphs]) -> Task[LatencySubgraphs]:
     """The task with the better of its incumbent and `best_slices` as incumbent."""
-    found = [plan for plan in (task.incumbent, best_slices(task)) if plan is not None]
-    values = [evaluate(task.instance, plan, task.semantics) for plan in found]
-    ranked = [
-        (verdict.value_ns, at)
-        for at, verdict in enumerate(values)
-        if verdict.feasible and verdict.value_ns is not None
-    ]
-    return replace(task, incumbent=found[min(ranked)[1]]) if ranked else task
+    best = Incumbent()
+    for plan in (task.incumbent, best_slices(task)):
+        best.offer_plan(task, plan)
+    return task if best.plan is None else replace(task, incumbent=best.plan)
 
 
 def group_slices(instance: Instance, subgraphs: int) -> list[Plan]:

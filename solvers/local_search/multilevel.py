@@ -13,7 +13,7 @@ from pydantic import Field
 
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.referee.channels import plan_from_times
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import evaluate, feasible_ns
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_merge import merge_heavy_edges
 from placegap.solvers.core.clock import Clock, now_s
@@ -170,9 +170,9 @@ class _Rounds:
 
 def _judged(instance: Instance, semantics: Makespan, plan: Plan) -> Iterator[Start]:
     """A plan as the referee sees it, or nothing."""
-    verdict = evaluate(instance, plan, semantics)
-    if verdict.feasible and verdict.value_ns is not None:
-        yield Start(plan, verdict.value_ns)
+    value_ns = feasible_ns(instance, plan, semantics)
+    if value_ns is not None:
+        yield Start(plan, value_ns)
 
 
 def coarse_plan(merge: Merge, plan: Plan, semantics: Makespan) -> Plan:

@@ -113,11 +113,13 @@ def _better(
     claim: Claim, claims: Iterable[Claim], semantics: Semantics, plans: Iterable[tuple[str, Plan]]
 ) -> Iterator[tuple[str, int]]:
     """Values below a claimed bound, and who has them: plans, the corpus, other claims."""
+    from placegap.instances.referee.evaluate import feasible_ns  # brings numba
+
     if claim.about is None:
         return
     values = [other for other in claims if not other.is_bound]
     rivals = [
-        *((f"{by} has", _value_ns(claim.about, plan, semantics)) for by, plan in plans),
+        *((f"{by} has", feasible_ns(claim.about, plan, semantics)) for by, plan in plans),
         ("the corpus records", recorded_value_ns(claim.about, semantics)),
         *((f"{c.file} claims", c.ns) for c in values if c.about is claim.about),
     ]
@@ -134,10 +136,3 @@ def refuted_by(result: Result, instance: Instance, claims: Iterable[Claim]) -> t
     is_whole = result.instance_hash != instance.content_hash
     bound = None if is_whole else next(proven_by(result), None)
     return refuted_claims(claims, result.semantics, plans, bound)
-
-
-def _value_ns(instance: Instance, plan: Plan, semantics: Semantics) -> int | None:
-    from placegap.instances.referee.evaluate import evaluate  # brings numba
-
-    verdict = evaluate(instance, plan, semantics)
-    return verdict.value_ns if verdict.feasible else None

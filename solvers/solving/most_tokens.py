@@ -13,7 +13,7 @@ from itertools import count
 from placegap.instances.problem import Instance, MaxContext, Plan
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import as_input_error
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.bounds.cheap_bounds import ROOM, most_tokens
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import USUAL_S, Method, Params, Task
@@ -88,9 +88,9 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
 def _judged(task: Task[MaxContext], plan: Plan | None) -> tuple[Plan | None, int]:
     """The plan, if it is feasible, and its tokens; else no plan, and -1."""
     if plan is not None:
-        verdict = evaluate(task.instance, Plan(plan.placement), task.semantics)
-        if verdict.feasible and verdict.value_ns is not None:
-            return Plan(plan.placement), -verdict.value_ns
+        value_ns = feasible_ns(task.instance, Plan(plan.placement), task.semantics)
+        if value_ns is not None:
+            return Plan(plan.placement), -value_ns
     return None, -1
 
 
