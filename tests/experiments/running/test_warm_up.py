@@ -41,7 +41,7 @@ objectives = {"makespan": Makespan(memory="peak"), "max_load": MaxLoad(plans="ch
 instance, semantics = load_source(Source("bert-base-train", None)), objectives[sys.argv[2]]
 warm_up(sys.argv[1], semantics, {})
 modules, loaded = set(sys.modules), loading_s()
-solve(instance, semantics, sys.argv[1])
+run_method(instance, semantics, sys.argv[1])
 print(sorted(set(sys.modules) - modules), f"{loading_s() - loaded:.2f}")
 """
 
