@@ -133,28 +133,28 @@ class Incumbent:
         return found is not None and found <= self.gap
 
 
-UNPROVEN = -LARGEST_SUM
+UNPROVEN = Bound(-LARGEST_SUM)
 """Below every value, also below those of what is maximized."""
 
 
 @dataclass(eq=False)
-class ProgressLog:
+class ProgressLog(Incumbent):
     """The best that was heard, and the listener that is told of each improvement."""
 
     listener: Listener
     best: Progress = NOTHING
-    _kept: Incumbent = field(default_factory=lambda: Incumbent(bound=Bound(UNPROVEN)))
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.bound, self._lock = UNPROVEN, threading.RLock()
 
     def enter(self, news: Progress) -> None:
         """Take over what is better; solvers call from threads of their own."""
         with self._lock:
-            kept = self._kept
-            kept.improve(news.value_ns, news.plan, news.by)
+            self.improve(news.value_ns, news.plan, news.by)
             if news.bound is not None:  # one above the value is a fault, which the result names
-                kept.prove(news.bound)
-            bound = None if kept.bound_ns in (0, UNPROVEN) else kept.bound
-            found = Progress(kept.value_ns, bound, kept.by, kept.plan)
+                self.prove(news.bound)
+            bound = None if self.bound_ns in (0, UNPROVEN.ns) else self.bound
+            found = Progress(self.value_ns, bound, self.by, self.plan)
             if found != self.best:
                 self.best = found
                 self.listener(found)

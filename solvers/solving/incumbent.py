@@ -11,7 +11,7 @@ from placegap.instances.problem import PLAN_CLASSES, Plan, Semantics, plan_class
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Incumbent, Progress, tell
+from placegap.solvers.core.progress import Incumbent, Progress, each_plan_once, tell
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import (
     NO_PLAN_NS,
@@ -99,18 +99,16 @@ class JudgedIncumbent(Incumbent):
         task's own rules, rest on its solvers until the result comes.
         """
         words = [solver_and_version(name) for name in METHODS[method].packages if name in SOLVERS]
-        last: list[Plan | None] = [None]
 
         def hear(news: Progress) -> None:
-            if news.plan is not None and news.plan is not last[0]:
-                last[0] = news.plan
+            if news.plan is not None:
                 self.offer(news.plan, news.by)
             bound = news.bound if semantics == self.task.semantics else None
             if bound is not None and bound.ns > self.bound.ns:
                 basis = bound.basis or ", ".join(words) or PROOF
                 self.prove(bound._replace(basis=basis), is_first_word=True)
 
-        return hear
+        return each_plan_once(hear)
 
     def take_answer(self, method: str, answer: Answer) -> None:
         """How a step of a method has ended. Who contradicts the referee is not believed."""
