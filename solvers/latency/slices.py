@@ -15,7 +15,6 @@ from placegap.instances.problem import Instance, LatencySubgraphs, Plan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.problem import (
     ACCELERATOR,
@@ -51,17 +50,12 @@ def best_slices(task: Task[LatencySubgraphs]) -> Plan | None:
     if problem.num_blocks > MOST_BLOCKS:
         return None
     until = now_s() + min(LONGEST_S, (limit_s or 10 * LONGEST_S) / 10)
-    best: tuple[int, Plan] | None = None
+    best = Incumbent()
     for order in orders(problem, task.limits.seed):
-        plan = _slice_plan(problem, order)
-        verdict = None if plan is None else evaluate(instance, plan, task.semantics)
-        if plan is not None and verdict is not None and verdict.feasible:
-            value = verdict.value_ns
-            if value is not None and (best is None or value < best[0]):
-                best = value, plan
+        best.offer_plan(task, _slice_plan(problem, order))
         if now_s() > until:
             break
-    return None if best is None else best[1]
+    return best.plan
 
 
 def with_slices(task: Task[LatencySubgraphs]) -> Task[LatencySubgraphs]:

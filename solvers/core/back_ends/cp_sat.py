@@ -8,7 +8,7 @@ the solver: it is reported, and nothing that was proven in that run is believed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, Protocol, TypeVar
@@ -261,12 +261,9 @@ def _checked(
     within = known_ns is not None and known_ns <= model.horizon_ns
     where = f"{SOLVER} on {model.instance.name}"
     if status == cp_model.INFEASIBLE:
-        if within:
-            faults.append(
-                f"{where}: says that no plan takes at most {model.horizon_ns} ns, but one of"
-                f" {known_ns} ns is known"
-            )
-        return _replaced(answer, faults)
+        said = f"{where}: says that no plan takes at most {model.horizon_ns} ns, but one of"
+        fault = f"{said} {known_ns} ns is known"
+        return replace(answer, ending="fault", faults=(fault,)) if within else answer
     known = [known_ns] if within and known_ns is not None else []
     plan, value, claim = None, None, None
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
@@ -287,7 +284,9 @@ def _checked(
     bound = max(0, int(solver.response_proto.inner_objective_lower_bound)) * model.unit_ns
     if known and bound > min(known):
         faults.append(f"{where}: {_proves_too_much(bound, min(known))}")
-    return _replaced(answer, faults, plan, value, claim, bound)
+    if faults:  # nothing is proven; a plan that the referee has judged remains
+        return replace(answer, ending="fault", plan=plan, value_ns=value, faults=tuple(faults))
+    return replace(answer, plan=plan, value_ns=value, claim_ns=claim, bound_ns=bound)
 
 
 class _Told(cp_model.CpSolverSolutionCallback):
@@ -317,28 +316,6 @@ def _told(model: CpModel, semantics: Semantics, solver: cp_model.CpSolver) -> tu
 
 def _proves_too_much(bound_ns: int, value_ns: int) -> str:
     return f"proves a bound of {bound_ns} ns, but a plan of {value_ns} ns is known"
-
-
-def _replaced(
-    answer: Answer,
-    faults: Sequence[str],
-    plan: Plan | None = None,
-    value_ns: int | None = None,
-    claim_ns: int | None = None,
-    bound_ns: int | None = None,
-) -> Answer:
-    """After a fault nothing is proven; a plan that the referee has judged remains."""
-    return Answer(
-        "fault" if faults else answer.ending,
-        plan=plan,
-        value_ns=value_ns,
-        claim_ns=None if faults else claim_ns,
-        bound_ns=None if faults else bound_ns,
-        faults=tuple(faults),
-        seconds=answer.seconds,
-        interrupted=answer.interrupted,
-        details=answer.details,
-    )
 
 
 def _new_solver(settings: Settings) -> cp_model.CpSolver:
