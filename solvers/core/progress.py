@@ -50,7 +50,7 @@ NOTHING = Progress()
 Listener = Callable[[Progress], None]
 
 
-class Told(Protocol):
+class Teller(Protocol):
     """What a search calls with a value, a bound, or both (`teller`)."""
 
     def __call__(
@@ -76,7 +76,7 @@ class Incumbent:
     by: str = ""
     bound: Bound = NOTHING_PROVEN
     #: Called with both whenever one of them is better.
-    on_news: Told = unheard
+    on_news: Teller = unheard
     #: What a phase or a solver said that a known plan contradicts, or how it failed.
     faults: list[str] = field(default_factory=list)
     details: dict[str, int | float | str] = field(default_factory=dict)
@@ -229,7 +229,7 @@ def each_plan_once(listener: Listener) -> Listener:
     return hear
 
 
-def teller(instance: Instance, semantics: Semantics, by: str) -> Told:
+def teller(instance: Instance, semantics: Semantics, by: str) -> Teller:
     """`tell` for one instance, semantics and method."""
 
     def told(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
