@@ -1,12 +1,13 @@
 from .bounds.portfolio import bound
 from .core.method import Cost, Limits, Method, Params, Task
 from .core.registry import METHODS, method, register, use_module
-from .core.result import Outcome, Result, SolverDisagreement
+from .core.result import Bound, Outcome, Result, SolverDisagreement
 from .solving.run_method import DEFAULT_METHOD, run_method, solve
 
 __all__ = [
     "DEFAULT_METHOD",
     "METHODS",
+    "Bound",
     "Cost",
     "Limits",
     "Method",

@@ -338,8 +338,9 @@ def judged(
     from placegap.instances.problem import told
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
+    from placegap.solvers.core.result import Bound
     from placegap.solvers.solving.claims import claims_of, refuted_claims
-    from placegap.solvers.solving.known_bounds import KnownBound, known_bound
+    from placegap.solvers.solving.known_bounds import known_bound
 
     files = [(file, _stated(instance, file)) for file, _ in plans]
     semantics = files[0][1].semantics
@@ -349,7 +350,7 @@ def judged(
             raise InputError(f"the plan cannot be executed: {verdict.violations[0].message}", file)
     values = [verdict.value_ns for verdict in verdicts if verdict.feasible]
     with spinner("looking for a bound"):
-        now, said = list[KnownBound](), tuple[str, ...]()
+        now, said = list[Bound](), tuple[str, ...]()
         if proof is not None:
             from placegap.experiments.running.certifying import proven
 

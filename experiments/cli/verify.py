@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Verdict
     from placegap.instances.io.verification import Verification
     from placegap.instances.problem import Instance, Semantics
+    from placegap.solvers.core.result import Bound
     from placegap.solvers.solving.claims import Claim
-    from placegap.solvers.solving.known_bounds import KnownBound
 
 
 BROKEN_RULES = 1
@@ -97,8 +97,9 @@ def verify_command(asked: VerifyOptions) -> None:
     from placegap.instances.io.plan_file import load_stated_plan
     from placegap.instances.io.verification import verify
     from placegap.instances.problem import HybridPipeline, Plan
+    from placegap.solvers.core.result import Bound
     from placegap.solvers.solving.claims import claims_of, refuted_claims
-    from placegap.solvers.solving.known_bounds import KnownBound, known_bound, recorded_value_ns
+    from placegap.solvers.solving.known_bounds import known_bound, recorded_value_ns
 
     source = source_of(asked)
     if asked.plan_file is not None and asked.rules.objective is None:
@@ -133,7 +134,7 @@ def verify_command(asked: VerifyOptions) -> None:
     name = str(asked.plan_file)
     claims = claims_of(instance, semantics, asked.model, {name: stated.bound})
     if verdict.agree and verdict.first.value_ns is not None:
-        start, now = verdict.plan if verdict.holds else None, list[KnownBound]()
+        start, now = verdict.plan if verdict.holds else None, list[Bound]()
         if certified is not None:
             now += certified_bounds(certified, semantics)
         said = tuple[str, ...]()
@@ -201,7 +202,7 @@ def _json(
     instance: Instance,
     semantics: Semantics,
     verdict: Verification,
-    bound: KnownBound | None,
+    bound: Bound | None,
     best_ns: int | None,
     claims: Sequence[Claim],
 ) -> dict[str, Any]:
@@ -221,7 +222,7 @@ def _json(
         },
         "bound_ns": None if bound is None else bound.ns,
         "bound_origin": "" if bound is None else bound.origin,
-        "rests_on": "" if bound is None else bound.rests_on,
+        "rests_on": "" if bound is None else bound.basis,
         "gap": relative_gap(first.value_ns, None if bound is None else bound.ns),
         "best_known_value_ns": best_ns,
         "claims": claim_objects(claims),
@@ -232,7 +233,7 @@ def _print(
     instance: Instance,
     semantics: Semantics,
     verdict: Verification,
-    bound: KnownBound | None,
+    bound: Bound | None,
     best_ns: int | None,
     claims: Sequence[Claim],
 ) -> None:
@@ -254,7 +255,7 @@ def _print(
         exact = f" ({first.value_ns} and {second.value_ns})"
         console.print(f"value    {values[0]} and {values[1]}{exact}: the referees DISAGREE")
     if bound is not None:
-        basis = describe_basis(bound.origin, bound.rests_on)
+        basis = describe_basis(bound.origin, bound.basis)
         gap = relative_gap(first.value_ns, bound.ns)
         console.print(f"bound    {format_value(bound.ns, semantics)} ({basis})", markup=False)
         console.print(f"gap      {'unknown' if gap is None else format_gap(gap)}")

@@ -28,11 +28,10 @@ from placegap.experiments.studies.gaps import FAILURES, NOT_RUN, GapCell
 from placegap.experiments.studies.run import logged_cells, run_study
 from placegap.instances.problem import Objective
 from placegap.instances.problem.array_types import Ints
-from placegap.solvers.bounds.cheap_bounds import Bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import find_method, register, use_module
-from placegap.solvers.core.result import Outcome, relative_gap
+from placegap.solvers.core.result import Bound, Outcome, relative_gap
 from placegap.solvers.core.starts import ALWAYS
 from placegap.solvers.latency.call_rows import GroupMemory, group_memory
 from placegap.solvers.latency.sections import RowSection, build_section

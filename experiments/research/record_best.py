@@ -122,7 +122,7 @@ def _record_portfolio(limit_s: float, target: Path) -> int:
                     semantics=narrower,
                     bound_ns=found.ns,
                     bound_origin=found.origin,
-                    rests_on=found.rests_on,
+                    rests_on=found.basis,
                 )
                 record_best(instance, known, target)
     return 0

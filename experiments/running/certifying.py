@@ -20,8 +20,8 @@ from placegap.instances.io.document import read_json
 from placegap.instances.problem import Instance, Plan, Semantics, parse_semantics, plan_class
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import refuse_other
-from placegap.solvers.core.result import PROOF, Result, fault_words
-from placegap.solvers.solving.known_bounds import KnownBound, proven_by
+from placegap.solvers.core.result import PROOF, Bound, Result, fault_words
+from placegap.solvers.solving.known_bounds import proven_by
 
 SHARE, MOST_S = 0.25, 60.0
 """Of the time limit, and seconds at most, that a certificate takes after the method."""
@@ -85,7 +85,7 @@ class Proof(NamedTuple):
 
 def proven(
     source: Source | Instance, semantics: Semantics, proof: Proof, start: Plan | None = None
-) -> tuple[list[KnownBound], tuple[str, ...]]:
+) -> tuple[list[Bound], tuple[str, ...]]:
     """What a method proves in a worker process, and warnings.
 
     Parameters
@@ -112,8 +112,8 @@ def proven(
     return list(proven_by(result)), (*said, *map(fault_words, result.faults))
 
 
-def certified_bounds(verdict: Verdict, semantics: Semantics) -> list[KnownBound]:
+def certified_bounds(verdict: Verdict, semantics: Semantics) -> list[Bound]:
     """What a checked certificate proves; nothing where it is one under other rules."""
     if verdict.bound_ns is None or verdict.semantics != semantics:
         return []
-    return [KnownBound(verdict.bound_ns, "certificate", PROOF, plan_class(semantics))]
+    return [Bound(verdict.bound_ns, "certificate", PROOF, plan_class(semantics))]

@@ -45,6 +45,7 @@ from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import (
     PROOF,
     SOLVERS,
+    Bound,
     Outcome,
     SolverDisagreement,
     carry_bound,
@@ -52,7 +53,7 @@ from placegap.solvers.core.result import (
     solver_and_version,
     with_reason,
 )
-from placegap.solvers.solving.known_bounds import KnownBound, with_known_bound
+from placegap.solvers.solving.known_bounds import proven_by, with_known_bound
 from placegap.solvers.solving.run_method import DEFAULT_METHOD
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Attempt:
     alone: bool = False
 
     #: What the corpus records of the single ops, where whole modules or layers are placed.
-    recorded: tuple[KnownBound, ...] = ()
+    recorded: tuple[Bound, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -371,18 +372,16 @@ def _told(
     attempt: Attempt, news: Progress, plans: Sequence[Plan], how: str, spent_s: float
 ) -> Result | None:
     """What a method had told before it ended some way, as its result: a plan, a bound, or both."""
-    bound_ns = news.bound_ns if attempt.coarsen is None else None
-    if bound_ns is not None and news.value_ns is not None and bound_ns > news.value_ns:
-        bound_ns = None  # a plan has refuted it since
-    if not plans and bound_ns is None:
+    bound = news.bound if attempt.coarsen is None else None
+    if bound is not None and news.value_ns is not None and bound.ns > news.value_ns:
+        bound = None  # a plan has refuted it since
+    if not plans and bound is None:
         return None
     source = attempt.source
     instance = source if isinstance(source, Instance) else load_source(source)
     outcome = Outcome(
         plans[-1] if plans else None,
-        bound_ns=bound_ns,
-        bound_origin=news.bound_by or news.by,
-        rests_on=news.rests_on or _words_of(attempt.method),
+        bound=bound and bound._replace(basis=bound.basis or _words_of(attempt.method)),
         message=f"{how}; this is what it had told by then",
     )
     told = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
@@ -406,10 +405,7 @@ def _news(result: Result) -> Progress:
     """What a result adds to what is known; a plan of a finer instance is worth nothing here."""
     if result.split is not None:
         return Progress()
-    proven_by = result.bound_origin or result.method
-    return Progress(
-        result.value_ns, result.bound_ns, result.method, result.plan, proven_by, result.rests_on
-    )
+    return Progress(result.value_ns, next(proven_by(result), None), result.method, result.plan)
 
 
 def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:

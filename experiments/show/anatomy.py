@@ -36,9 +36,8 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.modules import Granularity, with_content
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.core.result import relative_gap
+from placegap.solvers.core.result import Bound, relative_gap
 from placegap.solvers.solving.claims import Claim
-from placegap.solvers.solving.known_bounds import KnownBound
 
 MOST_CROSSINGS = 5
 """Transfers that are named."""
@@ -76,7 +75,7 @@ class Anatomy:
     semantics: Semantics
     verdict: Evaluation
     #: What no plan is below.
-    bound: KnownBound | None
+    bound: Bound | None
     devices: tuple[DeviceShare, ...]
     drawn: Timeline
     #: Of each device; moments are in ns if `is_timed`, else steps of a sample.
@@ -125,7 +124,7 @@ def take_apart(
     instance: Instance,
     plan: Plan,
     semantics: Semantics,
-    bound: KnownBound | None = None,
+    bound: Bound | None = None,
     method: str = "",
     *,
     num_moves: int = 5,
@@ -196,7 +195,7 @@ def _hybrid(
     plan: Plan,
     semantics: HybridPipeline,
     verdict: Evaluation,
-    bound: KnownBound | None,
+    bound: Bound | None,
     method: str,
     num_moves: int,
 ) -> Anatomy:
@@ -263,8 +262,8 @@ def anatomy_object(found: Anatomy) -> dict[str, Any]:
         "violations": [vars(violation) for violation in found.verdict.violations],
         "bound_ns": None if found.bound is None else found.bound.ns,
         "bound_origin": "" if found.bound is None else found.bound.origin,
-        "bound_class": "" if found.bound is None else found.bound.plans,
-        "rests_on": "" if found.bound is None else found.bound.rests_on,
+        "bound_class": "" if found.bound is None else found.bound.plan_class,
+        "rests_on": "" if found.bound is None else found.bound.basis,
         "gap": found.gap,
         "claims": claim_objects(found.claims),
         **(

@@ -94,7 +94,7 @@ def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[List
             if news == newest[0]:  # and tells what is done meanwhile
                 return
             is_plan, newest[0] = news.value_ns != newest[0].value_ns, news
-            source = news.by if is_plan else news.bound_by or news.by
+            source = news.by if is_plan or not news.bound else news.bound.origin
             seconds = round(time.monotonic() - began, 3)
             moments.append(Moment(seconds, news.value_ns, news.bound_ns, source))
             append(json.dumps(moments[-1]._asdict()) + "\n")

@@ -22,7 +22,7 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 
 MOST_WORK = 600_000
 """Ops and edges that the referee may look at, over all moves: a few seconds."""
@@ -115,10 +115,9 @@ def single_moves(
 def _value_ns(instance: Instance, plan: Plan, semantics: Semantics) -> int | None:
     """The value of a plan that breaks no rule."""
     try:
-        verdict = evaluate(instance, plan, semantics)
+        return feasible_ns(instance, plan, semantics)
     except InputError:
         return None
-    return verdict.value_ns if verdict.feasible else None
 
 
 def _ranked(instance: Instance, plan: Plan, verdict: Evaluation) -> list[_Unit]:

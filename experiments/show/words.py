@@ -135,7 +135,7 @@ def bound_sentence(found: Anatomy) -> str:
 
     if found.bound is None:
         return "none"
-    basis = describe_basis(found.bound.origin, found.bound.rests_on)
+    basis = describe_basis(found.bound.origin, found.bound.basis)
     return f"{format_value(found.bound.ns, found.semantics)} ({basis})"
 
 
@@ -436,7 +436,7 @@ def comparison_object(first: Anatomy, second: Anatomy) -> dict[str, Any]:
                 "feasible": each.verdict.feasible,
                 "bound_ns": None if each.bound is None else each.bound.ns,
                 "bound_origin": "" if each.bound is None else each.bound.origin,
-                "rests_on": "" if each.bound is None else each.bound.rests_on,
+                "rests_on": "" if each.bound is None else each.bound.basis,
                 "gap": each.gap,
                 "claims": claim_objects(each.claims),
                 **time_parts(each),

@@ -12,12 +12,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.plan import Cell
 from placegap.instances.problem import PLAN_CLASSES, PlanClass, plan_class, with_plans
-from placegap.solvers.core.result import PROOF, RECORDED, relative_gap
+from placegap.solvers.core.result import RECORDED, Bound, relative_gap
 
 NOT_RUN = "not_run"
 NOT_APPLICABLE = "not_applicable"
@@ -74,19 +73,6 @@ class GapCell:
         return self.best_bound_by.startswith(RECORDED)
 
 
-class BestBound(NamedTuple):
-    """The best bound for a class of plans, the column that proved it, and what it rests on."""
-
-    bound_ns: int
-    by: str
-    rests_on: str
-
-    @property
-    def rank(self) -> tuple[int, bool]:
-        """The higher bound; if equal, one proved by placegap, else the first."""
-        return self.bound_ns, self.rests_on == PROOF
-
-
 @dataclass(frozen=True)
 class MethodSummary:
     """One column of a table, summed up over the rows where it has a gap."""
@@ -111,20 +97,20 @@ def gap_cells(cells: Iterable[Cell], records: Mapping[str, Record]) -> list[GapC
         Records of the log by key; cells whose run is not there yet are "not_run".
     """
     cells = list(cells)
-    best: dict[tuple[str, str, PlanClass], BestBound] = {}
+    best: dict[tuple[str, str, PlanClass], Bound] = {}
     for cell in cells:
         for record, by in _bounds(cell, records):
             for plans in _nested_in(record["bound_class"]):
                 where = (*_problem(cell), plans)
-                found = BestBound(record["bound_ns"], by, record.get("rests_on", ""))
-                if where not in best or found.rank > best[where].rank:
+                found = Bound(record["bound_ns"], by, record.get("rests_on", ""))
+                if where not in best or found.rank() > best[where].rank():
                     best[where] = found
     for cell in cells:
         for bound in cell.recorded:
-            for plans in _nested_in(bound.plans):
+            for plans in _nested_in(bound.plan_class or plan_class(cell.semantics)):
                 where = (*_problem(cell), plans)
-                if where not in best or bound.ns > best[where].bound_ns:
-                    best[where] = BestBound(bound.ns, bound.origin, bound.rests_on)
+                if where not in best or bound.ns > best[where].ns:
+                    best[where] = bound
     return [_gap_cell(cell, records, best) for cell in cells]
 
 
@@ -137,10 +123,11 @@ def _bounds(cell: Cell, records: Mapping[str, Record]) -> Iterable[tuple[Record,
 def _gap_cell(
     cell: Cell,
     records: Mapping[str, Record],
-    best: Mapping[tuple[str, str, PlanClass], BestBound],
+    best: Mapping[tuple[str, str, PlanClass], Bound],
 ) -> GapCell:
-    bound_ns, by, rests_on = best.get((*_problem(cell), plan_class(cell.semantics)), (None, "", ""))
-    empty = GapCell(cell, NOT_RUN, best_bound_ns=bound_ns, best_bound_by=by, best_rests_on=rests_on)
+    where = (*_problem(cell), plan_class(cell.semantics))
+    bound_ns, by, basis, _ = best.get(where, (None, "", "", None))
+    empty = GapCell(cell, NOT_RUN, best_bound_ns=bound_ns, best_bound_by=by, best_rests_on=basis)
     if cell.run is None:
         status = NOT_INSTALLED if cell.is_missing else NOT_APPLICABLE
         return replace(empty, status=status, message=cell.reason)

@@ -30,7 +30,8 @@ from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.solvers import Limits, Task
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.registry import find_method, parse_params, why_not
-from placegap.solvers.solving.known_bounds import KnownBound, recorded_bounds
+from placegap.solvers.core.result import Bound
+from placegap.solvers.solving.known_bounds import recorded_bounds
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
 
@@ -104,7 +105,7 @@ class Cell:
     memory_pressure: float | None = None
 
     #: Bounds that the corpus records, where the study counts them.
-    recorded: tuple[KnownBound, ...] = ()
+    recorded: tuple[Bound, ...] = ()
 
 
 def plan_study(

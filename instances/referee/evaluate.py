@@ -112,6 +112,12 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
     return Evaluation(value_ns, violations, uses, schedule, servers)
 
 
+def feasible_ns(instance: Instance, plan: Plan, semantics: Semantics) -> int | None:
+    """The value of a plan; None where it breaks a rule."""
+    verdict = evaluate(instance, plan, semantics)
+    return verdict.value_ns if verdict.feasible else None
+
+
 def _of_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) -> Evaluation:
     """The end of an iteration; loads of devices are those of one microbatch, without updates."""
     violations, iteration, held = check_and_run(instance, plan, semantics)

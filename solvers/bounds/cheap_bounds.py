@@ -28,7 +28,7 @@ from placegap.instances.problem.kernels import kernel
 from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not
-from placegap.solvers.core.result import PROOF
+from placegap.solvers.core.result import Bound
 
 PATH, WORK, LONGEST, ONE, ROOM = "critical path", "work", "longest op", "one microbatch", "room"
 """Origins of bounds: the longest path of least times; all work spread over the devices; the longest
@@ -40,14 +40,6 @@ METHODS_OF: dict[str, tuple[tuple[str, float, int], ...]] = {
     "max_load": (("archer-combinatorial", 6.0, 1_000_000),),
 }
 """Of an objective: bounds of the registry, microseconds per part of the model, and most parts."""
-
-
-class Bound(NamedTuple):
-    """A value that no plan is below, what proves it and what the proof rests on."""
-
-    ns: int
-    origin: str
-    rests_on: str = PROOF
 
 
 def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
@@ -77,11 +69,11 @@ def quick_bound(instance: Instance, semantics: Semantics) -> Bound:
         if semantics.schedule == "zero_bubble":  # weight events of one microbatch may overlap
             together = _without(instance, late | instance.arrays.weight_gradient)
         one = int(np.where(possible, together, NO_WAY).min(axis=1).sum())
-        return max(Bound(one, ONE), Bound(work, WORK), key=lambda bound: bound.ns)
+        return max(Bound(one, ONE), Bound(work, WORK), key=Bound.rank)
     else:
         found = [Bound(_longest(possible, together, semantics), LONGEST)]
     found.append(Bound(spread_bound(together, possible), WORK))
-    return max(found, key=lambda bound: bound.ns)
+    return max(found, key=Bound.rank)
 
 
 def _without(instance: Instance, ops: Flags) -> Ints:
@@ -245,6 +237,6 @@ def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
         limited = replace(task, limits=replace(task.limits, time_limit_s=max(share_s, 0.05)))
         if why_not(method, limited, params) is None:
             found = method.run(limited, params)
-            if found.bound_ns is not None and found.bound_ns > best.ns:
-                best = Bound(found.bound_ns, found.bound_origin, found.rests_on or PROOF)
+            if found.bound is not None and not found.proven_infeasible:
+                best = max(best, found.bound, key=Bound.rank)
     return best

@@ -34,7 +34,6 @@ from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.problem.sections import memory_is_slack
-from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.bounds.cheap_bounds import directions, least_starts, quick_bound
 from placegap.solvers.bounds.frontier_labels import (
     HEAD,
@@ -49,6 +48,7 @@ from placegap.solvers.bounds.frontier_labels import (
 )
 from placegap.solvers.core.clock import never
 from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
@@ -200,7 +200,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         return Outcome(message="memory is slack: it forces no transfers")
 
     steps, most_ns = steps_of(instance, semantics), serial_horizon_ns(instance)
-    best: tuple[int, Plan] | None = None
+    best = Incumbent()
     aim, more = quick_bound(instance, semantics).ns, MORE_AIMS
     while more > 0 and aim <= most_ns + 1:
         aim = int(aim * (1 + STRIDE)) + 1
@@ -210,16 +210,12 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
         if found.ns is None:
             continue
         more -= 1
-        plan = plan_by(steps, found.traces)
-        verdict = evaluate(instance, plan, semantics)
-        value_ns = verdict.value_ns
-        if verdict.feasible and value_ns is not None and (best is None or value_ns < best[0]):
-            best = value_ns, plan
-        if best is not None and not found.joined:
+        best.offer_plan(task, plan_by(steps, found.traces))
+        if best.plan is not None and not found.joined:
             break
-    if best is None:
+    if best.plan is None:
         return Outcome(message="memory: no path of labels makes a plan that fits")
-    return Outcome(best[1])
+    return Outcome(best.plan)
 
 
 def plan_by(steps: PlacingSteps, traces: Sequence[FrontierLabels]) -> Plan:

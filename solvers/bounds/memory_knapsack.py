@@ -45,15 +45,16 @@ from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.sections import Interval, intervals, memory_is_slack
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.bounds.layer_chain import CHAIN, Stops, least_chain, stops_of
 from placegap.solvers.core.back_ends import word
 from placegap.solvers.core.back_ends.highs import solve_form, solve_integers
 from placegap.solvers.core.back_ends.outcome import bound_ns, say_ending
 from placegap.solvers.core.back_ends.standard_form import StandardForm
 from placegap.solvers.core.method import Params, Task
+from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.local_search.quick_schedule import inserted
 
 KNAPSACK = "memory knapsack"
@@ -715,9 +716,8 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     chain = None if stops is None else least_chain(instance, stops)
     if stops is not None and chain is not None:
         row = plan_of_stops(instance, stops, chain.at)
-        verdict = evaluate(instance, row, task.semantics)
-        if verdict.feasible and verdict.value_ns == chain.ns:
-            return Outcome(row, chain.ns, chain.ns, CHAIN, rests_on=PROOF)
+        if feasible_ns(instance, row, task.semantics) == chain.ns:
+            return Outcome(row, chain.ns, Bound(chain.ns, CHAIN))
     model = knapsack(instance, task.semantics)
     if model is None:
         return Outcome(message="its model is too large")
@@ -729,15 +729,17 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     if model.form.matrix.shape[1] > MOST_MIP:
         return Outcome(
             _best(task, plans),
-            bound_ns=floor,
-            bound_origin=KNAPSACK,
-            rests_on=PROOF,
+            bound=Bound(floor, KNAPSACK),
             message="its MIP is too large: the plan is that of the LP, rounded",
         )
     found, values = solve_integers(model.form, task.limits.left(clock))
     by_solver = bound_ns(found.dual_bound, model.unit_ns, 1)
-    is_higher = by_solver is not None and by_solver > floor
-    proven = by_solver if is_higher else floor
+    if found.ending == "infeasible":
+        bound = no_plan(word("highs"))
+    elif by_solver is not None and by_solver > floor:
+        bound = Bound(by_solver, KNAPSACK, word("highs"))
+    else:
+        bound = Bound(floor, KNAPSACK)
     plans += [] if values is None else [plan_of(instance, model, values)]
     plan = _best(task, plans)
     message = say_ending(
@@ -745,10 +747,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     )
     return Outcome(
         plan,
-        bound_ns=proven,
-        bound_origin=KNAPSACK,
-        rests_on=word("highs") if is_higher or found.ending == "infeasible" else PROOF,
-        proven_infeasible=found.ending == "infeasible",
+        bound=bound,
         message=message,
         build_s=built_s,
         details={"rows": found.rows, "columns": found.columns, "nodes": found.nodes},
@@ -759,6 +758,7 @@ def _best(task: Task[Makespan], plans: Iterable[Plan | None]) -> Plan | None:
     """The plan that ends first, of those that fit, in the referee's order and in our own."""
     known = [plan for plan in plans if plan is not None]
     known += [inserted(task.instance, task.semantics, plan) for plan in known]
-    judged = [(evaluate(task.instance, plan, task.semantics), plan) for plan in known]
-    ends = [(each.value_ns, n) for n, (each, _) in enumerate(judged) if each.feasible]
-    return judged[min(ends)[1]][1] if ends else None
+    best = Incumbent()
+    for plan in known:
+        best.offer_plan(task, plan)
+    return best.plan

@@ -8,7 +8,7 @@ from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem import Instance, Makespan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.sections import memory_is_slack
-from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
+from placegap.solvers.bounds.cheap_bounds import method_bound, quick_bound
 from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.layer_chain import CHAIN, chain_bound
 from placegap.solvers.bounds.layers_bound import layers_bound
@@ -16,6 +16,7 @@ from placegap.solvers.bounds.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits, Task
+from placegap.solvers.core.result import Bound
 
 WINDOWS, LAYERS, INTERVALS, FRONTIER = (
     "work windows",
@@ -61,7 +62,7 @@ def bound(
     --------
     >>> from placegap.instances import Makespan, example
     >>> bound(example(), Makespan())
-    Bound(ns=34, origin='work windows', rests_on='proof')
+    Bound(ns=34, origin='work windows', basis='proof', plan_class=None)
     """
     best = Bound(0, "")
     for found in improving_bounds(instance, semantics, time_limit_s, best_ns=best_ns):

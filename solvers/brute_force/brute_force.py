@@ -36,7 +36,7 @@ from placegap.solvers.brute_force.stage_chains import (
 )
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 
 MOST_OPS = {
     "makespan": 8,
@@ -103,11 +103,9 @@ def run(task: Task, params: Params) -> Outcome:
     """
     best = _best_plan(task.instance, task.semantics)
     if best is None:
-        return Outcome(proven_infeasible=True, rests_on=PROOF, message="no placement fits")
+        return Outcome(bound=no_plan(), message="no placement fits")
     value, plan = best
-    return Outcome(
-        plan=plan, claim_ns=value, bound_ns=value, bound_origin="brute-force", rests_on=PROOF
-    )
+    return Outcome(plan=plan, claim_ns=value, bound=Bound(value, "brute-force"))
 
 
 def _best_plan(instance: Instance, semantics: Semantics) -> tuple[int, Plan] | None:

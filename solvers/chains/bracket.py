@@ -8,7 +8,6 @@ from functools import partial
 from itertools import islice
 
 from placegap.instances.problem import MaxLoad, Plan
-from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.chains.ideals import Ideals, MemoryFull, enumerate_ideals, prefixes
 from placegap.solvers.chains.kinds_problem import KindsProblem
 from placegap.solvers.chains.layers import LayerSearch, Pipeline
@@ -17,8 +16,8 @@ from placegap.solvers.chains.servers import ServerSearch
 from placegap.solvers.chains.windows import PriceBook, walk_in_windows, window_tests, work_bound
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Told, unheard
-from placegap.solvers.core.result import relative_gap
+from placegap.solvers.core.progress import Incumbent
+from placegap.solvers.core.result import Bound
 from placegap.solvers.core.starts import best_start
 
 MOST_BYTES = 800_000_000
@@ -41,57 +40,29 @@ BISECTION = 0.004
 """Relative gap at which bisection hands over to a run for the value."""
 
 
-class Bracket:
+BY_DP = "ideal-dp"
+
+
+class Bracket(Incumbent):
     """What is known of a problem's optimum, and how to learn more."""
 
     def __init__(self, task: Task[MaxLoad], problem: KindsProblem, clock: Clock) -> None:
         self.task, self.problem, self.clock = task, problem, clock
-        self.gap = task.limits.gap
         self.book = PriceBook(problem)
-        #: Proven bound, from `origin`.
-        self.lower, self.origin = work_bound(problem, self.book.of_all), "combinatorial"
-        #: Load of the best plan so far.
-        self.value: int | None = None
-        self.plan: Plan | None = None
+        least = Bound(work_bound(problem, self.book.of_all), "combinatorial")
+        super().__init__(gap=task.limits.gap, bound=least)
         #: How many ideals there are, and how many were kept.
         self.counts: dict[str, int] = {}
-        #: Called when one of the two is better.
-        self.on_news: Told = unheard
-        self.offer(task.incumbent)
+        self.offer_plan(task, task.incumbent)
 
-    def offer(self, plan: Plan | None) -> None:
-        """Take over a plan if it is feasible and better."""
-        value = value_below(self.task, plan, self.value)
-        if value is not None:
-            self.adopt(value, plan)
-
-    def adopt(self, value: int | None, plan: Plan | None) -> None:
-        """Take over a plan of a known value."""
-        self.value, self.plan = value, plan
-
-    def improve(self, found: Pipeline | None) -> bool:
+    def take(self, found: Pipeline | None) -> bool:
         """Take over a pipeline of at most `limit`; whether there is one."""
-        if found is not None:
-            self.adopt(found.value, Plan(found.placement))
-            self.on_news(self.value, self.lower)
-        return found is not None
-
-    def prove(self, lower: int, origin: str = "ideal-dp") -> None:
-        """Take over a bound that the DP has proven."""
-        if lower > self.lower:
-            self.lower, self.origin = lower, origin
-            self.on_news(self.value, self.lower)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the gap is small enough."""
-        found = relative_gap(self.value, self.lower)
-        return found is not None and found <= self.gap
+        return found is not None and self.improve(found.value, Plan(found.placement))
 
     @property
     def limit(self) -> int:
         """Loads up to this are better than what is known."""
-        return self.problem.largest_load if self.value is None else self.value - 1
+        return self.problem.largest_load if self.value_ns is None else self.value_ns - 1
 
     def cut(self, max_ideals: int) -> None:
         """Find a good plan soon: the DP over the ideals of one topological order after another.
@@ -99,19 +70,19 @@ class Bracket:
         Where there are few ideals in all, one run over them is enough.
         """
         # a low limit keeps few states; it is raised until something fits
-        limit, few = min(self.limit, 2 * self.lower + 1), self._few(max_ideals)
+        limit, few = min(self.limit, 2 * self.bound_ns + 1), self._few(max_ideals)
         for ideals in self._of_orders() if few is None else (few,):
-            if self.closed:
+            if self.is_close:
                 return
             search = self.search(ideals)
-            while not self.improve(search.best(limit, self.lower)):
-                if limit >= self.limit or (few is None and self.value is not None):
+            while not self.take(search.best(limit, self.bound_ns)):
+                if limit >= self.limit or (few is None and self.value_ns is not None):
                     break
                 limit = min(4 * limit, self.limit)
-            if self.value is not None:
+            if self.value_ns is not None:
                 limit = self.limit
-        if few is not None and self.value is not None:
-            self.prove(self.value)
+        if few is not None and self.value_ns is not None:
+            self.prove(Bound(self.value_ns, BY_DP))
 
     def _few(self, max_ideals: int) -> Ideals | None:
         """All ideals that matter, if they are few."""
@@ -125,7 +96,7 @@ class Bracket:
 
     def close(self, max_ideals: int) -> None:
         """Close the gap with the DP over all ideals that matter."""
-        if self.closed:
+        if self.is_close:
             return
         try:
             ideals, total = self._enumerate(self.limit, max_ideals)
@@ -138,7 +109,7 @@ class Bracket:
             return
         if self.problem.servers:
             self._without_servers(ideals)
-            if not self.closed and ideals.size > MOST_SERVER_IDEALS:
+            if not self.is_close and ideals.size > MOST_SERVER_IDEALS:
                 raise LimitReached(
                     f"{ideals.size} ideals, with servers at most {MOST_SERVER_IDEALS}"
                 )
@@ -155,8 +126,8 @@ class Bracket:
         """Close the gap as far as the ideals fit the memory: lower limits leave fewer."""
         high = self.limit
         for _ in range(BOUND_ROUNDS):
-            limit = (self.lower + high) // 2
-            if self.closed or self.lower > limit:
+            limit = (self.bound_ns + high) // 2
+            if self.is_close or self.bound_ns > limit:
                 return
             try:
                 ideals, _ = self._enumerate(limit, max_ideals)
@@ -166,22 +137,21 @@ class Bracket:
             found = None
             if ideals.size and not ideals.members[0].any():
                 found = self.search(ideals).best(limit, limit)
-            if self.improve(found):
+            if self.take(found):
                 high = self.limit
             else:
-                self.prove(limit + 1)
+                self.prove(Bound(limit + 1, BY_DP))
 
     def _without_servers(self, ideals: Ideals) -> None:
         """A bound, and perhaps a better plan: the DP in which servers cost nothing."""
         relaxed = replace(self.task, incumbent=None)
         inner = Bracket(relaxed, replace(self.problem, servers=()), self.clock)
-        inner.lower = self.lower
-        inner.adopt(self.value, self.plan)
+        inner.bound, inner.value_ns, inner.plan = self.bound, self.value_ns, self.plan
         try:
             inner.finish(inner.search(ideals))
         finally:
-            self.prove(inner.lower, "ideal-dp without servers")
-            self.offer(inner.plan)
+            self.prove(Bound(inner.bound_ns, "ideal-dp without servers"))
+            self.offer_plan(self.task, inner.plan)
 
     def _start(self, ideals: Ideals, total: int) -> bool:
         """Note the ideals that matter; whether any do.
@@ -190,17 +160,17 @@ class Bracket:
         """
         self.counts.update(ideals=total, kept_ideals=ideals.size)
         if ideals.size == 0 or ideals.members[0].any():
-            if self.value is not None:
-                self.prove(self.value)
+            if self.value_ns is not None:
+                self.prove(Bound(self.value_ns, BY_DP))
             return False
         return True
 
     def finish(self, search: LayerSearch) -> None:
         """Close the gap: by decisions to a relative gap, then by one run for the value."""
         self._bisect(search)
-        if not self.closed and self.value is not None:
-            self.improve(search.best(self.limit, self.lower))
-            self.prove(self.value)
+        if not self.is_close and self.value_ns is not None:
+            self.take(search.best(self.limit, self.bound_ns))
+            self.prove(Bound(self.value_ns, BY_DP))
 
     def _bisect(self, search: LayerSearch) -> None:
         """Decide whether anything is better; if so, narrow the bracket to a relative gap.
@@ -210,17 +180,17 @@ class Bracket:
         ns by ns.
         """
         limit, straight = self.limit, False
-        while not self.closed:
-            improved = self.improve(search.best(limit, limit))
+        while not self.is_close:
+            improved = self.take(search.best(limit, limit))
             if not improved:
-                if self.value is None:
+                if self.value_ns is None:
                     return  # no chain of ideals fits at all
-                self.prove(limit + 1)
-            assert self.value is not None
-            if self.value - self.lower <= BISECTION * self.value:
+                self.prove(Bound(limit + 1, BY_DP))
+            assert self.value_ns is not None
+            if self.value_ns - self.bound_ns <= BISECTION * self.value_ns:
                 return
             straight = improved and not straight
-            limit = self.limit if straight else (self.lower + self.value) // 2
+            limit = self.limit if straight else (self.bound_ns + self.value_ns) // 2
 
     def search(self, ideals: Ideals) -> LayerSearch:
         """The DP over some ideals, with servers if there are any."""
@@ -250,16 +220,7 @@ class Bracket:
         for name in ("slicing", "single-device"):
             task = replace(self.task, semantics=plain, limits=limits, incumbent=None)
             start = best_start(task, [name])
-            self.offer(None if start is None else start.plan)
-
-
-def value_below(task: Task[MaxLoad], plan: Plan | None, most: int | None) -> int | None:
-    """Value of a plan if it is feasible and better than one of that value; else None."""
-    if plan is None:
-        return None
-    verdict = evaluate(task.instance, plan, task.semantics)
-    value = verdict.value_ns if verdict.feasible else None
-    return value if value is not None and (most is None or value < most) else None
+            self.offer_plan(self.task, None if start is None else start.plan)
 
 
 def bytes_per_ideal(book: PriceBook) -> int:

@@ -25,7 +25,7 @@ from placegap.solvers.chains.peaks import settle
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import ExactParams, Params, Task
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 
 
 class IdealDPParams(ExactParams):
@@ -65,14 +65,15 @@ def run(task: Task[MaxLoad], params: IdealDPParams) -> Outcome:
     def start(rule: IdleRule) -> Bracket:
         return Bracket(task, build_kinds(task.instance, task.semantics, rule), clock)
 
-    steps = Steps(task, start, params.max_ideals)
+    least = Bound(0, "combinatorial")
+    steps = Steps(task, start, params.max_ideals, gap=task.limits.gap, bound=least)
     try:
         message = _until_stopped(steps.run)
     except Misfit as misfit:
         return _misfit(task, misfit.blocks, misfit.block)
-    if message and steps.value is None and steps.last is not None:
+    if message and steps.value_ns is None and steps.last is not None:
         steps.last.simple_plan()
-        steps.value, steps.plan = steps.last.value, steps.last.plan
+        steps.improve(steps.last.value_ns, steps.last.plan)
     return _outcome(steps, message)
 
 
@@ -95,7 +96,7 @@ def _misfit(task: Task[MaxLoad], blocks: Blocks, block: int) -> Outcome:
     message = f"no device can run and hold {listed}"
     if len(ops) > 1:
         message += " together, and a chain plan cannot part them"
-    return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
+    return Outcome(bound=no_plan(), message=message)
 
 
 def _outcome(steps: Steps, message: str) -> Outcome:
@@ -105,16 +106,14 @@ def _outcome(steps: Steps, message: str) -> Outcome:
         problem, kinds = steps.last.problem, steps.last.problem.num_kinds
         details = {"blocks": problem.num_blocks, "nets": problem.num_nets, "kinds": kinds}
         details.update(steps.last.counts)
-    infeasible = steps.value is None and steps.impossible
+    infeasible = steps.value_ns is None and steps.impossible
     if infeasible:
         message = "in every chain of ideals some device's memory is too small"
     return Outcome(
         plan=steps.plan,
-        claim_ns=steps.value,
-        bound_ns=None if infeasible else steps.lower,
-        bound_origin="" if infeasible else steps.origin,
-        rests_on=PROOF,
-        proven_infeasible=infeasible,
+        claim_ns=steps.value_ns,
+        bound=no_plan() if infeasible else steps.bound,
+        faults=tuple(steps.faults),
         message=message,
         build_s=steps.build_s,
         details=details,

@@ -25,11 +25,10 @@ from placegap.instances.problem import Instance, MaxLoad, Plan
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import Blocks, IdleRule
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.solvers.chains.bracket import Bracket, value_below
+from placegap.solvers.chains.bracket import Bracket
 from placegap.solvers.core.clock import LimitReached, now_s
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import teller
-from placegap.solvers.core.result import relative_gap
+from placegap.solvers.core.progress import Incumbent, teller
 
 EXACT_SHARE = 0.6
 """Of the time that is left, for the DP without the bytes; the rest is for plans with them."""
@@ -81,18 +80,13 @@ class Misfit(Exception):
         self.blocks, self.block = blocks, block
 
 
-@dataclass
-class Steps:
+@dataclass(eq=False)
+class Steps(Incumbent):
     """The steps, and what is known after each: also where a limit ends one."""
 
     task: Task[MaxLoad]
     start: Callable[[IdleRule], Bracket]
     max_ideals: int
-    #: value, plan, lower, origin: As of brackets.
-    value: int | None = None
-    plan: Plan | None = None
-    lower: int = 0
-    origin: str = "combinatorial"
     #: The one whose ideals were looked at last.
     last: Bracket | None = None
     #: No chain of ideals fits.
@@ -104,17 +98,17 @@ class Steps:
         """All steps."""
         replicated = self.task.semantics.replicas
         rule = IdleRule("move", parameters=replicated)
-        self._offer(self.task.incumbent)
+        self.offer_plan(self.task, self.task.incumbent)
         moved = self._start(rule)
         exact = moved.problem.blocks.exact
         strict = moved if exact else self._start(replace(rule, bytes="count"))
         self._check(strict)
         self.last = strict
-        moved.lower = strict.lower  # the one of `moved` is no bound where bytes moved
-        self._proven(strict)
+        moved.bound = strict.bound  # the one of `moved` is no bound where bytes moved
+        self.prove(strict.bound)
         self._work(moved, partial(moved.cut, self.max_ideals), proves=exact)
         if not exact:
-            self._known(strict)
+            strict.take_over(self)
             self._work(strict, partial(strict.cut, self.max_ideals))
         if self._done:
             return
@@ -127,7 +121,7 @@ class Steps:
             overfull = self._without_bytes(rule)
             if self._done:
                 return
-            self._known(moved)
+            moved.take_over(self)
             self._work(moved, partial(moved.close, self.max_ideals), proves=False)
             if self._done:
                 return
@@ -138,50 +132,38 @@ class Steps:
             exact = moved.problem.blocks.exact
             self._work(moved, partial(moved.cut, self.max_ideals), proves=exact)
         self._work(moved, partial(moved.close, self.max_ideals))
-        self.impossible = self.value is None
+        self.impossible = self.value_ns is None
 
     @property
     def _done(self) -> bool:
-        gap = relative_gap(self.value, self.lower)
-        return self.impossible or (gap is not None and gap <= self.task.limits.gap)
+        return self.impossible or self.is_close
 
     def _start(self, rule: IdleRule) -> Bracket:
         began = now_s()
         bracket = self.start(rule)
         self.build_s += now_s() - began
-        self._known(bracket)
+        bracket.take_over(self)
         return bracket
-
-    def _offer(self, plan: Plan | None) -> None:
-        """Take over a plan if it is feasible and better."""
-        value = value_below(self.task, plan, self.value)
-        if value is not None:
-            self.value, self.plan = value, plan
-
-    def _known(self, bracket: Bracket) -> None:
-        """Tell a bracket what is known."""
-        if self.value is not None and (bracket.value is None or self.value < bracket.value):
-            bracket.adopt(self.value, self.plan)
-        if self.lower > bracket.lower:
-            bracket.lower, bracket.origin = self.lower, self.origin
-
-    def _proven(self, bracket: Bracket) -> None:
-        if bracket.lower > self.lower:
-            self.lower, self.origin = bracket.lower, bracket.origin
 
     def _work(self, bracket: Bracket, work: Callable[[], None], *, proves: bool = True) -> None:
         """Work on a bracket of real plans, and take over what it learns."""
         if bracket.problem.fits.any(axis=0).all():
             self.last = bracket
             told = teller(self.task.instance, self.task.semantics, "ideal-dp")
-            bracket.on_news = told if proves else lambda value_ns, _: told(value_ns, None)
+
+            def on_news(
+                value_ns: int | None, bound_ns: int | None, plan: Plan | None = None
+            ) -> None:
+                told(value_ns, bound_ns if proves else None)
+
+            bracket.on_news = on_news
             try:
                 work()
             finally:
-                if bracket.value is not None and (self.value is None or bracket.value < self.value):
-                    self.value, self.plan = bracket.value, bracket.plan
                 if proves:
-                    self._proven(bracket)
+                    self.take_over(bracket)
+                else:
+                    self.improve(bracket.value_ns, bracket.plan)
 
     def _check(self, bracket: Bracket) -> None:
         fits = bracket.problem.fits.any(axis=0)
@@ -190,12 +172,12 @@ class Steps:
 
     def _roomy(self, bracket: Bracket) -> Flags | None:
         """Devices whose memory cannot end in better plans, if there are any that are not roomy."""
-        if self.value is None:
+        if self.value_ns is None:
             return None
         semantics = self.task.semantics
         known = bracket.problem.blocks.roomy
         replicas = self.task.instance.num_devices if semantics.replicas else 1
-        roomy = roomy_within(self.task.instance, self.value - 1, replicas)
+        roomy = roomy_within(self.task.instance, self.value_ns - 1, replicas)
         return None if (known | ~roomy).all() else roomy
 
     def _without_bytes(self, rule: IdleRule) -> Flags:
@@ -204,22 +186,22 @@ class Steps:
         Which ops must stay alone, in addition to those that do, if it does not fit.
         """
         dropped = self._start(replace(rule, bytes="drop"))
-        self.last, value = dropped, dropped.value
+        self.last, value_ns = dropped, dropped.value_ns
         none = np.zeros(self.task.instance.num_ops, np.bool_)
         before = none if rule.alone is None else rule.alone
         more = none
         try:
-            if value is None:
+            if value_ns is None:
                 dropped.cut(self.max_ideals)
             dropped.clock = dropped.clock.part(EXACT_SHARE)
             dropped.close(self.max_ideals)
-            self.impossible = dropped.value is None
+            self.impossible = dropped.value_ns is None
         except LimitReached as limit:
             self._reached = limit  # after the next step, which may find a better plan
         finally:
-            self._proven(dropped)
-        if dropped.value != value and dropped.plan is not None:
-            self._offer(dropped.plan)
+            self.prove(dropped.bound)
+        if dropped.value_ns != value_ns and dropped.plan is not None:
+            self.offer_plan(self.task, dropped.plan)
             more = overfilling(self.task.instance, dropped.plan, dropped.problem.blocks.held)
         return before | more if (more & ~before).any() else ~none
 

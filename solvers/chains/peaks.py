@@ -21,14 +21,15 @@ from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memo
 from placegap.instances.problem.array_types import Flags
 from placegap.instances.problem.blocks import Blocks, IdleRule, contract
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.solvers.chains.bracket import Bracket, value_below
+from placegap.solvers.chains.bracket import Bracket
 from placegap.solvers.chains.ideals import Ideals
 from placegap.solvers.chains.kinds_problem import build_kinds, why_not_kinds
 from placegap.solvers.chains.layers import LayerSearch
 from placegap.solvers.chains.transitions import for_ideals, stage_peak
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.progress import Incumbent
+from placegap.solvers.core.result import Bound, Outcome
 
 MOST_IDEALS = 20_000
 """With more ideals than this that may matter the question stays open."""
@@ -94,24 +95,23 @@ def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | 
     clock = Clock(task.limits.time_limit_s)
     part = replace(task, instance=floor, semantics=plain, incumbent=plan)
     strict, loose, message = PeakBracket(task, part, clock, all_count=True), None, ""
-    lower = strict.lower = max(strict.lower, first.bound_ns or 0)
+    strict.prove(Bound(first.bound_ns or 0, "ideal-dp"))
+    lower = strict.bound
     try:
         strict.run()
-        if not strict.is_exact and not (strict.value is not None and strict.value <= lower):
+        if not strict.is_exact and (strict.value_ns is None or strict.value_ns > lower.ns):
             loose = PeakBracket(task, part, clock, all_count=False)
-            loose.adopt(strict.value, strict.plan)
-            loose.lower = max(loose.lower, lower)
+            loose.improve(strict.value_ns, strict.plan)
+            loose.prove(lower)
             loose.run()
     except LimitReached as limit:
         message = f"stopped: {limit}"
-    plans, proven = [plan, strict.plan], strict if strict.is_exact else loose
-    if loose is not None:
-        plans.append(loose.plan)
+    proven, best = strict if strict.is_exact else loose, Incumbent()
+    for found in (plan, strict.plan, None if loose is None else loose.plan):
+        best.offer_plan(task, found)
     return Outcome(
-        plan=_best(task, plans),
-        bound_ns=lower if proven is None else proven.lower,
-        bound_origin="ideal-dp",
-        rests_on=PROOF,
+        plan=best.plan,
+        bound=(lower if proven is None else proven.bound)._replace(origin="ideal-dp"),
         message=message,
         details={"peak_ideals": strict.counts.get("kept_ideals", 0)},
     )
@@ -126,14 +126,3 @@ def _solid(instance: Instance, joined: Blocks) -> Flags:
     takes_time = (runs & (apart.time_ns > 0)).any(axis=1)
     is_alone = np.bincount(home)[home] == 1
     return np.asarray((takes_time | is_alone)[apart.block])
-
-
-def _best(task: Task[MaxLoad], plans: list[Plan | None]) -> Plan | None:
-    """The plan of least value that fits at its peak, as the referee says."""
-    best: Plan | None = None
-    value: int | None = None
-    for plan in plans:
-        found = value_below(task, plan, value)
-        if found is not None:
-            best, value = plan, found
-    return best

@@ -1,10 +1,10 @@
 """What a method has found so far: what a search keeps of it, and those who listen while it runs.
 
-A search keeps its own best value and best bound (`Best`). Methods, and what many of them share
-(starts, the rule for exact methods, the solvers' callbacks), `tell` of better ones, and say of
-which instance under which rules. So what is solved on the way, such as sections, coarser graphs or
-plainer rules, never passes for the task that was given. For each listener, a `ProgressLog` keeps
-the best that was told, and a `Control` asks callbacks whether to go on.
+Whoever keeps a best plan and a best bound keeps them in an `Incumbent`. Methods, and what many of
+them share (starts, the rule for exact methods, the solvers' callbacks), `tell` of better ones, and
+say of which instance under which rules. So what is solved on the way, such as sections, coarser
+graphs or plainer rules, never passes for the task that was given. For each listener, a
+`ProgressLog` keeps the best that was told, and a `Control` asks callbacks whether to go on.
 
 A value that a MIP solver reports is its own, to its tolerances: the referee judges the plan when
 the solver has ended. Nothing here decides anything.
@@ -16,79 +16,115 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.solvers.core.clock import Interruptible
-from placegap.solvers.core.result import PROOF, relative_gap
+from placegap.solvers.core.method import Start, Task
+from placegap.solvers.core.result import NOTHING_PROVEN, Bound, relative_gap
 
 
 @dataclass(frozen=True)
 class Progress:
     """The best plan's value and the best bound so far, and who found that plan.
 
-    `plan` is that plan, where whoever tells has one; `bound_by` is who proves the bound, and
-    `rests_on` on whose word, where that is known; `doing` is what takes long now, if that
-    is no search. Progress that differ in nothing else are the same.
+    `plan` is that plan, where whoever tells has one; `doing` is what takes long now, if that is no
+    search. Progress that differs in nothing else is the same.
     """
 
     value_ns: int | None = None
-    bound_ns: int | None = None
+    bound: Bound | None = None
     by: str = ""
     plan: Plan | None = field(default=None, compare=False, repr=False)
-    bound_by: str = field(default="", compare=False, repr=False)
-    rests_on: str = field(default="", compare=False, repr=False)
     doing: str = field(default="", compare=False, repr=False)
+
+    @property
+    def bound_ns(self) -> int | None:
+        """The bound alone."""
+        return self.bound and self.bound.ns
 
 
 NOTHING = Progress()
 
 Listener = Callable[[Progress], None]
 
-Told = Callable[[int | None, int | None], None]
-"""What a search calls with a value, a bound, or both (`teller`)."""
+
+class Teller(Protocol):
+    """What a search calls with a value, a bound, or both (`teller`)."""
+
+    def __call__(
+        self, value_ns: int | None, bound_ns: int | None, plan: Plan | None = None
+    ) -> None:
+        """Tell of them, and of the plan of that value where it is at hand."""
 
 
-def unheard(value_ns: int | None, bound_ns: int | None) -> None:
+def unheard(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
     """Tell nobody."""
 
 
 @dataclass(eq=False, kw_only=True)
-class Best:
-    """The best value and the best bound so far; a search adds how it keeps its plan."""
+class Incumbent:
+    """The best plan and the best bound so far."""
 
     #: Relative gap that suffices.
-    gap: float
+    gap: float = 0.0
+    plan: Plan | None = None
     #: None without a plan.
     value_ns: int | None = None
-    bound_ns: int = 0
-    #: origin, rests_on: What proves the bound, and on whose word.
-    origin: str = ""
-    rests_on: str = PROOF
-    #: Called with what is better.
-    on_news: Told = unheard
+    #: Who found the plan.
+    by: str = ""
+    bound: Bound = NOTHING_PROVEN
+    #: Called with both whenever one of them is better.
+    on_news: Teller = unheard
     #: What a phase or a solver said that a known plan contradicts, or how it failed.
     faults: list[str] = field(default_factory=list)
     details: dict[str, int | float | str] = field(default_factory=dict)
 
-    def improve(self, value_ns: int) -> bool:
-        """Whether the value of a feasible plan is better; if so it is the best now."""
-        if self.value_ns is not None and value_ns >= self.value_ns:
+    def improve(self, value_ns: int | None, plan: Plan | None = None, by: str = "") -> bool:
+        """Whether the value of a plan, None of one that breaks a rule, is better; then it stays."""
+        if value_ns is None or (self.value_ns is not None and value_ns >= self.value_ns):
             return False
-        self.value_ns = value_ns
-        self.on_news(value_ns, None)
+        self.plan, self.value_ns, self.by = plan, value_ns, by
+        self.on_news(value_ns, self.bound_ns or None, plan)
         return True
 
-    def prove(self, bound_ns: int, origin: str, rests_on: str = PROOF) -> None:
+    @property
+    def bound_ns(self) -> int:
+        """The bound alone."""
+        return self.bound.ns
+
+    def prove(self, bound: Bound) -> None:
         """Take over a bound if it is better; one above the plan's value is a fault."""
-        if self.value_ns is not None and bound_ns > self.value_ns:
+        if self.value_ns is not None and bound.ns > self.value_ns:
             self.faults.append(
-                f"{origin} says that nothing below {bound_ns} ns is reached, but a plan of"
+                f"{bound.origin} says that nothing below {bound.ns} ns is reached, but a plan of"
                 f" {self.value_ns} ns is known"
             )
-        elif bound_ns > self.bound_ns:
-            self.bound_ns, self.origin, self.rests_on = bound_ns, origin, rests_on
-            self.on_news(None, bound_ns)
+        elif bound.ns > self.bound.ns:
+            self.bound = bound
+            self.on_news(self.value_ns, bound.ns)
+
+    def offer_plan(self, task: Task, plan: Plan | None) -> bool:
+        """Take over a plan if the referee finds it feasible and better."""
+        from placegap.instances.referee.evaluate import feasible_ns  # brings numba
+
+        if plan is None:
+            return False
+        return self.improve(feasible_ns(task.instance, plan, task.semantics), plan)
+
+    def take_over(self, other: Incumbent) -> None:
+        """Take over what is better."""
+        self.improve(other.value_ns, other.plan, other.by)
+        self.prove(other.bound)
+        self.faults += [fault for fault in other.faults if fault not in self.faults]
+
+    @property
+    def found(self) -> Start | None:
+        """The plan and its value."""
+        if self.plan is None or self.value_ns is None:
+            return None
+        return Start(self.plan, self.value_ns)
 
     @property
     def is_close(self) -> bool:
@@ -97,29 +133,28 @@ class Best:
         return found is not None and found <= self.gap
 
 
-UNPROVEN = -LARGEST_SUM
+UNPROVEN = Bound(-LARGEST_SUM)
 """Below every value, also below those of what is maximized."""
 
 
 @dataclass(eq=False)
-class ProgressLog:
+class ProgressLog(Incumbent):
     """The best that was heard, and the listener that is told of each improvement."""
 
     listener: Listener
     best: Progress = NOTHING
-    _kept: Best = field(default_factory=lambda: Best(gap=0.0, bound_ns=UNPROVEN, rests_on=""))
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.bound, self._lock = UNPROVEN, threading.RLock()
 
     def enter(self, news: Progress) -> None:
         """Take over what is better; solvers call from threads of their own."""
         with self._lock:
-            kept, by, plan = self._kept, self.best.by, self.best.plan
-            if news.value_ns is not None and kept.improve(news.value_ns):
-                by, plan = news.by, news.plan
-            if news.bound_ns is not None:  # one above the value is a fault, which the result names
-                kept.prove(news.bound_ns, news.bound_by or news.by, news.rests_on)
-            bound_ns = None if kept.bound_ns in (0, UNPROVEN) else kept.bound_ns
-            found = Progress(kept.value_ns, bound_ns, by, plan, kept.origin, kept.rests_on)
+            self.improve(news.value_ns, news.plan, news.by)
+            if news.bound is not None:  # one above the value is a fault, which the result names
+                self.prove(news.bound)
+            bound = None if self.bound_ns in (0, UNPROVEN.ns) else self.bound
+            found = Progress(self.value_ns, bound, self.by, self.plan)
             if found != self.best:
                 self.best = found
                 self.listener(found)
@@ -155,14 +190,13 @@ def tell(
     by: str,
     *,
     value_ns: int | None = None,
-    bound_ns: int | None = None,
+    bound: Bound | None = None,
     plan: Plan | None = None,
-    rests_on: str = "",
 ) -> None:
     """Tell of a plan's value, with the plan where it is at hand, of a bound on all, or of both."""
     for known, rules, log in tuple(_open):
         if instance is known and semantics == rules:
-            log.enter(Progress(value_ns, bound_ns, by, plan, rests_on=rests_on))
+            log.enter(Progress(value_ns, bound, by, plan))
 
 
 _hearers: list[Callable[[str], object]] = []
@@ -195,11 +229,12 @@ def each_plan_once(listener: Listener) -> Listener:
     return hear
 
 
-def teller(instance: Instance, semantics: Semantics, by: str) -> Told:
+def teller(instance: Instance, semantics: Semantics, by: str) -> Teller:
     """`tell` for one instance, semantics and method."""
 
-    def told(value_ns: int | None, bound_ns: int | None) -> None:
-        tell(instance, semantics, by, value_ns=value_ns, bound_ns=bound_ns)
+    def told(value_ns: int | None, bound_ns: int | None, plan: Plan | None = None) -> None:
+        bound = None if bound_ns is None else Bound(bound_ns, by, "")
+        tell(instance, semantics, by, value_ns=value_ns, bound=bound, plan=plan)
 
     return told
 
@@ -260,6 +295,6 @@ class Control:
         answers: list[object] = []
         if self.on_plan is not None and news.value_ns not in (None, before.value_ns):
             answers.append(self.on_plan(news.value_ns or 0, news.plan))
-        if self.on_bound is not None and news.bound_ns not in (None, before.bound_ns):
-            answers.append(self.on_bound(news.bound_ns or 0, news.bound_by or news.by))
+        if self.on_bound is not None and news.bound and news.bound_ns != before.bound_ns:
+            answers.append(self.on_bound(news.bound.ns, news.bound.origin))
         return not any(answer is False for answer in answers)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
-from typing import Literal, Required, TypedDict, Unpack
+from typing import Literal, NamedTuple, Required, TypedDict, Unpack
 
 from placegap.instances.problem import (
     PLAN_CLASSES,
@@ -19,6 +19,7 @@ from placegap.instances.problem import (
     plan_class,
     told,
 )
+from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.problem.loading import loading
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
@@ -26,6 +27,35 @@ from placegap.instances.transforms.op_splitting import OpSplit
 
 PROOF = "proof"
 """Our own argument, in integers: a dynamic program, a path, a sum, LP duals recomputed."""
+
+NO_PLAN_NS = LARGEST_SUM**2 + 1
+"""A bound above every value: no plan exists."""
+
+
+class Bound(NamedTuple):
+    """What no plan is below, who proves it, what the proof rests on, and for which plans."""
+
+    ns: int
+    #: What proves it: "ideal-dp", "cp-sat", "highs", ...
+    origin: str = ""
+    #: `PROOF`, an argument whose numbers our code computes in integers, or a solver and its version
+    #: (`solver_and_version`); empty where that is not known.
+    basis: str = PROOF
+    #: Class of plans that it holds for; None: that of the semantics.
+    plan_class: PlanClass | None = None
+
+    def rank(self) -> tuple[int, bool]:
+        """Higher is better; if equal, one proved by placegap."""
+        return self.ns, self.basis == PROOF
+
+
+NOTHING_PROVEN = Bound(0)
+
+
+def no_plan(basis: str = PROOF, origin: str = "") -> Bound:
+    """The bound that says that no plan exists."""
+    return Bound(NO_PLAN_NS, origin, basis)
+
 
 SOLVERS = {"ortools": "CP-SAT", "highspy": "HiGHS", "pyscipopt": "SCIP"}
 """Distributions and the solvers they bring."""
@@ -99,27 +129,44 @@ def fault_words(fault: str, where: str = "") -> str:
     return words if is_no_solver else f"a solver was wrong: {words}"
 
 
+class Proven:
+    """The parts of a bound by name."""
+
+    bound: Bound | None
+
+    @property
+    def proven_infeasible(self) -> bool:
+        """Whether it is proven that no plan exists."""
+        return self.bound is not None and self.bound.ns >= NO_PLAN_NS
+
+    @property
+    def bound_ns(self) -> int | None:
+        """The bound; None where nothing is proven, or that no plan exists."""
+        return None if self.bound is None or self.proven_infeasible else self.bound.ns
+
+    @property
+    def bound_origin(self) -> str:
+        """What proves the bound."""
+        return self.bound.origin if self.bound else ""
+
+    @property
+    def rests_on(self) -> str:
+        """What the bound, or the proof that no plan exists, rests on."""
+        return self.bound.basis if self.bound else ""
+
+
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Proven):
     """What a method hands to `finish`: decisions and proofs, no values to be believed."""
 
     plan: Plan | None = None
     #: The value an exact method says its plan has; the referee must find no more.
     claim_ns: int | None = None
-    #: Proven lower bound for the plans of the semantics' class.
-    bound_ns: int | None = None
-    #: What proves the bound: "ideal-dp", "cp-sat", "highs", ...
-    bound_origin: str = ""
-    #: Class the bound holds for, where it is wider than the semantics' class.
-    bound_class: PlanClass | None = None
-    #: What the bound, or the proof that no plan exists, rests on: `PROOF`, an argument whose
-    #: numbers our code computes in integers, or a solver and its version (`solver_and_version`).
-    rests_on: str = ""
+    #: What is proven of all plans; `no_plan` where none exists.
+    bound: Bound | None = None
     #: What a solver said that a known plan contradicts, each with its name and version; nothing of
     #: it is in plan and bound. And internal errors that cost a part of the search.
     faults: tuple[str, ...] = ()
-    #: No feasible plan exists.
-    proven_infeasible: bool = False
     #: Why there is no plan, what limit was hit, ...
     message: str = ""
     #: Part of the time that went into building a model.
@@ -131,7 +178,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Proven):
     """What is reported about one run of one method; made by `finish` only.
 
     `value_ns` is the referee's, `bound_ns` the method's own proof; `gap` is
@@ -150,10 +197,7 @@ class Result:
     status: Status
     plan: Plan | None
     value_ns: int | None
-    bound_ns: int | None
-    bound_origin: str
-    bound_class: PlanClass
-    rests_on: str
+    bound: Bound | None
     faults: tuple[str, ...]
     gap: float | None
     build_s: float
@@ -166,6 +210,11 @@ class Result:
     details: Mapping[str, int | float | str]
     evaluation: Evaluation | None = field(default=None, repr=False)
     split: OpSplit | None = field(default=None, repr=False)
+
+    @property
+    def bound_class(self) -> PlanClass:
+        """The class of plans that the bound holds for."""
+        return (self.bound and self.bound.plan_class) or plan_class(self.semantics)
 
     @property
     def proved(self) -> bool:
@@ -205,10 +254,7 @@ def carry_bound(result: Result, other: Result) -> Result:
     return replace(
         result,
         status="optimal" if is_optimal else result.status,
-        bound_ns=other.bound_ns,
-        bound_origin=other.bound_origin,
-        bound_class=other.bound_class,
-        rests_on=other.rests_on,
+        bound=other.bound,
         faults=faults,
         gap=relative_gap(result.value_ns, other.bound_ns) if has_gap else None,
         message="; ".join(dict.fromkeys(filter(None, words))),
@@ -276,8 +322,8 @@ def finish(
     with loading():
         from placegap.instances.referee.evaluate import evaluate
 
-    plans = plan_class(semantics)
-    bound_class = outcome.bound_class or plans
+    plans, bound = plan_class(semantics), outcome.bound
+    bound_class = (bound and bound.plan_class) or plans
     if PLAN_CLASSES.index(bound_class) < PLAN_CLASSES.index(plans):
         raise SolverDisagreement(f"{method}: a {bound_class} bound does not hold for {plans}")
     if outcome.split is not None:
@@ -311,10 +357,7 @@ def finish(
         status=status,
         plan=plan,
         value_ns=value,
-        bound_ns=outcome.bound_ns,
-        bound_origin=outcome.bound_origin,
-        bound_class=bound_class,
-        rests_on=outcome.rests_on,
+        bound=bound and bound._replace(plan_class=bound_class),
         faults=outcome.faults,
         gap=gap,
         build_s=outcome.build_s,

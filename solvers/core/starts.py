@@ -14,7 +14,7 @@ from placegap.instances.problem import (
     with_plans,
 )
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Cost, Start, Task, WrongOutcome
 from placegap.solvers.core.method_homes import HOMES
@@ -139,10 +139,10 @@ def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
     """The plan with its value, if there is one and it is feasible."""
     if plan is None:
         return
-    verdict = evaluate(task.instance, plan, task.semantics)
-    if verdict.feasible and verdict.value_ns is not None:
-        yield Start(plan, verdict.value_ns)
-        tell(task.instance, task.semantics, by, value_ns=verdict.value_ns, plan=plan)
+    value_ns = feasible_ns(task.instance, plan, task.semantics)
+    if value_ns is not None:
+        yield Start(plan, value_ns)
+        tell(task.instance, task.semantics, by, value_ns=value_ns, plan=plan)
 
 
 def task_for(task: Task, name: str) -> Task | None:

@@ -39,7 +39,14 @@ from placegap.solvers.core.back_ends.outcome import MOST_PARTS, say_rest
 from placegap.solvers.core.clock import stop_asked
 from placegap.solvers.core.method import ExactParams, Params, Task
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import PROOF, Outcome, fault_of, solver_and_version
+from placegap.solvers.core.result import (
+    PROOF,
+    Bound,
+    Outcome,
+    fault_of,
+    no_plan,
+    solver_and_version,
+)
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.decomposition.arcs import (
     PROOFS,
@@ -140,23 +147,24 @@ def run(task: Task[Makespan], params: DecompositionParams) -> Outcome:
         except Exception as error:  # what is known by now counts
             search.interrupted |= stop_asked()
             if not search.interrupted:
-                search.faults += (fault_of("decomposition", task.instance, error),)
+                search.faults += [fault_of("decomposition", task.instance, error)]
                 search.note = "stopped by an error"
-    by_floor = search.bound_ns == task.floor_ns and not search.infeasible
+    bound = Bound(search.bound_ns, f"decomposition, {PROOFS[search.proof]}", _basis(search))
+    if search.infeasible:
+        bound = no_plan(bound.basis, bound.origin)
+    elif search.bound_ns == task.floor_ns:
+        bound = Bound(task.floor_ns, basis="")
     return Outcome(
         plan=search.plan,
         claim_ns=search.claim_ns,
-        bound_ns=None if search.infeasible else search.bound_ns,
-        bound_origin="" if by_floor else f"decomposition, {PROOFS[search.proof]}",
-        rests_on="" if by_floor else _rests_on(search),
-        faults=search.faults,
-        proven_infeasible=search.infeasible,
+        bound=bound,
+        faults=tuple(search.faults),
         message=_message(search),
         details={"jobs": search.jobs, "arcs": len(search.table.known)},
     )
 
 
-def _rests_on(search: SectionSearch) -> str:
+def _basis(search: SectionSearch) -> str:
     """CP-SAT if it raised any arc: a path is shortest by what all others are worth."""
     asked = max((arc.proof for arc in search.table.known.values()), default=0)
     return solver_and_version("ortools") if PROOFS[max(search.proof, asked)] == "cp-sat" else PROOF

@@ -19,12 +19,12 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.sections import Interval, Section, SectionMaker
 from placegap.instances.referee.channels import plan_from_times
-from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.bounds.memory_runs import MemoryRuns, memory_runs
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import Incumbent, teller
+from placegap.solvers.core.result import Bound
 from placegap.solvers.decomposition.arcs import (
     PROOFS,
     Arc,
@@ -70,17 +70,13 @@ HANDICAP = 0.05
 
 
 @dataclass(eq=False)
-class SectionSearch:
+class SectionSearch(Incumbent):
     """The state of a search: the best plan, the bound, what jobs are under way."""
 
     task: Task[Makespan]
     table: ArcTable
     workers: SectionWorkers
     clock: Clock
-    #: plan, value_ns: The incumbent.
-    plan: Plan | None = None
-    value_ns: int | None = None
-    bound_ns: int = 0
     #: What proves the bound, in `decomposition.arcs.PROOFS`.
     proof: int = 0
     #: What the joined section plans of the incumbent take, by the theorem.
@@ -90,8 +86,6 @@ class SectionSearch:
     #: infeasible, interrupted: Proven to have no plan; stopped by Ctrl-C.
     infeasible: bool = False
     interrupted: bool = False
-    #: What solvers said against known plans.
-    faults: tuple[str, ...] = ()
     #: Why the last resort did not close the gap, if no limit ended it.
     note: str = ""
     running: dict[int, Arc] = field(default_factory=dict)
@@ -103,18 +97,17 @@ class SectionSearch:
     intervals: list[Interval] | None = None
 
     def __post_init__(self) -> None:
-        self.maker = SectionMaker(self.task.instance)
+        task = self.task
+        self.maker, self.gap = SectionMaker(task.instance), task.limits.gap
+        self.on_news = teller(task.instance, task.semantics, "decomposition")
 
     # ------------------------------------------------------------------------------------ limits
 
     @property
     def over(self) -> bool:
         """Whether a limit is reached: the time, Ctrl-C, or the gap that suffices."""
-        if self.interrupted or self.infeasible or self.clock.left_s == 0.0:
-            return True
-        if self.value_ns is None:
-            return False
-        return self.value_ns - self.bound_ns <= self.task.limits.gap * self.value_ns
+        is_stopped = self.interrupted or self.infeasible or self.clock.left_s == 0.0
+        return is_stopped or self.is_close
 
     @contextmanager
     def within(self, share: float) -> Iterator[None]:
@@ -130,23 +123,18 @@ class SectionSearch:
 
     def found_plan(self, plan: Plan, claim_ns: int | None = None) -> bool:
         """Keep a plan if the referee finds it feasible and better."""
-        verdict = evaluate(self.task.instance, plan, self.task.semantics)
-        value = verdict.value_ns
-        if not verdict.feasible or value is None:
-            return False
-        if self.value_ns is not None and value >= self.value_ns:
-            return False
-        self.plan, self.value_ns, self.claim_ns = plan, value, claim_ns
-        tell(self.task.instance, self.task.semantics, "decomposition", value_ns=value, plan=plan)
-        return True
+        is_better = self.offer_plan(self.task, plan)
+        if is_better:
+            self.claim_ns = claim_ns
+        return is_better
 
     def found_bound(self, bound_ns: int, proof: int) -> None:
         """Keep a bound on all plans better than the incumbent."""
         if self.value_ns is not None:
             bound_ns = min(bound_ns, self.value_ns)
         if bound_ns > self.bound_ns:
-            self.bound_ns, self.proof = bound_ns, proof
-            tell(self.task.instance, self.task.semantics, "decomposition", bound_ns=bound_ns)
+            self.proof = proof
+            self.prove(Bound(bound_ns))
 
     # ------------------------------------------------------------------------------------- search
 

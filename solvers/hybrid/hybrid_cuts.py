@@ -30,7 +30,7 @@ from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.method import ExactParams, Task
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.hybrid.decide import Choice, Decider, Decision, RowStage, best_rows
 from placegap.solvers.hybrid.least_sums import MOST_KEPT, LeastSums, Uniform
 from placegap.solvers.hybrid.modes import NO, YES
@@ -78,19 +78,14 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
     if search.plan is None:
         infeasible = search.proven_infeasible
         return Outcome(
-            proven_infeasible=infeasible,
-            rests_on=PROOF if infeasible else "",
-            bound_ns=None if infeasible else search.low,
-            bound_origin="" if infeasible else "hybrid-cuts",
+            bound=no_plan() if infeasible else Bound(search.low, "hybrid-cuts", ""),
             details=details,
             message="no row of stages fits the memory" if infeasible else search.why,
         )
     return Outcome(
         plan=search.plan,
         claim_ns=search.high,
-        bound_ns=search.low,
-        bound_origin="hybrid-cuts",
-        rests_on=PROOF,
+        bound=Bound(search.low, "hybrid-cuts"),
         details=details,
         message=search.why,
     )

@@ -20,7 +20,7 @@ from placegap.solvers.core.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Formulation, Start, Task
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.latency.slices import with_slices
 from placegap.solvers.models.run_mip import LONGEST_NS, MipParams, run_mip, why_too_many_rows
@@ -89,12 +89,12 @@ def run(task: Task[LatencySubgraphs], params: LatencyIpParams) -> Outcome:
     chains_ns = chain_bound_ns(task.instance, task.semantics)
     if chains_ns >= NEVER:
         words = "some path of ops fits nowhere"
-        return Outcome(proven_infeasible=True, rests_on=PROOF, message=words)
+        return Outcome(bound=no_plan(), message=words)
     run_model = _run_mip if params.model == "mip" else _run_cp
     outcome = run_model(task, params, chains_ns, began)
     if outcome.proven_infeasible or (outcome.bound_ns or 0) > chains_ns:
         return outcome
-    return replace(outcome, bound_ns=chains_ns, bound_origin="chains", rests_on=PROOF)
+    return replace(outcome, bound=Bound(chains_ns, "chains"))
 
 
 def _formulation(

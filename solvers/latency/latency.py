@@ -20,9 +20,9 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import LimitReached, now_s, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Params, Task
-from placegap.solvers.core.progress import Best, teller
+from placegap.solvers.core.progress import Incumbent, teller
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import PROOF, Outcome, solver_and_version
+from placegap.solvers.core.result import PROOF, Bound, Outcome, no_plan, solver_and_version
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.latency import ip as latency_ip
 from placegap.solvers.latency.annealing import anneal_calls
@@ -70,7 +70,7 @@ def applies(task: Task[LatencySubgraphs], params: Params) -> str | None:
 
 
 @dataclass(eq=False, kw_only=True)
-class BestCalls(Best):
+class BestCalls(Incumbent):
     """The best plan as a place of each node, None without one, and why there is none."""
 
     problem: CallProblem
@@ -82,10 +82,10 @@ class BestCalls(Best):
         if place is not None and self.improve(self.problem.latency_ns(place)):
             self.place = place.copy()
 
-    def prove_infeasible(self, reason: str, rests_on: str = PROOF) -> None:
+    def prove_infeasible(self, reason: str, basis: str = PROOF) -> None:
         """No plan exists; of several reasons the first counts."""
         if not self.infeasible:
-            self.infeasible, self.rests_on = reason, rests_on
+            self.infeasible, self.bound = reason, no_plan(basis)
 
     @property
     def done(self) -> bool:
@@ -120,11 +120,8 @@ def run(task: Task[LatencySubgraphs], params: LatencyParams) -> Outcome:
     return Outcome(
         plan=None if progress.place is None else progress.problem.plan(progress.place),
         claim_ns=progress.value_ns,
-        bound_ns=None if progress.infeasible else progress.bound_ns,
-        bound_origin="" if progress.infeasible else progress.origin,
-        rests_on=progress.rests_on,
+        bound=progress.bound,
         faults=tuple(progress.faults),
-        proven_infeasible=bool(progress.infeasible),
         message=message,
         details=progress.details,
     )
@@ -139,10 +136,10 @@ class _Search:
         self.progress = BestCalls(
             problem=build_call_problem(task.instance, subgraphs),
             gap=task.limits.gap,
-            origin="critical path",
+            bound=Bound(0, "critical path"),
         )
         self.progress.on_news = teller(task.instance, task.semantics, "latency")
-        self.progress.prove(_critical_path_ns(task), "critical path")
+        self.progress.prove(Bound(_critical_path_ns(task), "critical path"))
         self.starts: list[Ints] = []
         self.steps_per_s = STEPS_PER_S
         self.words: list[str] = []
@@ -225,7 +222,7 @@ class _Search:
             if row.cost_ns >= NEVER:
                 progress.prove_infeasible("no row of calls holds all ops")
                 return
-            progress.prove(row.cost_ns, "sections")
+            progress.prove(Bound(row.cost_ns, "sections"))
             place = row_places(progress.problem, spine, row)
             if place is not None:
                 progress.offer(place)
@@ -251,7 +248,7 @@ class _Search:
         if chains >= NEVER:
             self.progress.prove_infeasible("some path of ops fits nowhere")
         else:
-            self.progress.prove(chains, "chains")
+            self.progress.prove(Bound(chains, "chains"))
 
     def anneal(self) -> None:
         """From the best plan and the starts in turn, each time at another temperature."""
@@ -305,16 +302,16 @@ class _Search:
             self.words.append(f"no exact finish: latency-ip: {reason}")
             return
         outcome = latency_ip.solve_cp(task, self.params.workers, progress.bound_ns)
-        rests_on = outcome.rests_on or solver_and_version("ortools")
         progress.faults.extend(outcome.faults)
         if outcome.message:
             self.words.append(outcome.message)
         if outcome.proven_infeasible:
-            progress.prove_infeasible(outcome.message, rests_on)
+            progress.prove_infeasible(outcome.message, solver_and_version("ortools"))
             return
         if outcome.plan is not None:
             progress.offer(progress.problem.place(outcome.plan))
-        progress.prove(outcome.bound_ns or 0, outcome.bound_origin, rests_on)
+        if outcome.bound is not None:
+            progress.prove(outcome.bound)
 
 
 def _critical_path_ns(task: Task[LatencySubgraphs]) -> int:

@@ -15,7 +15,6 @@ from placegap.instances.problem import Instance, LatencySubgraphs, Plan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.problem import (
     ACCELERATOR,
@@ -28,6 +27,7 @@ from placegap.solvers.chains.problem import (
 )
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Task
+from placegap.solvers.core.progress import Incumbent
 
 MOST_BLOCKS = 2500
 """Longer orders are not cut: that takes the square of their length."""
@@ -50,29 +50,20 @@ def best_slices(task: Task[LatencySubgraphs]) -> Plan | None:
     if problem.num_blocks > MOST_BLOCKS:
         return None
     until = now_s() + min(LONGEST_S, (limit_s or 10 * LONGEST_S) / 10)
-    best: tuple[int, Plan] | None = None
+    best = Incumbent()
     for order in orders(problem, task.limits.seed):
-        plan = _slice_plan(problem, order)
-        verdict = None if plan is None else evaluate(instance, plan, task.semantics)
-        if plan is not None and verdict is not None and verdict.feasible:
-            value = verdict.value_ns
-            if value is not None and (best is None or value < best[0]):
-                best = value, plan
+        best.offer_plan(task, _slice_plan(problem, order))
         if now_s() > until:
             break
-    return None if best is None else best[1]
+    return best.plan
 
 
 def with_slices(task: Task[LatencySubgraphs]) -> Task[LatencySubgraphs]:
     """The task with the better of its incumbent and `best_slices` as incumbent."""
-    found = [plan for plan in (task.incumbent, best_slices(task)) if plan is not None]
-    values = [evaluate(task.instance, plan, task.semantics) for plan in found]
-    ranked = [
-        (verdict.value_ns, at)
-        for at, verdict in enumerate(values)
-        if verdict.feasible and verdict.value_ns is not None
-    ]
-    return replace(task, incumbent=found[min(ranked)[1]]) if ranked else task
+    best = Incumbent()
+    for plan in (task.incumbent, best_slices(task)):
+        best.offer_plan(task, plan)
+    return task if best.plan is None else replace(task, incumbent=best.plan)
 
 
 def group_slices(instance: Instance, subgraphs: int) -> list[Plan]:

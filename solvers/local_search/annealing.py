@@ -12,10 +12,9 @@ from pydantic import Field
 
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.array_types import Ints
-from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import EFFORT, Params, Task
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import Incumbent, teller
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
@@ -54,26 +53,24 @@ def anneal(task: Task[Makespan], params: AnnealingParams) -> Outcome:
     if start is None:
         return Outcome(message=f"no start: none of {', '.join(STARTS)} found a plan")
     search = Annealing(task.instance, task.semantics)
-    best, least = start
+    on_news = teller(task.instance, task.semantics, "annealing")
+    best = Incumbent(plan=start.plan, value_ns=start.value_ns, on_news=on_news)
     seed, tried = task.limits.seed, -1
     while tried < search.tried and not search.interrupted:
         tried = search.tried
         for plan in search.runs(
-            [best.devices],
+            [(best.plan or start.plan).devices],
             seed=seed,
             count=params.restarts,
             moves=params.moves,
             limit_s=clock.left_s,
         ):
-            value = evaluate(task.instance, plan, task.semantics).value_ns
-            if value is not None and value < least:
-                best, least = plan, value
-                tell(task.instance, task.semantics, "annealing", value_ns=value, plan=plan)
+            best.offer_plan(task, plan)
         seed += params.restarts
         if params.moves is not None or not clock.left_s:
             break
     return Outcome(
-        best,
+        best.plan,
         message="interrupted" if search.interrupted else "",
         details={"moves": search.tried},
     )

@@ -17,11 +17,11 @@ from pydantic import Field
 from placegap.instances.problem import Instance, Makespan, Plan, Transfer
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import evaluate, feasible_ns
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Start, Task
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import Incumbent, tell, teller
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
@@ -113,10 +113,10 @@ def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) ->
     found = [] if start is None else [start]
     before_s = clock.spent_s
     for plan in contended_lists(instance, task.semantics):
-        verdict = evaluate(instance, plan, task.semantics)
-        if verdict.feasible and verdict.value_ns is not None:
-            found.append(Start(plan, verdict.value_ns))
-            tell(instance, task.semantics, NAME, value_ns=verdict.value_ns, plan=plan)
+        value_ns = feasible_ns(instance, plan, task.semantics)
+        if value_ns is not None:
+            found.append(Start(plan, value_ns))
+            tell(instance, task.semantics, NAME, value_ns=value_ns, plan=plan)
         left_s, before_s, one_s = clock.left_s, clock.spent_s, clock.spent_s - before_s
         if left_s is not None and left_s < 4 * one_s:  # another would take most of the time
             break
@@ -186,26 +186,24 @@ def improve_start(
     left_s = clock.left_s
     deadline = None if left_s is None else now_s() + left_s
     start = best_at_peak(task, found)
-    best, least, plans, message = start.plan, start.value_ns, 0, ""
+    on_news, plans, message = teller(task.instance, task.semantics, by), 0, ""
+    best = Incumbent(plan=start.plan, value_ns=start.value_ns, on_news=on_news)
     better = improve(
         task.instance,
         task.semantics,
-        [best],
+        [start.plan],
         deadline=deadline,
         steps=usual if deadline is None and steps is None else steps,
         seed=task.limits.seed,
         workers=workers,
-        at_peak=task.at_peak if fits_at_peak(task, best) else None,
+        at_peak=task.at_peak if fits_at_peak(task, start.plan) else None,
     )
     try:
         for plan in better:
-            value_ns = evaluate(task.instance, plan, task.semantics).value_ns
-            if value_ns is not None and value_ns < least:
-                best, least, plans = plan, value_ns, plans + 1
-                tell(task.instance, task.semantics, by, value_ns=value_ns, plan=plan)
+            plans += best.offer_plan(task, plan)
     except KeyboardInterrupt:
         message = "interrupted"
-    return best, plans, message
+    return best.plan or start.plan, plans, message
 
 
 def fits_at_peak(task: Task[Makespan], plan: Plan) -> bool:
@@ -259,10 +257,12 @@ def improve(
     """
     if deadline is None and steps is None:
         raise ValueError("improve needs a deadline or a number of steps")
-    best = _best_of(instance, semantics, starts)
-    if best is None or best[1] == 0:
+    best = Incumbent()
+    for each in starts:
+        best.improve(feasible_ns(instance, each, semantics), each)
+    if best.plan is None or not best.value_ns:
         return
-    plan, value_ns = best
+    plan, value_ns = best.plan, best.value_ns
     if len(instance.graph.edges) > MOST_SHARED:
         workers = 1
     searches = [Search(instance, semantics, [seed, at], at_peak) for at in range(workers)]
@@ -275,19 +275,6 @@ def improve(
     except KeyboardInterrupt:
         yield from rounds.news(at_once=True)
         raise
-
-
-def _best_of(
-    instance: Instance, semantics: Makespan, plans: Sequence[Plan]
-) -> tuple[Plan, int] | None:
-    """The best plan that fits, and its value."""
-    best: tuple[Plan, int] | None = None
-    for plan in plans:
-        verdict = evaluate(instance, plan, semantics)
-        value_ns = verdict.value_ns if verdict.feasible else None
-        if value_ns is not None and (best is None or value_ns < best[1]):
-            best = plan, value_ns
-    return best
 
 
 class _Rounds:

@@ -23,7 +23,7 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.kernels import draw, kernel
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.referee.channels import plan_from_times
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
@@ -127,8 +127,7 @@ def rolling_plans(
                 runs = pool.map(run, [number] * workers, range(workers), [order] * workers)
                 for found in list(runs):
                     for plan in () if found is None else (found.plan, Plan(found.plan.placement)):
-                        verdict = evaluate(instance, plan, semantics)
-                        value_ns = verdict.value_ns if verdict.feasible else None
+                        value_ns = feasible_ns(instance, plan, semantics)
                         if value_ns is not None and value_ns < best.value_ns:
                             best = Start(plan, value_ns)
                             yield best

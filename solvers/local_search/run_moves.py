@@ -23,10 +23,10 @@ from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.instances.problem.modules import group_order, place_of_ops
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import evaluate, feasible_ns
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Start, Task
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import Incumbent, teller
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
@@ -126,9 +126,9 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
             search.run(clock, params.steps, task.limits.seed)
         except KeyboardInterrupt:
             search.judge()
-            return Outcome(search.best, message="interrupted", details={"moves": search.done})
-    message = "" if search.best is not None else "no plan that it tried fits into memory"
-    return Outcome(search.best, message=message, details={"moves": search.done})
+            return Outcome(search.best.plan, message="interrupted", details={"moves": search.done})
+    message = "" if search.best.plan is not None else "no plan that it tried fits into memory"
+    return Outcome(search.best.plan, message=message, details={"moves": search.done})
 
 
 def _overfull(task: Task[Makespan]) -> Start | None:
@@ -175,8 +175,9 @@ class _Search(RunWalks):
         self, instance: Instance, semantics: Makespan, start: Start, known: Start | None
     ) -> None:
         super().__init__(instance, semantics, start.plan.devices)
-        self.best: Plan | None = None if known is None else known.plan
-        self.least = NO_WAY if known is None else known.value_ns
+        self.best = Incumbent(on_news=teller(instance, semantics, NAME))
+        if known is not None:
+            self.best.plan, self.best.value_ns = known
         self.done = 0
         schedule = evaluate(instance, start.plan, semantics).schedule
         assert schedule is not None  # a makespan has one
@@ -230,11 +231,7 @@ class _Search(RunWalks):
             return
         self.judged = int(state.value[1])
         for plan in (self.plan(), Plan.on(state.device.tolist())):  # or the referee's own orders
-            verdict = evaluate(self.instance, plan, self.semantics)
-            value_ns = verdict.value_ns
-            if verdict.feasible and value_ns is not None and value_ns < self.least:
-                self.best, self.least = plan, value_ns
-                tell(self.instance, self.semantics, NAME, value_ns=value_ns, plan=plan)
+            self.best.improve(feasible_ns(self.instance, plan, self.semantics), plan)
 
 
 class Line(NamedTuple):

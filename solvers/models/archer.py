@@ -34,7 +34,7 @@ from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Formulation, Params, Task
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.models.run_mip import (
     MIP,
     MipParams,
@@ -239,8 +239,7 @@ class BoundSearch:
         if bound is None:
             message = f"{LABELS[self.solver]} proves that no chain plan exists"
             return Outcome(
-                proven_infeasible=True,
-                rests_on=word(self.solver),
+                bound=no_plan(word(self.solver)),
                 message=message,
                 build_s=self.build_s,
                 details=details,
@@ -250,12 +249,11 @@ class BoundSearch:
             for ending in self.endings.values()
             if ending != "infeasible"  # a guess above the cut-off
         ]
+        proven = Bound(self.floor_ns, COMBINATORIAL)
+        if bound > self.floor_ns:
+            proven = Bound(bound, f"{self.what} ({self.solver})", word(self.solver))
         return Outcome(
-            bound_ns=bound,
-            bound_origin=(
-                f"{self.what} ({self.solver})" if bound > self.floor_ns else COMBINATORIAL
-            ),
-            rests_on=word(self.solver) if bound > self.floor_ns else PROOF,
+            bound=proven,
             message=next(filter(None, words), "stopped at the time limit" if self._is_cut else ""),
             build_s=self.build_s,
             details=details,

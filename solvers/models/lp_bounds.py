@@ -18,7 +18,7 @@ from placegap.solvers.core.back_ends.highs import solve_model
 from placegap.solvers.core.back_ends.outcome import ENDINGS, Ending, bound_ns
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.models.run_mip import MIP, why_too_long, why_too_many_rows
 
 LONGEST = 1.001 * LARGEST_TIME
@@ -54,11 +54,9 @@ def run_lp_bound(task: Task, name: str, build: Callable[[], pyo.ConcreteModel]) 
         return _path_alone("memory_limit", least)
     infeasible = found.ending == "infeasible"
     granularity = granularity_ns(task.instance, transfers=True)
+    proven = bound_ns(found.dual_bound, pyo.value(model.unit_ns), granularity)
     outcome = Outcome(
-        bound_ns=bound_ns(found.dual_bound, pyo.value(model.unit_ns), granularity),
-        bound_origin="" if infeasible else name,
-        rests_on=PROOF,
-        proven_infeasible=infeasible,
+        bound=no_plan() if infeasible else None if proven is None else Bound(proven, name),
         message=_message(found.ending),
         build_s=built_s + found.hand_off_s,
         details={"rows": found.rows, "columns": found.columns, "ending": found.ending},
@@ -70,7 +68,7 @@ def with_path(outcome: Outcome, critical_path_ns: int) -> Outcome:
     """The outcome, with the critical path, which is a proof, as its bound if that is as good."""
     if outcome.bound_ns is not None and outcome.bound_ns > critical_path_ns:
         return outcome
-    return replace(outcome, bound_ns=critical_path_ns, bound_origin=PATH, rests_on=PROOF)
+    return replace(outcome, bound=Bound(critical_path_ns, PATH))
 
 
 def _path_alone(ending: Ending, critical_path_ns: int) -> Outcome:

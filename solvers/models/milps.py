@@ -167,10 +167,7 @@ def run_pesto(task: Task[Makespan], params: PestoParams) -> Outcome:
     return replace(
         found,
         plan=plan,
-        bound_ns=None,
-        bound_origin="",
-        rests_on="",
-        proven_infeasible=False,
+        bound=None,
         message="; ".join(filter(None, [*words, found.message])),
         details={**found.details, "merged_ops": merge.coarse.num_ops},
     )
@@ -333,4 +330,5 @@ def run_getf_milp(task: Task[Makespan], params: MipParams) -> Outcome:
     outcome = run_mip(task, getf_milp_formulation(task, params), params.solver)
     if outcome.proven_infeasible:
         return outcome
-    return with_path(replace(outcome, bound_origin=ORIGIN), critical_path_ns(task.instance))
+    bound = outcome.bound and outcome.bound._replace(origin=ORIGIN)
+    return with_path(replace(outcome, bound=bound), critical_path_ns(task.instance))

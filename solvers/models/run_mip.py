@@ -24,7 +24,7 @@ from placegap.solvers.core.back_ends.outcome import (
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Formulation, Limits, Params, Start, Task
 from placegap.solvers.core.progress import is_heard, teller
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.core.starts import best_start
 
 MIP = ("pyomo", "highspy")
@@ -69,20 +69,20 @@ def run_mip(
         return _cut_short(MipOutcome("interrupted"), task, solver, start, began)
     except MemoryError:
         return _cut_short(MipOutcome("memory_limit"), task, solver, start, began)
+    said = word(solver, found.solver_version)
     bound = bound_ns(found.dual_bound, pyo.value(model.unit_ns), formulation.granularity_ns)
-    better, faults = _judge(task, found, plan, bound, start, word(solver, found.solver_version))
-    infeasible = found.ending == "infeasible" and not faults
+    better, faults = _judge(task, found, plan, bound, start, said)
+    proven = None if bound is None or faults else Bound(bound, solver, said)
+    if found.ending == "infeasible" and not faults:
+        proven = no_plan(said)
     best = better or start
     ending: Ending | Literal["fault"] = found.ending
     if faults:
         ending, bound = "fault", None
     return Outcome(
         plan=None if best is None else best.plan,
-        bound_ns=bound,
-        bound_origin="" if bound is None else solver,
-        rests_on=word(solver, found.solver_version) if infeasible or bound is not None else "",
+        bound=proven,
         faults=faults,
-        proven_infeasible=infeasible,
         message=_message(
             "fault" if faults else found.ending, task, solver, start, best, bound, began
         ),

@@ -24,7 +24,13 @@ from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Params, Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import find_method, method, why_not
-from placegap.solvers.core.result import PROOF, Outcome, internal_error, solver_and_version
+from placegap.solvers.core.result import (
+    Bound,
+    Outcome,
+    internal_error,
+    no_plan,
+    solver_and_version,
+)
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.noncontiguous.column_generation import (
     ColumnGeneration,
@@ -139,13 +145,13 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
         problem=problem,
         gap=task.limits.gap,
         value_ns=start.value_ns,
-        origin="work",
+        bound=Bound(0, "work"),
         devices=start.plan.devices,
         merged=merged.plans[0],
         on_news=teller(task.instance, task.semantics, "noncontiguous"),
     )
-    progress.prove(_least_work(problem), "work")
-    progress.prove(task.floor_ns, FLOOR)
+    progress.prove(Bound(_least_work(problem), "work"))
+    progress.prove(Bound(task.floor_ns, FLOOR))
     progress.details.update(blocks=problem.num_blocks, nets=problem.nets.num_nets)
     build_s = clock.spent_s
     search = SplitSearch(task, params, progress, clock)
@@ -156,9 +162,7 @@ def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     return Outcome(
         plan=Plan.on(progress.devices.tolist()),
         claim_ns=progress.plan_ns,
-        bound_ns=None if progress.origin == FLOOR else progress.bound_ns,
-        bound_origin=progress.origin,
-        rests_on=solver_and_version("highspy") if progress.origin == "highs" else PROOF,
+        bound=None if progress.bound.origin == FLOOR else progress.bound,
         faults=tuple(progress.faults),
         message=message,
         build_s=build_s,
@@ -177,19 +181,16 @@ def without_start(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
     """No placer finds room: say why, or leave it to the MIP."""
     reasons = explain_infeasible(task.instance)
     if reasons:
-        return Outcome(proven_infeasible=True, rests_on=PROOF, message="; ".join(reasons))
+        return Outcome(bound=no_plan(), message="; ".join(reasons))
     method, missing = find_method("throughput-ip"), "no plan that fits into memory was found"
     if not params.mip or why_not(method, task, method.params()) is not None:
         return Outcome(message=missing)
     try:
-        outcome = method.run(task, method.params())
+        return method.run(task, method.params())
     except Exception as error:
         raise_if_stopped(error)
         fault = internal_error(f"the MIP ({solver_and_version('highspy')})", error)
         return Outcome(message=f"{missing}; {fault}", faults=(fault,))
-    if outcome.rests_on or (outcome.bound_ns is None and not outcome.proven_infeasible):
-        return outcome
-    return replace(outcome, rests_on=solver_and_version("highspy"))
 
 
 class SplitSearch:
@@ -345,7 +346,7 @@ class SplitSearch:
         if columns.contradicted:
             self.progress.faults.append("column generation refuted a load that a plan reaches")
         else:
-            self.progress.prove(columns.bound_ns, "column generation")
+            self.progress.prove(Bound(columns.bound_ns, "column generation"))
 
     def price(self, columns: ColumnGeneration, most: int, near: int) -> None:
         """Raise the bound for a number of pricings and `SHARE` of the time."""
@@ -433,7 +434,7 @@ class SplitSearch:
             if value_ns is not None:
                 progress.offer_ops(value_ns, outcome.plan.devices)
         if outcome.bound_ns is not None:
-            progress.prove(outcome.bound_ns, "highs")
+            progress.prove(Bound(outcome.bound_ns, "highs", solver_and_version("highspy")))
         if outcome.details.get("ending") == "optimal":
             return CLOSED
         return f"the MIP: {outcome.message or 'ended'}"

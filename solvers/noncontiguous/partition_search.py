@@ -13,14 +13,14 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.progress import Best
+from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.noncontiguous.annealing import anneal, search_levels
 from placegap.solvers.noncontiguous.pair_splits import can_split, exchange_pairs, shake
 from placegap.solvers.noncontiguous.problem import SplitProblem
 
 
 @dataclass(eq=False, kw_only=True)
-class BestPartition(Best):
+class BestPartition(Incumbent):
     """The best plan of blocks and ops."""
 
     #: After merging.

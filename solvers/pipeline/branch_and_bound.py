@@ -27,8 +27,9 @@ import numpy as np
 from placegap.instances.problem import Instance, PipelineIteration, Plan
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import NEVER, to_whole
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.core.clock import Clock
+from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.pipeline.cuts import CutProblem, devices_alike, links_alike
 from placegap.solvers.pipeline.event_times import (
     EventTable,
@@ -46,8 +47,8 @@ MOST_ORDERS = 120
 """Orders of unlike devices that are tried for one chain."""
 
 
-class Judge:
-    """Values of chains, each asked once."""
+class Judge(Incumbent):
+    """The best chain, and values of chains, each asked once."""
 
     def __init__(
         self,
@@ -56,11 +57,10 @@ class Judge:
         clock: Clock,
         below_ns: int | None = None,
     ) -> None:
+        super().__init__()
         #: What the first plan must be below, if anything.
         self.instance, self.semantics, self.below_ns = instance, semantics, below_ns
         self.clock = clock
-        #: (int, Plan): The best plan so far, and its value.
-        self.best: tuple[int, Plan] | None = None
         #: (S,) int64: The chain of the best plan, where it came from here.
         self.walk: tuple[Ints, CutProblem] | None = None
         #: 1 where plans that are as good as the best are of use, too.
@@ -71,12 +71,12 @@ class Judge:
     @property
     def limit_ns(self) -> int | None:
         """What a plan must be below to be of use."""
-        return self.below_ns if self.best is None else self.best[0] + self.slack_ns
+        return self.below_ns if self.value_ns is None else self.value_ns + self.slack_ns
 
     @property
     def num_used(self) -> int:
         """Devices of the best plan."""
-        return 0 if self.best is None else len(set(self.best[1].placement))
+        return 0 if self.plan is None else len(set(self.plan.placement))
 
     def one_order(self, problem: CutProblem) -> bool:
         """Whether a chain has one value, on devices in whatever order its kinds leave open."""
@@ -105,7 +105,7 @@ class Judge:
             if number and self.clock.left_s == 0.0:
                 return False
             self.judge(_on(devices, stage))
-            if self.best is not None and self.best[1].stage is stage:
+            if self.plan is not None and self.plan.stage is stage:
                 self.walk = walk, problem
         return complete
 
@@ -115,8 +115,8 @@ class Judge:
         It takes that plan's devices, or, where some stage is of another kind than its device, the
         first ones of its kinds: else the plan would not have the work and memory of the chain.
         """
-        assert self.best is not None
-        plan = self.best[1]
+        plan = self.plan
+        assert plan is not None
         assert plan.stage is not None
         count = len(walk) // self.semantics.stages_per_device
         device = dict(zip(plan.stage, plan.placement, strict=True))
@@ -126,21 +126,20 @@ class Judge:
         if kinds and any(k not in kinds[d] for k, d in zip(devices, kind, strict=True)):
             devices = next(_orders(kind, kinds))
         other = _on(devices, stages_of(walk, problem))
-        verdict = evaluate(self.instance, other, self.semantics)
-        same = verdict.feasible and verdict.value_ns == self.best[0]
+        same = feasible_ns(self.instance, other, self.semantics) == self.value_ns
         if same:
-            self.best, self.walk = (self.best[0], other), (walk, problem)
+            self.plan, self.walk = other, (walk, problem)
         return same
 
     def judge(self, plan: Plan) -> None:
         """Keep a plan if it is feasible, and better than the best or as good on more devices."""
-        verdict = evaluate(self.instance, plan, self.semantics)
-        value_ns = verdict.value_ns if verdict.feasible else None
+        value_ns = feasible_ns(self.instance, plan, self.semantics)
         if value_ns is None or (self.below_ns is not None and value_ns >= self.below_ns):
             return
-        used = len(set(plan.placement))
-        if self.best is None or (value_ns, -used) < (self.best[0], -self.num_used):
-            self.best, self.walk = (value_ns, plan), None
+        if self.improve(value_ns, plan):
+            self.walk = None
+        elif value_ns == self.value_ns and len(set(plan.placement)) > self.num_used:
+            self.plan, self.walk = plan, None
 
 
 def stages_of(walk: Ints, problem: CutProblem) -> tuple[int, ...]:

@@ -26,9 +26,9 @@ from placegap.instances.referee.iteration import check_iteration
 from placegap.instances.referee.stages import device_orders, held_beside
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Task
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import PROOF, Outcome
+from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.pipeline.branch_and_bound import Judge, PartSearch
 from placegap.solvers.pipeline.cuts import (
     CutProblem,
@@ -70,10 +70,11 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
     block = stage_blocks(instance)
     if block is None:
         message = "a backward op feeds a forward op: no microbatch can pass"
-        return Outcome(proven_infeasible=True, rests_on=PROOF, message=message)
+        return Outcome(bound=no_plan(), message=message)
     problem = build_cuts(instance, semantics, block, params.max_cuts)
     problem = with_kinds(instance, semantics, problem) or problem
     judge = Judge(instance, semantics, clock)
+    judge.gap = task.limits.gap
     counts = _counts(instance.num_devices, semantics, problem)
     parts, message = list[PartSearch](), ""
     try:
@@ -81,12 +82,13 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             if plan is not None:
                 judge.judge(plan)
         for count in counts:
-            if parts and clock.left_s == 0.0 and (judge.best is not None or task.starts):
+            if parts and clock.left_s == 0.0 and (judge.plan is not None or task.starts):
                 break
             parts.append(_part(task, problem, judge, count, clock))
-            if clock.left_s != 0.0 or judge.best is None:
+            if clock.left_s != 0.0 or judge.plan is None:
                 parts[-1].start()
-        _search(task, parts, judge, clock)
+        proves = problem.complete and len(parts) == len(counts)
+        _search(task, parts, judge, clock, proves=proves)
     except KeyboardInterrupt:
         message = "interrupted"
     bound = min((part.bound_ns for part in parts), default=NEVER)
@@ -97,7 +99,7 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
         "cuts": problem.num_cuts,
         "parts": sum(part.parts for part in parts),
     }
-    if judge.best is None:
+    if judge.value_ns is None:
         infeasible = bound >= NEVER
         tie = gradient_tie(instance)
         why = "in every chain of stages some device's memory is too small"
@@ -105,20 +107,16 @@ def run(task: Task[PipelineIteration], params: StageCutsParams) -> Outcome:
             why = f"too few layers for this schedule: {problem.num_blocks}"
         why += "" if tie is None else f"; {tie}"
         return Outcome(
-            proven_infeasible=infeasible,
-            rests_on=PROOF if infeasible else "",
+            bound=no_plan() if infeasible else None,
             details=details,
             message=why if infeasible else message or "no chain of stages was found",
         )
-    if bound >= judge.best[0] and not message:
+    if bound >= judge.value_ns and not message:
         message, details["balance"] = _make_even(task, problem, judge, parts, clock)
-    value_ns, plan = judge.best
     return Outcome(
-        plan=plan,
-        claim_ns=value_ns,
-        bound_ns=min(bound, value_ns),
-        bound_origin="stage-cuts",
-        rests_on=PROOF,
+        plan=judge.plan,
+        claim_ns=judge.value_ns,
+        bound=Bound(min(bound, judge.value_ns), "stage-cuts"),
         details=details,
         message=message,
     )
@@ -154,20 +152,27 @@ def _counts(most: int, semantics: PipelineIteration, problem: CutProblem) -> lis
 
 
 def _search(
-    task: Task[PipelineIteration], parts: list[PartSearch], judge: Judge, clock: Clock
+    task: Task[PipelineIteration],
+    parts: list[PartSearch],
+    judge: Judge,
+    clock: Clock,
+    *,
+    proves: bool,
 ) -> None:
-    """Go on where the bound is lowest, until nothing is open or a limit is met."""
+    """Go on where the bound is lowest, until nothing is open or a limit is met.
+
+    Its bound is one on all plans, and told, if it `proves`: the parts have all chains.
+    """
+    on_news = teller(task.instance, task.semantics, "stage-cuts")
     while clock.left_s != 0.0:
         lowest = min((p for p in parts if p.is_open), key=lambda p: p.bound_ns, default=None)
         if lowest is None:
             return
         lowest.step()
-        if judge.best is not None:
-            bound = min(part.bound_ns for part in parts)
-            tell(
-                task.instance, task.semantics, "stage-cuts", value_ns=judge.best[0], bound_ns=bound
-            )
-            if judge.best[0] - bound <= task.limits.gap * judge.best[0]:
+        if judge.value_ns is not None:
+            judge.prove(Bound(min(part.bound_ns for part in parts), "stage-cuts"))
+            on_news(judge.value_ns, judge.bound_ns if proves else None)
+            if judge.is_close:
                 return
 
 
@@ -236,7 +241,6 @@ def balanced(judge: Judge, part: PartSearch) -> bool:
     bool
         Whether no chain of this value is better balanced.
     """
-    assert judge.best is not None
     settles = judge.one_order(part.problem) and judge.semantics.stages_per_device == 1
     questions = _Questions(judge, part)
     if judge.walk is None and settles:  # the plan came from elsewhere
@@ -272,19 +276,19 @@ class _Questions:
 
     def ask(self, allowed: Flags) -> bool | None:
         """Look for a chain of these pairs; None if that stays open."""
-        assert self.judge.best is not None
         judge = self.judge
-        own = Judge(judge.instance, judge.semantics, judge.clock, self.judge.best[0] + 1)
+        assert judge.value_ns is not None
+        own = Judge(judge.instance, judge.semantics, judge.clock, judge.value_ns + 1)
         search = self.part.restricted(allowed, own)
         search.start()
-        while own.best is None and search.is_open:
+        while own.plan is None and search.is_open:
             if not self.steps or search.clock.left_s == 0.0:
                 return None
             search.step()
             self.steps -= 1
-        if own.best is not None:
-            self.judge.best, self.judge.walk = own.best, own.walk
-        return own.best is not None
+        if own.plan is not None:
+            judge.value_ns, judge.plan, judge.walk = own.value_ns, own.plan, own.walk
+        return own.plan is not None
 
     def lower(
         self, keys: Ints, allowed: Callable[[int, int], Flags], key_of: Callable[[Ints], int]
@@ -313,9 +317,9 @@ class _Questions:
 
 def _move(judge: Judge, part: PartSearch) -> None:
     """Move single cuts of the best plan as long as its value stays and its balance improves."""
-    assert judge.best is not None
+    assert judge.value_ns is not None
     assert judge.walk is not None
-    value_ns = judge.best[0]
+    value_ns = judge.value_ns
     walk, problem = judge.walk
     count = len(walk) // judge.semantics.stages_per_device
     load, held = part.problem.work_ns, _held(part)

@@ -18,7 +18,7 @@ from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.instances.transforms.op_splitting import WHOLE, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_rule import SplitRule, cut_unit
 from placegap.solvers.core.clock import Clock, LimitReached
@@ -135,8 +135,8 @@ def place(task: Task[Makespan], cuts: Mapping[int, Cut]) -> BestSplit:
     split = split_ops(instance, cuts) if cuts else None
     finer = instance if split is None else split.fine
     outcome, path = dpos(finer)
-    verdict = None if outcome.plan is None else evaluate(finer, outcome.plan, task.semantics)
-    value_ns = verdict.value_ns if verdict is not None and verdict.feasible else None
+    plan = outcome.plan
+    value_ns = None if plan is None else feasible_ns(finer, plan, task.semantics)
     if split is not None:
         path = [int(split.op[op]) for op in path if split.part[op] == WHOLE]
     return BestSplit(split, outcome, value_ns, path)

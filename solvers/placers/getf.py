@@ -16,7 +16,7 @@ from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.back_ends.outcome import ENDINGS
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import Outcome
+from placegap.solvers.core.result import Outcome, no_plan
 from placegap.solvers.models.run_mip import why_too_long, why_too_many_rows
 from placegap.solvers.placers.earliest_start import (
     earliest_start_first,
@@ -92,7 +92,7 @@ def getf(task: Task[Makespan], params: GetfParams | None = None) -> Outcome:
     }
     if found.ending == "infeasible":  # a relaxation of every plan
         return Outcome(
-            proven_infeasible=True,
+            bound=no_plan(""),
             message="GETF's LP is infeasible: no plan fits the memory of the devices",
             build_s=build_s,
             details=details,

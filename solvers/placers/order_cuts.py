@@ -18,8 +18,8 @@ from placegap.instances.problem.integers import LARGEST_SUM, NO_LIMIT, UNSUPPORT
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.problem.modules import group_order, place_of_ops
-from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.method import Cost, Params, Task
+from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 
@@ -39,16 +39,12 @@ def memory_cuts(task: Task[Makespan], params: Params | None = None) -> Outcome:
     on one device, where most of the time goes into the few transfers that memory enforces; with
     slack memory all ops stay on one device. O(K (n + m)) but for sorting.
     """
-    best: tuple[int, Plan] | None = None
+    best = Incumbent()
     for device in _slicings(task.instance):
-        plan = Plan.on(device.tolist())
-        verdict = evaluate(task.instance, plan, task.semantics)
-        value_ns = verdict.value_ns
-        if verdict.feasible and value_ns is not None and (best is None or value_ns < best[0]):
-            best = value_ns, plan
-    if best is None:
+        best.offer_plan(task, Plan.on(device.tolist()))
+    if best.plan is None:
         return Outcome(message="memory: no slices of the order fit on the devices")
-    return Outcome(best[1])
+    return Outcome(best.plan)
 
 
 def _slicings(instance: Instance) -> Iterator[Ints]:
@@ -159,20 +155,16 @@ def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outc
     to or farther from equal slices; the shortest schedule counts. A heuristic that judges fewer
     plans of larger graphs: O((n + m) log n) for each.
     """
-    instance, best = task.instance, None
+    instance, best = task.instance, Incumbent()
     parts = instance.num_ops + len(instance.graph.edges)
     for counted in _counted(task):
         for device in islice(_dealt(counted), max(LEAST_PLANS, MOST_PARTS // max(1, parts))):
-            plan = Plan.on(device.tolist())
-            verdict = evaluate(instance, plan, task.semantics)
-            value_ns = verdict.value_ns
-            if verdict.feasible and value_ns is not None and (best is None or value_ns < best[0]):
-                best = value_ns, plan
-        if best is not None:
+            best.offer_plan(task, Plan.on(device.tolist()))
+        if best.plan is not None:
             break
-    if best is None:
+    if best.plan is None:
         return Outcome(message="memory: no slices of the order fit on the devices")
-    return Outcome(best[1])
+    return Outcome(best.plan)
 
 
 def _counted(task: Task[Makespan]) -> Iterator[Instance]:

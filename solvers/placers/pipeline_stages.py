@@ -9,7 +9,7 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import gradient_tie, stage_arcs, stage_blocks
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.instances.referee.loads import border_costs
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import find_method, method, why_not
@@ -90,8 +90,7 @@ def simulated_moves(task: Task[PipelineIteration], params: Params | None = None)
     cuts = lightest_cuts(load, count * semantics.stages_per_device)
 
     def value(at: Ints) -> int | None:
-        verdict = evaluate(instance, chain_plan(block, at, count), semantics)
-        return verdict.value_ns if verdict.feasible else None
+        return feasible_ns(instance, chain_plan(block, at, count), semantics)
 
     best, moved = value(cuts), True
     while moved:

@@ -38,7 +38,7 @@ from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import USUAL_S, Params, Task
 from placegap.solvers.core.registry import find_method, method
-from placegap.solvers.core.result import PROOF, Outcome, Result, fault_of
+from placegap.solvers.core.result import Outcome, Result, fault_of, no_plan
 from placegap.solvers.core.starts import (
     ALWAYS,
     LONGEST_S,
@@ -48,7 +48,7 @@ from placegap.solvers.core.starts import (
     placers,
 )
 from placegap.solvers.core.worker_process import may_start_processes
-from placegap.solvers.solving.board import Board
+from placegap.solvers.solving.incumbent import JudgedIncumbent
 from placegap.solvers.solving.peak_memory import run_at_peak
 from placegap.solvers.solving.search_process import LEAST_STEP_S, SearchProcess, run_step
 from placegap.solvers.solving.steps import (
@@ -127,51 +127,51 @@ def run(task: Task, params: AutoParams) -> Outcome:
     limit_s = task.limits.time_limit_s
     clock = Clock(_working_s(task, USUAL_S if limit_s is None else limit_s))
     task = replace(task, limits=replace(task.limits, time_limit_s=clock.limit_s))
-    board, workers = Board(task=task, gap=task.limits.gap), params.workers or _cores()
+    known, workers = JudgedIncumbent(task=task), params.workers or _cores()
     search: SearchProcess | None = None
     try:
         if task.incumbent is not None:
-            board.offer(task.incumbent, "the start")
-        waiting = _ask_placers(board)
-        if board.plan is None:
-            _look_for_room(board)
+            known.offer(task.incumbent, "the start")
+        waiting = _ask_placers(known)
+        if known.plan is None:
+            _look_for_room(known)
         head_start_s = _head_start_s(task, clock, workers)
         if head_start_s is None:
-            steps = _in_time(_in_turn(board, waiting), task, clock)
+            steps = _in_time(_in_turn(known, waiting), task, clock)
         else:
             steps = _first_proofs(task, workers)
-        with SearchProcess(board, clock, head_start_s, waiting, workers) as search:
-            _run_steps(steps, board, clock, search)
+        with SearchProcess(known, clock, head_start_s, waiting, workers) as search:
+            _run_steps(steps, known, clock, search)
             search.wait()
         end = INTERRUPTED if stop_asked() else AT_LIMIT if _is_over(clock, END_SHARE) else ENDED
     except KeyboardInterrupt:
         was_late = search is not None and search.proof.has_interrupted
         end = AT_LIMIT if was_late and not stop_asked() else INTERRUPTED
-    if limit_s is None and not board.is_over:
+    if limit_s is None and not known.is_over:
         end = f"{end} of {USUAL_S:g} s, the usual where none is given"
-    return board.outcome(_message(board, end))
+    return known.outcome(_message(known, end))
 
 
-def _ask_placers(board: Board) -> tuple[str, ...]:
+def _ask_placers(known: JudgedIncumbent) -> tuple[str, ...]:
     """Offer the plans of the fast placers, and prove what is cheap after the first of them; the
     placers that are still to be asked. A likely proof begins after the fastest of all.
     """
-    task, asked, without_plan = board.task, list[str](), list[str]()
+    task, asked, without_plan = known.task, list[str](), list[str]()
     limit_s = task.limits.time_limit_s or 0.0
     most_s = max(FIRST_PLANS_S, min(LONGEST_S, SHARE * limit_s))
     clock, whole = Clock(0.0 if is_likely_proven(task) else most_s), Clock(limit_s)
     likely_s, chosen = dict(cheapest_first(task)), placers(task)
     for name in sorted(chosen, key=lambda name: name not in ALWAYS):
-        if board.is_over or (clock.left_s == 0.0 and name not in ALWAYS):
+        if known.is_over or (clock.left_s == 0.0 and name not in ALWAYS):
             break
-        if board.value_ns is not None and likely_s[name] > (whole.left_s or 0.0):
+        if known.value_ns is not None and likely_s[name] > (whole.left_s or 0.0):
             continue
         asked.append(name)
-        if not _offer_plan_of(name, board, most_runs=1):
+        if not _offer_plan_of(name, known, most_runs=1):
             without_plan.append(name)
     for name in without_plan:  # at its peak, memory may need more runs: somebody has to have a plan
-        if board.value_ns is None and name in ALWAYS:
-            _offer_plan_of(name, board, most_runs=None)
+        if known.value_ns is None and name in ALWAYS:
+            _offer_plan_of(name, known, most_runs=None)
     # a huge graph is left to placers, for no search does more there
     left_s = limit_s if parts_of(task) > MOST_PARTS else SHARE * limit_s
     left = []
@@ -182,12 +182,12 @@ def _ask_placers(board: Board) -> tuple[str, ...]:
     return (*left, *(without_plan if memory_rule(task.semantics) == "peak" else ()))
 
 
-def _offer_plan_of(name: str, board: Board, most_runs: int | None) -> bool:
+def _offer_plan_of(name: str, known: JudgedIncumbent, most_runs: int | None) -> bool:
     """Whether a placer has a plan that fits; the first one shows what is cheap to prove."""
-    task, is_first = replace(board.task, incumbent=None), board.value_ns is None
+    task, is_first = replace(known.task, incumbent=None), known.value_ns is None
 
     def plan_by(part: Task) -> Outcome:
-        start = best_start(part, [name], board.faults)
+        start = best_start(part, [name], known.faults)
         return Outcome() if start is None else Outcome(start.plan, start.value_ns)
 
     if memory_rule(task.semantics) in find_method(name).memory_rules:
@@ -197,9 +197,9 @@ def _offer_plan_of(name: str, board: Board, most_runs: int | None) -> bool:
         found = replace(found, claim_ns=None)  # of an instance whose memory adds up
     if found.plan is None:
         return False
-    board.offer(found.plan, name, found.claim_ns)
-    if is_first and board.value_ns is not None:
-        _prove_what_is_cheap(board)
+    known.offer(found.plan, name, found.claim_ns)
+    if is_first and known.value_ns is not None:
+        _prove_what_is_cheap(known)
     return True
 
 
@@ -228,9 +228,9 @@ def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[
     yield AutoStep(BOUNDS, task.semantics)
 
 
-def _in_turn(board: Board, waiting: Sequence[str]) -> Iterator[AutoStep]:
+def _in_turn(known: JudgedIncumbent, waiting: Sequence[str]) -> Iterator[AutoStep]:
     """What a process does that has no other one beside it: proofs and searches in turns."""
-    task = board.task
+    task = known.task
     steps = _proving(task, 1, {"start": False})
     first = next(steps)
     proving = (
@@ -266,22 +266,22 @@ def _in_time(steps: Iterator[AutoStep], task: Task, clock: Clock) -> Iterator[Au
 
 
 def _run_steps(
-    steps: Iterator[AutoStep], board: Board, clock: Clock, search: SearchProcess
+    steps: Iterator[AutoStep], known: JudgedIncumbent, clock: Clock, search: SearchProcess
 ) -> None:
     """Run steps in this process while there is something to find and time, and at least one."""
     is_first = True
-    while not board.is_over and (is_first or not _is_over(clock)):
+    while not known.is_over and (is_first or not _is_over(clock)):
         step = next(steps, None)  # which may load a solver
         if step is None or stop_asked():
             return
-        before, limit_s = board.plan, step.share * (clock.left_s or 0.0)
+        before, limit_s = known.plan, step.share * (clock.left_s or 0.0)
         if before is None:  # late is better than no plan
             limit_s = max(limit_s, FIRST_PLANS_S)
         with search.proof:
-            answer = run_step(board, step, limit_s)
-        board.take_answer(step.method, answer)
-        if board.plan is not None and board.plan is not before:
-            search.tell(board.plan)
+            answer = run_step(known, step, limit_s)
+        known.take_answer(step.method, answer)
+        if known.plan is not None and known.plan is not before:
+            search.tell(known.plan)
         said = answer.message if isinstance(answer, Result) else answer
         if stop_asked() or (isinstance(said, str) and INTERRUPTED in said):
             raise KeyboardInterrupt
@@ -292,26 +292,26 @@ def _is_over(clock: Clock, share: float = 0.0) -> bool:
     return (clock.left_s or 0.0) < max(LEAST_STEP_S, share * (clock.limit_s or 0.0))
 
 
-def _prove_what_is_cheap(board: Board) -> None:
-    instance = board.task.instance
+def _prove_what_is_cheap(known: JudgedIncumbent) -> None:
+    instance = known.task.instance
     try:
-        board.take_bound(quick_bound(instance, board.task.semantics))
+        known.prove(quick_bound(instance, known.task.semantics))
     except MemoryError:
         pass
     except Exception as error:  # plans are known, and other parts may prove more
         if stop_asked():
             raise KeyboardInterrupt from error
-        board.faults.append(fault_of("quick bound", instance, error))
+        known.faults.append(fault_of("quick bound", instance, error))
 
 
-def _look_for_room(board: Board) -> None:
+def _look_for_room(known: JudgedIncumbent) -> None:
     """Whether cheap conditions on memory already say that no plan fits."""
-    task = board.task
+    task = known.task
     if isinstance(task.semantics, Makespan | LoadSemantics):
         reasons = explain_infeasible(relax_memory(task.instance, task.semantics)[0])
         if reasons:
-            board.no_plan_by, board.no_plan_rests_on = MEMORY, PROOF
-            board.words[MEMORY] = reasons[0]
+            known.no_plan = no_plan(origin=MEMORY)
+            known.words[MEMORY] = reasons[0]
 
 
 def _head_start_s(task: Task, clock: Clock, workers: int) -> float | None:
@@ -324,9 +324,9 @@ def _head_start_s(task: Task, clock: Clock, workers: int) -> float | None:
     return head_start_s if may and left_s > PROCESS_S else None
 
 
-def _message(board: Board, end: str) -> str:
+def _message(known: JudgedIncumbent, end: str) -> str:
     """How it ended, what became of parts that failed, and why all ended before the time did."""
-    said = {**(board.words if end == ENDED else {}), **board.notes}
+    said = {**(known.words if end == ENDED else {}), **known.notes}
     notes = [f"{by}: {note}" for by, note in said.items() if note and note not in USUAL]
     return "; ".join(filter(None, [end, *notes]))
 

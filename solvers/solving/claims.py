@@ -15,8 +15,8 @@ from placegap.instances.io.plan_file import StoredBound
 from placegap.instances.problem import Instance, Plan, Semantics, includes, told
 from placegap.instances.problem.modules import with_content
 from placegap.instances.reading.printable import printable
-from placegap.solvers.core.result import Result, describe_basis
-from placegap.solvers.solving.known_bounds import KnownBound, proven_by, recorded_value_ns
+from placegap.solvers.core.result import Bound, Result, describe_basis
+from placegap.solvers.solving.known_bounds import proven_by, recorded_value_ns
 
 
 class Claim(NamedTuple):
@@ -80,7 +80,7 @@ def refuted_claims(
     claims: Iterable[Claim],
     semantics: Semantics,
     plans: Iterable[tuple[str, Plan]],
-    bound: KnownBound | None = None,
+    bound: Bound | None = None,
 ) -> tuple[str, ...]:
     """A sentence for each claim that something else contradicts.
 
@@ -88,7 +88,7 @@ def refuted_claims(
     ----------
     plans : iterable of (str, Plan)
         Plans at hand, with the file or the method that has each.
-    bound : KnownBound, optional
+    bound : Bound, optional
         What no plan of the instance is below.
     """
     claims, plans, sentences = list(claims), list(plans), list[str]()
@@ -101,7 +101,7 @@ def refuted_claims(
                 f" {told(semantics, value_ns)}"
             )
         if not claim.is_bound and bound is not None and claim.ns < bound.ns:
-            basis = describe_basis(bound.origin, bound.rests_on)
+            basis = describe_basis(bound.origin, bound.basis)
             sentences.append(
                 f"{claim.file} claims a plan of {ns}{origin}, but no plan is better than"
                 f" {told(semantics, bound.ns)} ({basis})"
@@ -113,11 +113,13 @@ def _better(
     claim: Claim, claims: Iterable[Claim], semantics: Semantics, plans: Iterable[tuple[str, Plan]]
 ) -> Iterator[tuple[str, int]]:
     """Values below a claimed bound, and who has them: plans, the corpus, other claims."""
+    from placegap.instances.referee.evaluate import feasible_ns  # brings numba
+
     if claim.about is None:
         return
     values = [other for other in claims if not other.is_bound]
     rivals = [
-        *((f"{by} has", _value_ns(claim.about, plan, semantics)) for by, plan in plans),
+        *((f"{by} has", feasible_ns(claim.about, plan, semantics)) for by, plan in plans),
         ("the corpus records", recorded_value_ns(claim.about, semantics)),
         *((f"{c.file} claims", c.ns) for c in values if c.about is claim.about),
     ]
@@ -134,10 +136,3 @@ def refuted_by(result: Result, instance: Instance, claims: Iterable[Claim]) -> t
     is_whole = result.instance_hash != instance.content_hash
     bound = None if is_whole else next(proven_by(result), None)
     return refuted_claims(claims, result.semantics, plans, bound)
-
-
-def _value_ns(instance: Instance, plan: Plan, semantics: Semantics) -> int | None:
-    from placegap.instances.referee.evaluate import evaluate  # brings numba
-
-    verdict = evaluate(instance, plan, semantics)
-    return verdict.value_ns if verdict.feasible else None

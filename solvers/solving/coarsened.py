@@ -114,12 +114,8 @@ def _brought_back(found: Coarsening, coarse: Result) -> Outcome:
     return Outcome(
         plan=None if coarse.plan is None else expand(found, coarse.plan),
         claim_ns=coarse.value_ns if exact else None,
-        bound_ns=coarse.bound_ns if exact else None,
-        bound_origin=coarse.bound_origin if exact else "",
-        rests_on=coarse.rests_on if exact else "",
+        bound=coarse.bound if exact else None,
         faults=coarse.faults,
-        bound_class=coarse.bound_class if exact else None,
-        proven_infeasible=exact and coarse.status == "infeasible",
         message="; ".join(words),
         build_s=coarse.build_s,
         details={**coarse.details, "coarse_ops": merge.coarse.num_ops},

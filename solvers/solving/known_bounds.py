@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from placegap.instances.corpus.corpus import known_of
 from placegap.instances.io.plan_file import StoredBound
 from placegap.instances.problem import (
     PLAN_CLASSES,
     Instance,
-    PlanClass,
     Semantics,
     plan_class,
     told,
     with_plans,
 )
 from placegap.solvers.core.result import (
-    PROOF,
     RECORDED,
+    Bound,
     Outcome,
     Result,
     carry_bound,
@@ -33,21 +31,12 @@ from placegap.solvers.core.result import (
 )
 
 
-class KnownBound(NamedTuple):
-    """A value that no plan is below, who says so, on what it rests, and for which plans."""
-
-    ns: int
-    origin: str
-    rests_on: str = PROOF
-    plans: PlanClass = "any"
-
-
 def known_bound(
     instance: Instance,
     semantics: Semantics,
     value_ns: int | None = None,
-    proven: Iterable[KnownBound] = (),
-) -> tuple[KnownBound | None, tuple[str, ...]]:
+    proven: Iterable[Bound] = (),
+) -> tuple[Bound | None, tuple[str, ...]]:
     """The highest bound at hand, and a sentence for each that a plan refutes.
 
     If equal, one proved by placegap, else what was proven before what is recorded.
@@ -57,12 +46,12 @@ def known_bound(
     value_ns : int, optional
         The value of the best feasible plan. What is above it, or above the value that the corpus
         records, is no bound.
-    proven : iterable of KnownBound
+    proven : iterable of Bound
         What was proven or checked just now.
     """
     from placegap.solvers.bounds.cheap_bounds import quick_bound  # brings numba
 
-    cheap = KnownBound(*quick_bound(instance, semantics), plan_class(semantics))
+    cheap = quick_bound(instance, semantics)._replace(plan_class=plan_class(semantics))
     at_hand = [*proven, *recorded_bounds(instance, semantics), cheap]
     values = {
         "one has": value_ns,
@@ -72,25 +61,24 @@ def known_bound(
     for who, value in values.items():
         if value is not None:
             wrong += tuple(
-                f"{describe_basis(bound.origin, bound.rests_on)}: says that no plan is better than"
+                f"{describe_basis(bound.origin, bound.basis)}: says that no plan is better than"
                 f" {told(semantics, bound.ns)}, and {who} {told(semantics, value)}: the bound is"
                 " wrong, and left out"
                 for bound in at_hand
                 if bound.ns > value
             )
             at_hand = [bound for bound in at_hand if bound.ns <= value]
-    best = sorted(at_hand, key=lambda bound: (-bound.ns, bound.rests_on != PROOF))
-    return (best[0] if best else None), wrong
+    return max(at_hand, key=Bound.rank, default=None), wrong
 
 
-def recorded_bounds(instance: Instance, semantics: Semantics) -> Iterator[KnownBound]:
+def recorded_bounds(instance: Instance, semantics: Semantics) -> Iterator[Bound]:
     """Bounds that the corpus records of this content, also of wider classes of plans."""
     for plans in PLAN_CLASSES[PLAN_CLASSES.index(plan_class(semantics)) :]:
         rules = with_plans(semantics, plans)
         for known in known_of(instance, rules) if plan_class(rules) == plans else ():
             if known.bound_ns is not None:
                 origin = known.bound_origin or "not said by whom"
-                yield KnownBound(known.bound_ns, RECORDED + origin, known.rests_on, plans)
+                yield Bound(known.bound_ns, RECORDED + origin, known.rests_on, plans)
 
 
 def recorded_value_ns(instance: Instance, semantics: Semantics) -> int | None:
@@ -99,9 +87,7 @@ def recorded_value_ns(instance: Instance, semantics: Semantics) -> int | None:
     return min((value for value in values if value is not None), default=None)
 
 
-def with_known_bound(
-    instance: Instance, result: Result, recorded: Iterable[KnownBound] = ()
-) -> Result:
+def with_known_bound(instance: Instance, result: Result, recorded: Iterable[Bound] = ()) -> Result:
     """A result with the best bound at hand, where that is higher than its own.
 
     What a method proved itself then stands among the details, as `own_bound_ns`. A bound that is
@@ -122,26 +108,17 @@ def with_known_bound(
         result = replace(result, details=own)
     is_quick = result.bound_ns is None and not known.origin.startswith(RECORDED)
     if result.bound_ns is not None and known.ns < result.bound_ns:  # refuted by a recorded value
-        result = replace(result, status="feasible", bound_ns=None, gap=None)
-    found = carry_bound(result, _as_result(instance, result.semantics, result.method, known))
+        result = replace(result, status="feasible", bound=None, gap=None)
+    outcome = Outcome(bound=known)
+    said = finish(instance, result.semantics, result.method, outcome, solve_s=0.0, bound_only=True)
+    found = carry_bound(result, said)
     return replace(found, gap=None) if is_quick and found.status != "optimal" else found
 
 
-def proven_by(result: Result) -> Iterator[KnownBound]:
+def proven_by(result: Result) -> Iterator[Bound]:
     """What a result says that no plan of its instance is below."""
-    if result.bound_ns is not None and result.split is None:
-        origin = result.bound_origin or result.method
-        yield KnownBound(result.bound_ns, origin, result.rests_on, result.bound_class)
-
-
-def _as_result(instance: Instance, semantics: Semantics, by: str, bound: KnownBound) -> Result:
-    outcome = Outcome(
-        bound_ns=bound.ns,
-        bound_origin=bound.origin,
-        rests_on=bound.rests_on,
-        bound_class=bound.plans,
-    )
-    return finish(instance, semantics, by, outcome, solve_s=0.0, bound_only=True)
+    if result.bound and result.bound_ns is not None and result.split is None:
+        yield result.bound._replace(origin=result.bound_origin or result.method)
 
 
 def bound_to_store(result: Result) -> StoredBound | None:

@@ -13,13 +13,13 @@ from itertools import count
 from placegap.instances.problem import Instance, MaxContext, Plan
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import as_input_error
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.bounds.cheap_bounds import ROOM, most_tokens
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import USUAL_S, Params, Task
 from placegap.solvers.core.progress import say, tell
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import PROOF, Outcome, Result
+from placegap.solvers.core.result import Bound, Outcome, Result, no_plan
 from placegap.solvers.solving.run_method import SolveOptions, run_method
 from placegap.solvers.solving.steps import proofs
 
@@ -45,9 +45,9 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
     clock = Clock(USUAL_S if limit_s is None else limit_s)
     instance, semantics = task.instance, task.semantics
     plan, fits = _judged(task, task.incumbent)
-    none_fits, origin, rests_on = most_tokens(instance) + 1, ROOM, PROOF
-    least_open, message = none_fits, ""
-    tell(instance, semantics, origin, bound_ns=1 - none_fits)
+    none_fits = most_tokens(instance) + 1
+    bound, least_open, message = Bound(1 - none_fits, ROOM), none_fits, ""
+    tell(instance, semantics, ROOM, bound=bound)
     for asked in count():
         if fits + 1 >= least_open:
             break
@@ -68,23 +68,21 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
             continue
         if _proves_none(found, semantics):
             none_fits = least_open = tokens
-            origin, rests_on = found.bound_origin or found.method, found.rests_on
+            bound = Bound(1 - tokens, found.bound_origin or found.method, found.rests_on)
             message = found.message if tokens == 0 else ""
             if tokens:
-                tell(instance, semantics, origin, bound_ns=1 - tokens, rests_on=rests_on)
+                tell(instance, semantics, bound.origin, bound=bound)
         else:
             least_open = tokens
             message = f"whether {tokens} tokens fit stayed open: {found.message or found.status}"
         if found.message == "interrupted":
             break
     if none_fits == 0:
-        return Outcome(proven_infeasible=True, rests_on=rests_on, message=message)
+        return Outcome(bound=no_plan(bound.basis), message=message)
     return Outcome(
         plan=plan,
         claim_ns=None if plan is None else -fits,
-        bound_ns=1 - none_fits,
-        bound_origin=origin,
-        rests_on=rests_on,
+        bound=bound,
         message=message,
         details={"questions": asked},
     )
@@ -93,9 +91,9 @@ def run(task: Task[MaxContext], params: Params) -> Outcome:
 def _judged(task: Task[MaxContext], plan: Plan | None) -> tuple[Plan | None, int]:
     """The plan, if it is feasible, and its tokens; else no plan, and -1."""
     if plan is not None:
-        verdict = evaluate(task.instance, Plan(plan.placement), task.semantics)
-        if verdict.feasible and verdict.value_ns is not None:
-            return Plan(plan.placement), -verdict.value_ns
+        value_ns = feasible_ns(task.instance, Plan(plan.placement), task.semantics)
+        if value_ns is not None:
+            return Plan(plan.placement), -value_ns
     return None, -1
 
 

@@ -195,14 +195,8 @@ def _settled(
     if outcome.plan is not None:
         tries.append(_judged(SETTLED, task, task.instance, outcome))
     if outcome.bound_ns is not None and outcome.bound_ns > (first.bound_ns or 0):
-        first = replace(
-            first,
-            bound_ns=outcome.bound_ns,
-            bound_origin=outcome.bound_origin,
-            rests_on=outcome.rests_on,
-            message=outcome.message,
-        )
-        tell(task.instance, task.semantics, by, bound_ns=first.bound_ns)
+        first = replace(first, bound=outcome.bound, message=outcome.message)
+        tell(task.instance, task.semantics, by, bound=outcome.bound)
     best = _best(tries)
     gap = None if best is None else relative_gap(best.verdict.value_ns, first.bound_ns)
     return first, gap is not None and gap <= task.limits.gap
@@ -239,7 +233,7 @@ def _hear_bounds(task: Task, part: Task) -> AbstractContextManager[None]:
     """Those who listen to the task hear of the floor's bounds; its plans may not fit."""
 
     def heard(news: Progress) -> None:
-        tell(task.instance, task.semantics, news.by, bound_ns=news.bound_ns)
+        tell(task.instance, task.semantics, news.by, bound=news.bound)
 
     if not is_heard(task.instance, task.semantics):
         return nullcontext()

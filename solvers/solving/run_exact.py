@@ -15,12 +15,12 @@ from dataclasses import replace
 
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.bounds.cheap_bounds import Bound, method_bound, quick_bound
+from placegap.solvers.bounds.cheap_bounds import method_bound, quick_bound
 from placegap.solvers.bounds.portfolio import expensive_bounds
 from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import AnyMethod, ExactParams, Params, Start, Task
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.result import PROOF, Outcome, fault_of
+from placegap.solvers.core.result import Bound, Outcome, fault_of
 from placegap.solvers.core.starts import best_start, placers, starts
 
 AFTERWARDS = ("ideal-dp",)
@@ -56,7 +56,7 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
             found.append(start)  # one by one: those before an interrupt count
         ordered = sorted(found, key=lambda start: start.value_ns)
         floor = _floor(task, floor, ordered[0] if ordered else None)
-        tell(task.instance, task.semantics, floor.origin, bound_ns=floor.ns)
+        tell(task.instance, task.semantics, floor.origin, bound=floor)
         known = replace(task, starts=tuple(ordered), floor_ns=floor.ns)
         outcome = method.outcome(replace(known, limits=task.limits.left(clock)), params)
     except InputError:
@@ -91,7 +91,7 @@ def _floor(task: Task, floor: Bound, start: Start | None) -> Bound:
     small = task.instance.num_ops + len(task.instance.graph.edges) <= SMALL
     if small or (start is not None and start.value_ns <= floor.ns):
         return floor
-    return max((floor, *expensive_bounds(task, floor, BOUND_SHARE)), key=lambda bound: bound.ns)
+    return max((floor, *expensive_bounds(task, floor, BOUND_SHARE)), key=Bound.rank)
 
 
 def _failed(method: AnyMethod, task: Task, error: Exception) -> Outcome:
@@ -123,7 +123,7 @@ def _not_worse(
             outcome = _fault(outcome, method, task, f"claims a plan with {reasons}")
         if own is not None and outcome.claim_ns is not None and outcome.claim_ns < own.value_ns:
             said = f"claims {outcome.claim_ns}, the referee finds {own.value_ns}"
-            outcome = _fault(replace(outcome, claim_ns=None, bound_ns=None), method, task, said)
+            outcome = _fault(replace(outcome, claim_ns=None, bound=None), method, task, said)
         if own is not None and (best is None or own.value_ns <= best.value_ns):
             best = own
     if best is None:
@@ -135,10 +135,10 @@ def _not_worse(
         outcome = replace(outcome, plan=best.plan, claim_ns=None, details=details)
     if outcome.proven_infeasible:
         said = f"says that there is no plan, but one of {best.value_ns} ns is known"
-        outcome = _fault(replace(outcome, proven_infeasible=False, message=""), method, task, said)
+        outcome = _fault(replace(outcome, bound=None, message=""), method, task, said)
     if outcome.bound_ns is not None and outcome.bound_ns > best.value_ns:
         said = f"its bound {outcome.bound_ns} is above the value {best.value_ns} of a plan"
-        outcome = _fault(replace(outcome, bound_ns=None), method, task, said)
+        outcome = _fault(replace(outcome, bound=None), method, task, said)
     return outcome, best
 
 
@@ -159,21 +159,13 @@ def _not_below(outcome: Outcome, floor: Bound) -> Outcome:
     """
     if outcome.proven_infeasible or floor.ns == 0:
         return outcome
-    own = outcome.bound_ns
-    better = own is None or own < floor.ns
-    if better or (own == floor.ns and outcome.rests_on != PROOF and floor.rests_on == PROOF):
-        details = dict(outcome.details)
-        if own is not None:
-            details["own_bound_ns"] = own
-        return replace(
-            outcome,
-            bound_ns=floor.ns,
-            bound_origin=floor.origin,
-            bound_class=None,
-            rests_on=floor.rests_on,
-            details=details,
-        )
-    return outcome
+    own = outcome.bound
+    if own is not None and own.rank() >= floor.rank():
+        return outcome
+    details = dict(outcome.details)
+    if own is not None:
+        details["own_bound_ns"] = own.ns
+    return replace(outcome, bound=floor, details=details)
 
 
 def _in_words(outcome: Outcome, best: Start | None, gap: float, clock: Clock) -> Outcome:

@@ -32,7 +32,7 @@ from placegap.solvers.core.method import Limits, Task
 from placegap.solvers.core.progress import Listener, Progress, each_plan_once
 from placegap.solvers.core.result import Result, SolverDisagreement
 from placegap.solvers.core.worker_process import WorkerProcess, silence
-from placegap.solvers.solving.board import Answer, Board, Contradiction
+from placegap.solvers.solving.incumbent import Answer, Contradiction, JudgedIncumbent
 from placegap.solvers.solving.run_method import run_method
 from placegap.solvers.solving.steps import BOUNDS, AutoStep, plans
 
@@ -66,19 +66,21 @@ class Compiled(NamedTuple):
     seconds: float
 
 
-def run_step(board: Board, step: AutoStep, limit_s: float, tell: Listener | None = None) -> Answer:
+def run_step(
+    known: JudgedIncumbent, step: AutoStep, limit_s: float, tell: Listener | None = None
+) -> Answer:
     """The result of a step, judged; a sentence where it failed, none after bounds alone.
 
-    What it finds on the way is written on the board, and `tell` hears of it.
+    What it finds on the way is kept there, and `tell` hears of it.
     """
-    task = board.task
+    task = known.task
     try:
         if step.method == BOUNDS:
             bounds = improving_bounds(
-                task.instance, step.semantics, limit_s, best_ns=board.value_ns
+                task.instance, step.semantics, limit_s, best_ns=known.value_ns
             )
             for bound in bounds:
-                board.take_bound(bound)
+                known.prove(bound)
             return ""
         return run_method(
             task.instance,
@@ -88,8 +90,8 @@ def run_step(board: Board, step: AutoStep, limit_s: float, tell: Listener | None
             time_limit_s=limit_s,
             gap=task.limits.gap,
             seed=step.seed,
-            incumbent=board.plan,
-            progress=_both(board.listener(step.method, step.semantics), tell),
+            incumbent=known.plan,
+            progress=_both(known.listener(step.method, step.semantics), tell),
         )
     except KeyboardInterrupt:
         return "interrupted"
@@ -110,7 +112,7 @@ class SearchProcess:
 
     Parameters
     ----------
-    board : Board
+    known : JudgedIncumbent
         Where what it finds is written down.
     clock : Clock
         Of the whole.
@@ -125,13 +127,13 @@ class SearchProcess:
 
     def __init__(
         self,
-        board: Board,
+        known: JudgedIncumbent,
         clock: Clock,
         head_start_s: float | None,
         waiting: Sequence[str] = (),
         workers: int = 1,
     ) -> None:
-        self.board, self.clock, self.head_start_s = board, clock, head_start_s
+        self.known, self.clock, self.head_start_s = known, clock, head_start_s
         self.waiting, self.workers = waiting, workers
         #: To be entered for each proof: the one that runs is interrupted when nothing is left to
         #: prove, or no time.
@@ -157,7 +159,7 @@ class SearchProcess:
         trace: TracebackType | None,
     ) -> None:
         began = time.monotonic()
-        while not (self._ended.is_set() or self.board.is_over):
+        while not (self._ended.is_set() or self.known.is_over):
             spent_s = time.monotonic() - began
             if self._step is None or self._process is None or spent_s > GRACE_S:
                 break
@@ -180,7 +182,7 @@ class SearchProcess:
         The search gets the time back that it spent on kernels, and the clock stands meanwhile.
         """
         waited_s = 0.0
-        while not (self._ended.is_set() or self.board.is_over or stop_asked()):
+        while not (self._ended.is_set() or self.known.is_over or stop_asked()):
             late_s = waited_s - self._left_s()
             if late_s <= 0:
                 self._ended.wait(POLL_S)
@@ -222,13 +224,13 @@ class SearchProcess:
             return
         while self.clock.spent_s < self.head_start_s and not self._closing.wait(POLL_S):
             self._end_a_needless_proof()
-        if self._closing.is_set() or self.board.is_over:
+        if self._closing.is_set() or self.known.is_over:
             return
-        task, left_s = self.board.task, self.clock.left_s
+        task, left_s = self.known.task, self.clock.left_s
         order = Order(
             task.semantics,
             Limits(left_s, task.limits.gap, task.limits.seed),
-            self.board.plan,
+            self.known.plan,
             tuple(self.waiting),
             self.workers,
         )
@@ -236,11 +238,11 @@ class SearchProcess:
             packed = pickle.dumps(task.instance, pickle.HIGHEST_PROTOCOL)
             self._process = WorkerProcess(_serve, (packed, order))
         except OSError as error:
-            self.board.notes["search"] = f"its process cannot start ({error.strerror})"
+            self.known.notes["search"] = f"its process cannot start ({error.strerror})"
             self._ended.set()
 
     def _end_a_needless_proof(self) -> None:
-        is_closed = self.board.is_over and not self.board.is_first_word  # of the proof itself
+        is_closed = self.known.is_over and not self.known.is_first_word  # of the proof itself
         if (is_closed or self._left_s() < -LATE_S) and not self.proof.is_requested:
             self.proof.interrupt()
 
@@ -250,23 +252,23 @@ class SearchProcess:
                 self._take(process.pipe.recv())
         except (EOFError, OSError):
             if not self._ended.is_set():
-                self.board.notes[self._step.method if self._step else "search"] = (
+                self.known.notes[self._step.method if self._step else "search"] = (
                     f"its process died ({process.last_words()})"
                 )
             self._ended.set()
 
     def _take(self, message: Any) -> None:
-        board = self.board
+        known = self.known
         if isinstance(message, Begun):
             self._step = message
-            self._listener = board.listener(message.method, message.semantics)
+            self._listener = known.listener(message.method, message.semantics)
         elif isinstance(message, Compiled):
             self._compiled, self._compiled_at = message, time.monotonic()
         elif message is None:
             self._ended.set()
         elif isinstance(message, Result | Contradiction | str):
             assert self._step is not None
-            board.take_answer(self._step.method, message)
+            known.take_answer(self._step.method, message)
         elif self._listener is not None:
             self._listener(message)
 
@@ -295,9 +297,9 @@ def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
 
     end_s = time.monotonic() + (order.limits.time_limit_s or 0.0)  # loading counts: it ends in time
     task = Task(instance, order.semantics, order.limits)
-    board = Board(task=task, gap=order.limits.gap)
+    known = JudgedIncumbent(task=task)
     if order.known is not None:
-        board.offer(order.known, "the start")
+        known.offer(order.known, "the start")
     with while_compiling(
         lambda: send(Compiled(is_compiling=True, seconds=loading_s())),
         lambda: send(Compiled(is_compiling=False, seconds=loading_s())),
@@ -307,13 +309,13 @@ def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
             if left_s < LEAST_STEP_S or region.is_requested:
                 break
             while pipe.poll():
-                board.offer(pipe.recv(), "the proof")
+                known.offer(pipe.recv(), "the proof")
             send(Begun(step.method, step.semantics))
             with region:
                 limit_s = min(left_s, step.share * left_s)
-                answer = run_step(board, step, limit_s, each_plan_once(send))
+                answer = run_step(known, step, limit_s, each_plan_once(send))
             if isinstance(answer, Result):
-                board.take(answer)
+                known.take(answer)
             send(answer)
     send(None)
 

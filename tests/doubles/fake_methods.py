@@ -14,7 +14,7 @@ from placegap.solvers import METHODS, Method, Outcome, Task
 from placegap.solvers.core.method import Params
 from placegap.solvers.core.progress import tell
 from placegap.solvers.core.registry import register
-from placegap.solvers.core.result import PROOF
+from placegap.solvers.core.result import Bound, no_plan
 
 
 class Fake(Params):
@@ -39,15 +39,15 @@ def run(task: Task, params: Params) -> Outcome:
     if kind == "none":
         return Outcome(message="found nothing")
     if kind == "infeasible":
-        return Outcome(proven_infeasible=True, message="proved it")
+        return Outcome(bound=no_plan(), message="proved it")
     if kind != "plan":
         raise AssertionError(kind)
-    bound = None if is_warm_up else params.bound
+    bound = None if is_warm_up or params.bound is None else Bound(params.bound, "fake")
     plan = Plan.on([params.device] * task.instance.num_ops)
     if not is_warm_up:
         if params.tells:
             value_ns = evaluate(task.instance, plan, task.semantics).value_ns
-            tell(task.instance, task.semantics, NAME, value_ns=value_ns, bound_ns=bound, plan=plan)
+            tell(task.instance, task.semantics, NAME, value_ns=value_ns, bound=bound, plan=plan)
             Path("now").touch()
         if params.dies:
             os.kill(os.getpid(), 9)
@@ -56,9 +56,7 @@ def run(task: Task, params: Params) -> Outcome:
             Path(os.environ["PLACEGAP_TEST_ENDED"], f"ended-{task.limits.seed}").touch()
     return Outcome(
         plan=plan,
-        bound_ns=bound,
-        bound_origin="fake",
-        rests_on=PROOF,
+        bound=bound,
         faults=(params.fault,) if params.fault else (),
         details={"tries": 1},
     )

@@ -8,10 +8,10 @@ the solver: it is reported, and nothing that was proven in that run is believed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from placegap.formulations.shared.cp_families import RowTooLarge, Values, refuse_large_rows
 from placegap.formulations.shared.or_tools import cp_model
@@ -21,7 +21,7 @@ from placegap.solvers.core.back_ends.outcome import Ending, say_ending, say_rest
 from placegap.solvers.core.clock import now_s, run_stoppable
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.progress import is_heard, teller
-from placegap.solvers.core.result import PROOF, Outcome, solver_and_version
+from placegap.solvers.core.result import Bound, Outcome, no_plan, solver_and_version
 
 SOLVER = solver_and_version("ortools")
 
@@ -180,7 +180,7 @@ def search(
         When the method began, by `clock.now_s`; its time limit counts from there.
     """
     best, build_s, faults = start, 0.0, tuple[str, ...]()
-    bound, said_ns = _Bound(), 0
+    bound, said_ns = Bound(0), 0
     claim: int | None = None
     unit_ns = 1
     while True:
@@ -199,7 +199,7 @@ def search(
             found = Answer("memory_limit", reason=f"out of memory before {SOLVER} answered")
             break
         faults += found.faults
-        bound = bound.better(*own_proof(model), PROOF)
+        bound = max(bound, Bound(*own_proof(model)), key=Bound.rank)
         said_ns = max(said_ns, found.bound_ns or 0)
         coarse = not model.exact and found.ending == "optimal"
         if found.plan is None or found.value_ns is None:
@@ -214,7 +214,7 @@ def search(
     if value is not None and said_ns > value:  # an earlier round proved too much
         fault = f"{SOLVER} on {task.instance.name}: {_proves_too_much(said_ns, value)}"
         found, faults, said_ns = replace(found, ending="fault"), (*faults, fault), 0
-    bound = bound.better(said_ns, "cp-sat", SOLVER)
+    bound = max(bound, Bound(said_ns, "cp-sat", SOLVER), key=Bound.rank)
     better = value is not None and (start is None or value < start.value_ns)
     seconds = now_s() - began
     if found.reason or found.ending == "refused":
@@ -231,26 +231,12 @@ def search(
     return Outcome(
         plan=None if best is None else best.plan,
         claim_ns=claim,
-        bound_ns=None if infeasible else bound.ns,
-        bound_origin="" if infeasible else bound.origin,
-        rests_on=SOLVER if infeasible else bound.rests_on,
+        bound=no_plan(SOLVER) if infeasible else bound,
         faults=faults,
-        proven_infeasible=infeasible,
         message=message,
         build_s=build_s,
         details={**found.details, "ending": found.ending},
     )
-
-
-class _Bound(NamedTuple):
-    """The best bound so far."""
-
-    ns: int = 0
-    origin: str = ""
-    rests_on: str = PROOF
-
-    def better(self, ns: int, origin: str, rests_on: str) -> _Bound:
-        return _Bound(ns, origin, rests_on) if ns > self.ns else self
 
 
 def _with_limit(settings: Settings, task: Task, began: float) -> Settings:
@@ -275,12 +261,9 @@ def _checked(
     within = known_ns is not None and known_ns <= model.horizon_ns
     where = f"{SOLVER} on {model.instance.name}"
     if status == cp_model.INFEASIBLE:
-        if within:
-            faults.append(
-                f"{where}: says that no plan takes at most {model.horizon_ns} ns, but one of"
-                f" {known_ns} ns is known"
-            )
-        return _replaced(answer, faults)
+        said = f"{where}: says that no plan takes at most {model.horizon_ns} ns, but one of"
+        fault = f"{said} {known_ns} ns is known"
+        return replace(answer, ending="fault", faults=(fault,)) if within else answer
     known = [known_ns] if within and known_ns is not None else []
     plan, value, claim = None, None, None
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
@@ -301,7 +284,9 @@ def _checked(
     bound = max(0, int(solver.response_proto.inner_objective_lower_bound)) * model.unit_ns
     if known and bound > min(known):
         faults.append(f"{where}: {_proves_too_much(bound, min(known))}")
-    return _replaced(answer, faults, plan, value, claim, bound)
+    if faults:  # nothing is proven; a plan that the referee has judged remains
+        return replace(answer, ending="fault", plan=plan, value_ns=value, faults=tuple(faults))
+    return replace(answer, plan=plan, value_ns=value, claim_ns=claim, bound_ns=bound)
 
 
 class _Told(cp_model.CpSolverSolutionCallback):
@@ -331,28 +316,6 @@ def _told(model: CpModel, semantics: Semantics, solver: cp_model.CpSolver) -> tu
 
 def _proves_too_much(bound_ns: int, value_ns: int) -> str:
     return f"proves a bound of {bound_ns} ns, but a plan of {value_ns} ns is known"
-
-
-def _replaced(
-    answer: Answer,
-    faults: Sequence[str],
-    plan: Plan | None = None,
-    value_ns: int | None = None,
-    claim_ns: int | None = None,
-    bound_ns: int | None = None,
-) -> Answer:
-    """After a fault nothing is proven; a plan that the referee has judged remains."""
-    return Answer(
-        "fault" if faults else answer.ending,
-        plan=plan,
-        value_ns=value_ns,
-        claim_ns=None if faults else claim_ns,
-        bound_ns=None if faults else bound_ns,
-        faults=tuple(faults),
-        seconds=answer.seconds,
-        interrupted=answer.interrupted,
-        details=answer.details,
-    )
 
 
 def _new_solver(settings: Settings) -> cp_model.CpSolver:

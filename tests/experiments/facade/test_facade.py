@@ -161,9 +161,9 @@ def test_a_gap_is_to_a_bound_that_says_something_in_both_doors(
     assert main([*command, "--method", "heft", "--json"]) == 0
     placed = json.loads(capsys.readouterr().out)
     assert placed["gap"] == found.gap == (gap if gap is None else pytest.approx(gap))
-    for door in (placed, vars(found.result)):
-        assert (door["value_ns"], door["bound_ns"]) == (value_ns, bound_ns)
-        assert door["bound_origin"] == found.bound_origin
+    result, proven = found.result, (value_ns, bound_ns, found.bound_origin)
+    assert (placed["value_ns"], placed["bound_ns"], placed["bound_origin"]) == proven
+    assert (result.value_ns, result.bound_ns, result.bound_origin) == proven
     assert main([*command, "--method", "heft"]) == 0
     for text in (str(found), capsys.readouterr().out):
         assert f"gap     {words}" in text

@@ -36,7 +36,7 @@ from placegap.instances.torch_models.model import as_document
 from placegap.instances.torch_models.options import ASSUMED, TraceOptions
 from placegap.solvers import METHODS
 from placegap.solvers.core.progress import Progress
-from placegap.solvers.core.result import Outcome, finish
+from placegap.solvers.core.result import Bound, Outcome, finish
 from placegap.solvers.solving.known_bounds import with_known_bound
 
 
@@ -267,10 +267,10 @@ def test_a_gap_is_to_a_bound_that_is_more_than_the_critical_path_alone() -> None
     started, _ = place(placed, start=judged_plan(example(), Makespan(), Plan.on([0, 1, 0, 0])))
     assert (started.value_ns, started.bound_ns, started.gap) == (35, 33, None)
     # a method that has proven something itself is told of the path, too
-    own = finish(example(), Makespan(), "mine", Outcome(plan, bound_ns=20), solve_s=0.0)
+    own = finish(example(), Makespan(), "mine", Outcome(plan, bound=Bound(20)), solve_s=0.0)
     found = with_known_bound(example(), own)
     assert (found.bound_ns, found.gap) == (33, pytest.approx(10 / 43))
-    proof = finish(example(), Makespan(), "mine", Outcome(bound_ns=34), solve_s=0.0)
+    proof = finish(example(), Makespan(), "mine", Outcome(bound=Bound(34)), solve_s=0.0)
     assert better(alone, proof).gap == pytest.approx(9 / 43)
 
 
@@ -299,7 +299,8 @@ def test_a_bound_that_was_told_and_then_refuted_by_a_plan_is_not_kept() -> None:
     attempt, plan = Attempt(real(), Makespan(), "heft"), Plan.on([0, 1, 0, 0])
     # under ports that plan takes 35 ns, and paths prove 33
     for bound_ns, kept in ((34, 34), (36, 33)):
-        found = placing._told(attempt, Progress(35, bound_ns, "x"), [plan], "failed", 0.0)
+        told = Progress(35, Bound(bound_ns, "x"), "x")
+        found = placing._told(attempt, told, [plan], "failed", 0.0)
         assert found is not None
         assert (found.value_ns, found.bound_ns) == (35, kept)
 

@@ -35,7 +35,7 @@ from placegap.instances.problem import (
     Semantics,
 )
 from placegap.instances.problem.modules import with_granularity
-from placegap.solvers.solving.known_bounds import KnownBound
+from placegap.solvers.core.result import Bound
 
 RULES: tuple[Semantics, ...] = (
     Makespan(),
@@ -218,7 +218,7 @@ def test_an_optimal_plan_says_among_which_plans() -> None:
     rules = Makespan()
 
     def said(plan: list[int], bound_ns: int, whole: Instance | None) -> str:
-        bound = KnownBound(bound_ns, "by hand")
+        bound = Bound(bound_ns, "by hand")
         found = take_apart(instance, Plan.on(plan), rules, bound, whole=whole)
         assert found is not None
         return move_sentence(found)

@@ -25,7 +25,7 @@ from placegap.experiments.show.gantt import (
 )
 from placegap.experiments.show.timeline import Block
 from placegap.instances import Plan, example
-from placegap.solvers.solving.known_bounds import KnownBound
+from placegap.solvers.core.result import Bound
 
 Bar = tuple[float, float]
 """Where a bar starts and ends, in ns."""
@@ -39,7 +39,7 @@ at 53.
 
 
 def apart(plan: Plan, bound_ns: int | None = None) -> Anatomy:
-    bound = None if bound_ns is None else KnownBound(bound_ns, "a test")
+    bound = None if bound_ns is None else Bound(bound_ns, "a test")
     found = take_apart(example(), plan, MAKESPAN, bound, num_moves=0)
     assert found is not None
     return found

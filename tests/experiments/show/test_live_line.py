@@ -16,6 +16,7 @@ import pytest
 from placegap.experiments.show import search_log as module
 from placegap.experiments.show.search_log import live_line, news_text
 from placegap.solvers.core.progress import Progress
+from placegap.solvers.core.result import Bound
 
 Capture = pytest.CaptureFixture[str]
 
@@ -28,10 +29,10 @@ def lines(capsys: Capture) -> list[str]:
 
 
 def test_a_text_says_best_bound_gap_and_who() -> None:
-    assert news_text(Progress(2_000_000, 1_500_000, "heft")) == (
+    assert news_text(Progress(2_000_000, Bound(1_500_000, "heft"), "heft")) == (
         "best 2.000 ms, gap 25.0 %, bound 1.500 ms, by heft"
     )
-    assert news_text(Progress(None, 1_500_000, "")) == "bound 1.500 ms"
+    assert news_text(Progress(None, Bound(1_500_000, ""), "")) == "bound 1.500 ms"
 
 
 def test_into_a_file_goes_a_line_at_each_improvement(
@@ -40,10 +41,10 @@ def test_into_a_file_goes_a_line_at_each_improvement(
     monkeypatch.setattr(module, "EVERY_S", 0.0)
     monkeypatch.setattr(module, "EVERY", 0.0)
     with live_line("placing") as listen:
-        listen(Progress(None, 5, ""))  # no plan yet
-        listen(Progress(40, 5, "heft"))
-        listen(Progress(30, 5, "cp-sat"))
-        listen(Progress(30, 30, "cp-sat"))
+        listen(Progress(None, Bound(5, ""), ""))  # no plan yet
+        listen(Progress(40, Bound(5, "heft"), "heft"))
+        listen(Progress(30, Bound(5, "cp-sat"), "cp-sat"))
+        listen(Progress(30, Bound(30, "cp-sat"), "cp-sat"))
     assert lines(capsys) == [
         "best 40 ns, gap 87.5 %, bound 5 ns, by heft",
         "best 30 ns, gap 83.3 %, bound 5 ns, by cp-sat",
@@ -86,9 +87,10 @@ def test_on_a_terminal_one_line_changes_and_is_cleared(columns: int) -> None:
         "import time\n"
         "from placegap.experiments.show.search_log import live_line\n"
         "from placegap.solvers.core.progress import Progress\n"
+        "from placegap.solvers.core.result import Bound\n"
         "with live_line('placing a model with a rather long name, makespan') as listen:\n"
         "    for value in (3_000_000, 2_000_000):\n"
-        "        listen(Progress(value, 1_000_000, 'decomposition'))\n"
+        "        listen(Progress(value, Bound(1_000_000, 'decomposition'), 'decomposition'))\n"
         "        time.sleep(0.4)\n"
     )
     master, slave = pty.openpty()
@@ -126,6 +128,7 @@ def test_a_closed_stderr_leaves_stdout_clean() -> None:
         "from placegap.experiments.show.search_log import live_line\n"
         "from placegap.experiments.show.rendering import spinner, warn\n"
         "from placegap.solvers.core.progress import Progress\n"
+        "from placegap.solvers.core.result import Bound\n"
         "with spinner('reading'), live_line('placing') as listen:\n"
         "    listen(Progress(40, None, 'heft'))\n"
         "    warn('something')\n"

@@ -21,7 +21,7 @@ from placegap.instances import (
     Semantics,
 )
 from placegap.instances.problem import parse_semantics
-from placegap.solvers.core.result import Outcome, Result, finish
+from placegap.solvers.core.result import Bound, Outcome, Result, finish
 
 MAKESPAN = Makespan()
 
@@ -55,7 +55,7 @@ def judged(
     bound: int | None = None,
     method: str = "throughput-ip",
 ) -> Result:
-    outcome = Outcome(Plan.on(placement), bound_ns=bound)
+    outcome = Outcome(Plan.on(placement), bound=None if bound is None else Bound(bound))
     return finish(instance, semantics, method, outcome, solve_s=0)
 
 

@@ -12,6 +12,7 @@ from placegap.experiments.show.search_log import Moment, check_plot, draw, searc
 from placegap.instances.io.output_files import release_outputs
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import Progress
+from placegap.solvers.core.result import Bound
 
 
 def test_each_line_is_in_the_file_as_soon_as_it_is_known(tmp_path: Path) -> None:
@@ -19,8 +20,8 @@ def test_each_line_is_in_the_file_as_soon_as_it_is_known(tmp_path: Path) -> None
     with search_log(log, plot, "net") as hear:
         hear(Progress(40, None, "heft"))
         assert len(log.read_text().splitlines()) == 1
-        hear(Progress(40, 30, "heft", bound_by="work"))
-        hear(Progress(35, 30, "annealing", bound_by="work"))
+        hear(Progress(40, Bound(30, "work"), "heft"))
+        hear(Progress(35, Bound(30, "work"), "annealing"))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(line["value_ns"], line["bound_ns"], line["source"]) for line in lines] == [
         (40, None, "heft"),
@@ -34,7 +35,7 @@ def test_each_line_is_in_the_file_as_soon_as_it_is_known(tmp_path: Path) -> None
 def test_the_picture_is_drawn_also_where_the_search_is_stopped(tmp_path: Path) -> None:
     plot = tmp_path / "run.png"
     search = search_log(None, plot, "net")
-    search.__enter__()(Progress(40, 30, "heft"))
+    search.__enter__()(Progress(40, Bound(30, "heft"), "heft"))
     assert not search.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)  # it goes on
     assert plot.read_bytes()[1:4] == b"PNG"
 

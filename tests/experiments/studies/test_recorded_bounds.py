@@ -14,7 +14,7 @@ from placegap.experiments.studies.gap_tables import lay_out
 from placegap.experiments.studies.gaps import GapCell, disagreements, gap_cells
 from placegap.experiments.studies.report import markdown, runs_csv
 from placegap.experiments.studies.run import run_study
-from placegap.solvers.solving.known_bounds import KnownBound
+from placegap.solvers.core.result import Bound
 
 TEXT = """
 name: mine
@@ -51,7 +51,7 @@ def with_recorded(ns: int, plans: str = "any") -> list[GapCell]:
     """Two rows, of which one has a run that proves 90, and both a recorded bound."""
     records = {"net": plan(100, 90), "other": plan(100)}
     cells = cells_of({("t", name, "dp"): record for name, record in records.items()}, {"t": CHAIN})
-    bound = KnownBound(ns, "recorded: by hand", "proof", plans)  # type: ignore[arg-type]
+    bound = Bound(ns, "recorded: by hand", "proof", plans)  # type: ignore[arg-type]
     found = [replace(cell.cell, recorded=(bound,)) for cell in cells]
     return gap_cells(found, {c.run.key: records[c.instance] for c in found if c.run is not None})
 

@@ -21,6 +21,7 @@ from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Progress, ProgressLog, is_heard, listening, tell
 from placegap.solvers.core.registry import why_not
+from placegap.solvers.core.result import Bound
 
 MAKESPAN = Makespan()
 CHAIN = MaxLoad(plans="chain")
@@ -76,18 +77,18 @@ def test_a_ledger_keeps_the_best_and_the_first_who_found_it() -> None:
     log = ProgressLog(told.append)
     for news in (
         Progress(50, None, "heft"),
-        Progress(50, 30, "cp-sat"),
-        Progress(60, 20, "etf"),
+        Progress(50, Bound(30, "cp-sat"), "cp-sat"),
+        Progress(60, Bound(20, "etf"), "etf"),
         Progress(40, None, "cp-sat"),
-        Progress(None, 41, "wrong"),
-        Progress(None, 40, "cp-sat"),
+        Progress(None, Bound(41, "wrong"), "wrong"),
+        Progress(None, Bound(40, "cp-sat"), "cp-sat"),
     ):
         log.enter(news)
     assert told == [
         Progress(50, None, "heft"),
-        Progress(50, 30, "heft"),
-        Progress(40, 30, "cp-sat"),
-        Progress(40, 40, "cp-sat"),
+        Progress(50, Bound(30, "cp-sat"), "heft"),
+        Progress(40, Bound(30, "cp-sat"), "cp-sat"),
+        Progress(40, Bound(40, "cp-sat"), "cp-sat"),
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from placegap.instances import InputError, Makespan, MaxLoad, Plan, Semantics, example
 from placegap.solvers import SolverDisagreement, run_method
-from placegap.solvers.core.result import Outcome, Result, finish
+from placegap.solvers.core.result import Bound, Outcome, Result, finish, no_plan
 
 MAKESPAN = Makespan()
 CHAIN = MaxLoad(plans="chain")
@@ -18,13 +18,13 @@ def judge(outcome: Outcome, semantics: Semantics = MAKESPAN, gap: float = 0.0) -
 
 
 def test_value_equal_to_bound_is_optimal() -> None:
-    result = judge(Outcome(plan=BEST, bound_ns=35))
+    result = judge(Outcome(plan=BEST, bound=Bound(35)))
     assert (result.status, result.value_ns, result.gap) == ("optimal", 35, 0.0)
 
 
 def test_a_gap_as_requested_is_named_so() -> None:
-    assert judge(Outcome(plan=BEST, bound_ns=28), gap=0.2).status == "gap_met"
-    assert judge(Outcome(plan=BEST, bound_ns=27), gap=0.2).status == "feasible"
+    assert judge(Outcome(plan=BEST, bound=Bound(28)), gap=0.2).status == "gap_met"
+    assert judge(Outcome(plan=BEST, bound=Bound(27)), gap=0.2).status == "feasible"
 
 
 def test_without_a_bound_there_is_no_gap() -> None:
@@ -43,7 +43,7 @@ def test_a_claim_worse_than_the_referee_finds_is_not() -> None:
 
 def test_a_bound_above_a_feasible_value_is_a_disagreement() -> None:
     with pytest.raises(SolverDisagreement, match="bound 36"):
-        judge(Outcome(plan=BEST, bound_ns=36))
+        judge(Outcome(plan=BEST, bound=Bound(36)))
 
 
 def test_a_claimed_plan_that_breaks_a_rule_is_a_disagreement() -> None:
@@ -59,18 +59,18 @@ def test_a_heuristics_plan_that_breaks_a_rule_is_no_plan() -> None:
 
 def test_a_feasible_plan_refutes_infeasibility() -> None:
     with pytest.raises(SolverDisagreement, match="infeasible"):
-        judge(Outcome(plan=BEST, proven_infeasible=True))
+        judge(Outcome(plan=BEST, bound=no_plan()))
 
 
 def test_proven_infeasibility_is_told_from_finding_nothing() -> None:
-    assert judge(Outcome(proven_infeasible=True)).status == "infeasible"
+    assert judge(Outcome(bound=no_plan())).status == "infeasible"
     assert judge(Outcome(message="time limit")).status == "no_plan"
 
 
 def test_a_bound_of_a_narrower_class_is_refused() -> None:
     wide = MaxLoad(plans="any")
     with pytest.raises(SolverDisagreement, match="does not hold"):
-        judge(Outcome(plan=BEST, bound_ns=1, bound_class="chain"), wide)
+        judge(Outcome(plan=BEST, bound=Bound(1, plan_class="chain")), wide)
 
 
 def test_unknown_methods_and_parameters_are_input_errors() -> None:

@@ -27,6 +27,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, Outcome, Result, Task, run_method
 from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.registry import why_not
+from placegap.solvers.core.result import Bound
 from placegap.solvers.noncontiguous import annealing as multilevel
 from placegap.solvers.noncontiguous import noncontiguous as split_search
 from placegap.solvers.noncontiguous import partition_search
@@ -323,7 +324,7 @@ def test_a_mip_that_fails_leaves_plan_and_bound(
 def test_a_mip_bound_above_the_plan_is_a_fault_and_no_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wrong = Outcome(bound_ns=10**9, bound_origin="highs")
+    wrong = Outcome(bound=Bound(10**9, "highs"))
     mip = replace(METHODS["throughput-ip"], run=lambda *_: wrong)
     monkeypatch.setitem(METHODS, "throughput-ip", mip)
     result = split(open_instance(), rounds=1)

@@ -43,6 +43,7 @@ from placegap.instances.problem.nets import stage_blocks
 from placegap.solvers import METHODS, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.brute_force.stage_chains import MOST_PLANS, best_chain, count_chains
+from placegap.solvers.core.progress import Progress, listening
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.pipeline import stage_cuts as method
 from placegap.solvers.pipeline.branch_and_bound import Part, PartSearch
@@ -100,6 +101,19 @@ def test_finds_and_proves_what_brute_force_finds() -> None:
     ended = compare(draws(range(30), most_layers=5, most_devices=3))
     assert ended["optimal"] >= 15
     assert ended["infeasible"] >= 2
+
+
+def test_with_some_of_the_cuts_it_tells_of_no_bound() -> None:
+    # With all cuts 21 ns are the optimum; of chains between cuts of one order none is below 24.
+    instance = pipeline_instance(19, most_layers=7, most_devices=3, wide=True)
+    semantics = iteration_semantics(random.Random("stage-cuts-19"))
+    told: list[Progress] = []
+    for most, best_ns in ((1000, 21), (3, 24)):
+        with listening(instance, semantics, told.append):
+            params = method.StageCutsParams(max_cuts=most)
+            assert method.run(Task(instance, semantics), params).claim_ns == best_ns
+    assert {news.value_ns for news in told} >= {24}
+    assert all(news.bound_ns is None or news.bound_ns <= 21 for news in told)
 
 
 @pytest.mark.deep

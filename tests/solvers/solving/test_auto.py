@@ -42,11 +42,11 @@ from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.progress import Progress
-from placegap.solvers.core.result import PROOF, SolverDisagreement, finish
+from placegap.solvers.core.result import PROOF, Bound, SolverDisagreement, finish, no_plan
 from placegap.solvers.core.starts import ALWAYS, cheapest_first, placers, starts
 from placegap.solvers.solving import auto, search_process
 from placegap.solvers.solving import steps as auto_steps
-from placegap.solvers.solving.board import Board
+from placegap.solvers.solving.incumbent import JudgedIncumbent
 from placegap.solvers.solving.search_process import SearchProcess, run_step
 from placegap.solvers.solving.steps import AutoStep, plans, proofs, proving_method
 
@@ -149,12 +149,12 @@ def test_what_the_referee_denies_is_a_fault_and_no_mere_failure(
     def contradict(*args: object, **kwargs: object) -> Result:
         raise SolverDisagreement("claims 1,\nthe referee finds 34")
 
-    board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
-    board.prove(34, "heft", is_first_word=True)  # told while it ran, and believed no more
+    known = JudgedIncumbent(task=Task(example(), PORT, Limits(60.0)))
+    known.prove(Bound(34, "heft"), is_first_word=True)  # told while it ran, and believed no more
     monkeypatch.setattr(search_process, "run_method", contradict)
-    board.take_answer("heft", run_step(board, AutoStep("heft", PORT), 1.0))
-    assert board.faults == ["heft: claims 1, the referee finds 34"]
-    assert (board.bound_ns, board.notes) == (quick_bound(example(), PORT).ns, {})
+    known.take_answer("heft", run_step(known, AutoStep("heft", PORT), 1.0))
+    assert known.faults == ["heft: claims 1, the referee finds 34"]
+    assert (known.bound_ns, known.notes) == (quick_bound(example(), PORT).ns, {})
 
 
 def test_two_processes_are_no_worse_than_one_plan_after_another() -> None:
@@ -172,11 +172,11 @@ def test_a_step_that_fails_because_it_was_stopped_is_interrupted(
         raise RuntimeError("no compiled object yet")
 
     monkeypatch.setattr(search_process, "run_method", fail)
-    board = Board(task=Task(example(), PORT), gap=0.0)
+    known = JudgedIncumbent(task=Task(example(), PORT))
     step = AutoStep("heft", PORT)
-    assert run_step(board, step, 1.0) == "RuntimeError: no compiled object yet"
+    assert run_step(known, step, 1.0) == "RuntimeError: no compiled object yet"
     monkeypatch.setattr(search_process, "stop_asked", lambda: True)
-    assert run_step(board, step, 1.0) == "interrupted"
+    assert run_step(known, step, 1.0) == "interrupted"
 
 
 # ------------------------------------------------------------------------------ a likely proof
@@ -260,32 +260,32 @@ def _no_process(*args: object) -> None:
 # ------------------------------------------------------------------------- the other process
 
 
-def search_of(board: Board, limit_s: float, **options: object) -> SearchProcess:
-    return SearchProcess(board, Clock(limit_s), 0.0, **options)  # type: ignore[arg-type]
+def search_of(known: JudgedIncumbent, limit_s: float, **options: object) -> SearchProcess:
+    return SearchProcess(known, Clock(limit_s), 0.0, **options)  # type: ignore[arg-type]
 
 
 def test_the_other_process_finds_plans_by_itself() -> None:
     task = Task(hard(), PORT, Limits(3.0))
-    board = Board(task=task, gap=0.0)
-    with search_of(board, 3.0) as search:
+    known = JudgedIncumbent(task=task)
+    with search_of(known, 3.0) as search:
         search.wait()
-    assert board.value_ns is not None
-    assert set(board.notes.values()) <= {"interrupted"}  # its last search, at the end of the time
+    assert known.value_ns is not None
+    assert set(known.notes.values()) <= {"interrupted"}  # its last search, at the end of the time
 
 
 def test_a_process_that_dies_costs_a_sentence() -> None:
-    board = Board(task=Task(hard(), PORT, Limits(60.0)), gap=0.0)
-    with search_of(board, 60.0) as search:
+    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0)))
+    with search_of(known, 60.0) as search:
         _until(lambda: search._step is not None)
         assert search._process is not None
         search._process.send_signal(signal.SIGKILL)
         search.wait()
-    assert list(board.notes.values()) == ["its process died (signal SIGKILL)"]
+    assert list(known.notes.values()) == ["its process died (signal SIGKILL)"]
 
 
 def test_a_process_that_hangs_is_ended_at_the_limit() -> None:
-    board = Board(task=Task(hard(), PORT, Limits(60.0)), gap=0.0)
-    search = search_of(board, 60.0)
+    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0)))
+    search = search_of(known, 60.0)
     with search:
         _until(lambda: search._step is not None)
         assert search._process is not None
@@ -301,17 +301,17 @@ def test_a_process_that_cannot_start_costs_a_sentence(monkeypatch: pytest.Monkey
         raise OSError(11, "no more processes")
 
     monkeypatch.setattr(search_process, "WorkerProcess", refuse)
-    board = Board(task=Task(hard(), PORT, Limits(60.0)), gap=0.0)
-    with search_of(board, 60.0) as search:
+    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(60.0)))
+    with search_of(known, 60.0) as search:
         search.wait()
-    assert board.notes == {"search": "its process cannot start (no more processes)"}
+    assert known.notes == {"search": "its process cannot start (no more processes)"}
 
 
 def test_the_clock_stands_while_the_search_gets_back_what_compiling_took() -> None:
     limit_s, compiling_s = 0.05, 0.5
-    board = Board(task=Task(hard(), PORT, Limits(limit_s)), gap=0.0)
+    known = JudgedIncumbent(task=Task(hard(), PORT, Limits(limit_s)))
     clock, loaded, wall = Clock(limit_s), loading_s(), time.perf_counter()
-    search = SearchProcess(board, clock, 0.0)
+    search = SearchProcess(known, clock, 0.0)
     search._process = object()  # type: ignore[assignment] (nothing is asked of it)
     search._compiled = search_process.Compiled(is_compiling=False, seconds=compiling_s)
     search.wait()
@@ -321,10 +321,10 @@ def test_the_clock_stands_while_the_search_gets_back_what_compiling_took() -> No
 
 
 def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
-    board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
-    search = SearchProcess(board, Clock(60.0), None)
-    board.prove(34, "somebody")
-    board.take(run_method(example(), PORT, "brute-force"))
+    known = JudgedIncumbent(task=Task(example(), PORT, Limits(60.0)))
+    search = SearchProcess(known, Clock(60.0), None)
+    known.prove(Bound(34, "somebody"))
+    known.take(run_method(example(), PORT, "brute-force"))
     with pytest.raises(KeyboardInterrupt), search, search.proof:
         _until(lambda: False)
     assert search.proof.has_interrupted
@@ -332,8 +332,8 @@ def test_a_proof_that_the_search_has_made_needless_is_interrupted() -> None:
 
 def test_a_proof_that_runs_past_the_limit_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_process, "LATE_S", 0.1)
-    board = Board(task=Task(example(), PORT, Limits(0.1)), gap=0.0)
-    search = SearchProcess(board, Clock(0.1), None)
+    known = JudgedIncumbent(task=Task(example(), PORT, Limits(0.1)))
+    search = SearchProcess(known, Clock(0.1), None)
     with pytest.raises(KeyboardInterrupt), search, search.proof:
         _until(lambda: False)
     assert search.proof.has_interrupted
@@ -341,10 +341,10 @@ def test_a_proof_that_runs_past_the_limit_is_interrupted(monkeypatch: pytest.Mon
 
 def test_nothing_but_a_proof_is_interrupted() -> None:
     # what loads a solver meanwhile would leave half of it
-    board = Board(task=Task(example(), PORT, Limits(60.0)), gap=0.0)
-    board.prove(34, "somebody")
-    board.take(run_method(example(), PORT, "brute-force"))
-    with SearchProcess(board, Clock(60.0), None) as search:
+    known = JudgedIncumbent(task=Task(example(), PORT, Limits(60.0)))
+    known.prove(Bound(34, "somebody"))
+    known.take(run_method(example(), PORT, "brute-force"))
+    with SearchProcess(known, Clock(60.0), None) as search:
         time.sleep(5 * search_process.POLL_S)
     assert not search.proof.has_interrupted
 
@@ -402,7 +402,7 @@ def _until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-# ----------------------------------------------------------------------------------------- board
+# ----------------------------------------------------------------------------------------- known
 
 
 def judged(semantics: Semantics, outcome: Outcome, method: str = "somebody") -> Result:
@@ -411,48 +411,49 @@ def judged(semantics: Semantics, outcome: Outcome, method: str = "somebody") -> 
 
 def test_a_plan_under_stricter_channels_counts_under_the_looser_ones() -> None:
     free = Makespan(channels="free")
-    board = Board(task=Task(example(), free), gap=0.0)
+    known = JudgedIncumbent(task=Task(example(), free))
     plan = Plan.on([0, 1, 0, 0])
-    board.take(judged(PORT, Outcome(plan)))
-    assert board.value_ns == evaluate(example(), plan, free).value_ns
+    known.take(judged(PORT, Outcome(plan)))
+    assert known.value_ns == evaluate(example(), plan, free).value_ns
 
 
 def test_bounds_on_wider_classes_count_and_on_narrower_ones_do_not() -> None:
     chain, whole = MaxLoad(plans="chain"), MaxLoad()
-    board = Board(task=Task(example(), chain), gap=0.0)
-    board.take(judged(whole, Outcome(bound_ns=25, bound_origin="columns", rests_on=PROOF)))
-    assert (board.bound_ns, board.bound_class) == (25, "any")
-    other = Board(task=Task(example(), whole), gap=0.0)
-    other.take(judged(chain, Outcome(bound_ns=39, bound_origin="ideal-dp", rests_on=PROOF)))
+    known = JudgedIncumbent(task=Task(example(), chain))
+    known.take(judged(whole, Outcome(bound=Bound(25, "columns"))))
+    assert (known.bound_ns, known.bound.plan_class) == (25, "any")
+    other = JudgedIncumbent(task=Task(example(), whole))
+    other.take(judged(chain, Outcome(bound=Bound(39, "ideal-dp"))))
     assert other.bound_ns == 0
 
 
 def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
-    board = Board(task=Task(example(), PORT), gap=0.0)
-    board.prove(40, "a wrong one")  # the optimum is 34
-    assert board.offer(Plan.on([0, 1, 0, 0]), "somebody")
-    assert (board.value_ns, board.bound_ns) == (35, 33)  # the critical path is left
-    assert "above the value 35 of a plan" in board.faults[0]
-    board.take(judged(PORT, Outcome(proven_infeasible=True), "a liar"))
-    assert not board.is_over
-    assert "says that no plan exists" in board.faults[1]
+    known = JudgedIncumbent(task=Task(example(), PORT))
+    known.prove(Bound(40, "a wrong one"))  # the optimum is 34
+    assert known.offer(Plan.on([0, 1, 0, 0]), "somebody")
+    assert (known.value_ns, known.bound_ns) == (35, 33)  # the critical path is left
+    assert "above the value 35 of a plan" in known.faults[0]
+    known.take(judged(PORT, Outcome(bound=no_plan()), "a liar"))
+    assert not known.is_over
+    assert "says that no plan exists" in known.faults[1]
 
 
 def test_bounds_told_on_the_way_rest_on_the_solvers_of_the_method_until_its_result_comes() -> None:
-    board = Board(task=Task(example(), PORT), gap=0.0)
-    hear = board.listener("cp-sat", PORT)
-    hear(Progress(None, 30, "cp-sat"))
-    assert (board.bound_ns, board.rests_on.split()[0], board.is_first_word) == (30, "CP-SAT", True)
-    board.take(judged(PORT, Outcome(bound_ns=30, bound_origin="paths", rests_on=PROOF), "cp-sat"))
-    assert (board.origin, board.rests_on, board.is_first_word) == ("paths", PROOF, False)
+    known = JudgedIncumbent(task=Task(example(), PORT))
+    hear = known.listener("cp-sat", PORT)
+    hear(Progress(None, Bound(30, "cp-sat", ""), "cp-sat"))
+    assert (known.bound_ns, known.is_first_word) == (30, True)
+    assert known.bound.basis.startswith("CP-SAT")
+    known.take(judged(PORT, Outcome(bound=Bound(30, "paths")), "cp-sat"))
+    assert (known.bound, known.is_first_word) == (Bound(30, "paths", PROOF, "any"), False)
 
 
 def test_of_equal_bounds_the_one_that_is_a_proof_counts() -> None:
-    board = Board(task=Task(example(), PORT), gap=0.0)
-    board.prove(30, "cp-sat", "CP-SAT 9")
-    board.prove(30, "critical path", PROOF)
-    board.prove(30, "cp-sat", "CP-SAT 9")
-    assert (board.origin, board.rests_on) == ("critical path", PROOF)
+    known = JudgedIncumbent(task=Task(example(), PORT))
+    known.prove(Bound(30, "cp-sat", "CP-SAT 9"))
+    known.prove(Bound(30, "critical path", PROOF))
+    known.prove(Bound(30, "cp-sat", "CP-SAT 9"))
+    assert (known.bound.origin, known.bound.basis) == ("critical path", PROOF)
 
 
 # ----------------------------------------------------------------------------------------- rules
@@ -547,12 +548,12 @@ def test_once_a_plan_is_known_no_placer_is_asked_that_is_likely_to_take_too_long
     monkeypatch.setattr(auto, "placers", lambda task: tuple(likely))
     for name in likely:
         monkeypatch.setitem(METHODS._loaded, name, replace(METHODS[name], run=_noting(name, said)))
-    board = Board(task=Task(example(), Makespan(), Limits(60.0)), gap=0.0)
-    auto._ask_placers(board)
+    known = JudgedIncumbent(task=Task(example(), Makespan(), Limits(60.0)))
+    auto._ask_placers(known)
     assert said[:3] == ["single-device", "m-topo", "heft"]  # no plan is known until the last
-    board.offer(Plan.on([0, 1, 0, 0]), "somebody")
+    known.offer(Plan.on([0, 1, 0, 0]), "somebody")
     said.clear()
-    auto._ask_placers(board)
+    auto._ask_placers(known)
     assert said == ["single-device", "m-topo"]
 
 
@@ -584,10 +585,10 @@ def _always(task: Task, params: Params) -> None:
 
 
 def test_placers_that_a_likely_proof_does_not_wait_for_come_before_the_search() -> None:
-    board = Board(task=Task(example(), Makespan(), Limits(60.0)), gap=0.0)
-    waiting = auto._ask_placers(board)
-    assert {*waiting} == {name for name, _ in cheapest_first(board.task)} - {*ALWAYS}
-    looking = takewhile(lambda step: step.is_placer, plans(board.task, 0, waiting))
+    known = JudgedIncumbent(task=Task(example(), Makespan(), Limits(60.0)))
+    waiting = auto._ask_placers(known)
+    assert {*waiting} == {name for name, _ in cheapest_first(known.task)} - {*ALWAYS}
+    looking = takewhile(lambda step: step.is_placer, plans(known.task, 0, waiting))
     assert [step.method for step in looking] == [
         name for name in waiting if METHODS[name].missing() is None
     ]
@@ -611,8 +612,8 @@ def test_in_one_process_proofs_and_searches_take_turns(
     most: int, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auto_steps, "SMALL_CHOICES", most)
-    board = Board(task=Task(example(), Makespan(), Limits(60.0)), gap=0.0)
-    steps = list(islice(auto._in_turn(board, ("etf",)), 6))
+    known = JudgedIncumbent(task=Task(example(), Makespan(), Limits(60.0)))
+    steps = list(islice(auto._in_turn(known, ("etf",)), 6))
     names = [step.method for step in steps]
     if first == "proofs":
         assert names[:5] == ["decomposition", "etf", "run-moves", "bounds", "disjunctive-search"]
@@ -642,14 +643,14 @@ def test_at_peak_memory_all_placers_have_one_run_before_any_has_more(
 ) -> None:
     said: list[tuple[str, int | None]] = []
 
-    def fits_in_the_end(name: str, board: Board, most_runs: int | None) -> bool:
+    def fits_in_the_end(name: str, known: JudgedIncumbent, most_runs: int | None) -> bool:
         said.append((name, most_runs))
         return name == "memory-cuts"
 
     monkeypatch.setattr(auto, "_offer_plan_of", fits_in_the_end)
     monkeypatch.setattr(auto, "is_likely_proven", lambda task: False)
     task = Task(example(), Makespan(memory="peak"), Limits(60.0))
-    waiting = auto._ask_placers(Board(task=task, gap=0.0))
+    waiting = auto._ask_placers(JudgedIncumbent(task=task))
     chosen = sorted(placers(task), key=lambda name: name not in ALWAYS)
     # once each, and then the usual ones, for somebody has to have a plan at once
     usual = [name for name in ALWAYS if name in chosen]

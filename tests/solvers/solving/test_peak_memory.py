@@ -35,6 +35,7 @@ from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memo
 from placegap.solvers import METHODS, Limits, Outcome, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.progress import Progress
+from placegap.solvers.core.result import Bound
 from placegap.solvers.solving.coarsened import solve_coarse
 from placegap.solvers.solving.peak_memory import _instances, run_at_peak
 
@@ -194,7 +195,7 @@ def test_the_floor_has_nearly_all_the_time_where_a_plan_that_fits_is_given(
 
     def run(part: Task) -> Outcome:
         given.append(part.limits.time_limit_s)
-        return Outcome(bound_ns=1)
+        return Outcome(bound=Bound(1))
 
     task = Task(chain(1000), PASS, Limits(100.0), incumbent)
     run_at_peak(task, run, "somebody", is_exact=True)

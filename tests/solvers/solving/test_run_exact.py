@@ -38,7 +38,7 @@ from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import ExactParams, Method, Params
 from placegap.solvers.core.registry import parse_params, register, why_not
-from placegap.solvers.core.result import PROOF, Fault
+from placegap.solvers.core.result import PROOF, Fault, no_plan
 from placegap.solvers.core.starts import best_start, placers, starts
 from placegap.solvers.solving.run_exact import run_exact
 
@@ -212,8 +212,8 @@ def _method(outcome: Outcome | BaseException) -> Method:
     ("outcome", "words"),
     [
         (ValueError("a bug"), "ValueError: a bug"),
-        (Outcome(proven_infeasible=True), "says that there is no plan, but one of 34 ns"),
-        (Outcome(bound_ns=99), "its bound 99 is above the value 34"),
+        (Outcome(bound=no_plan()), "says that there is no plan, but one of 34 ns"),
+        (Outcome(bound=Bound(99)), "its bound 99 is above the value 34"),
         (Outcome(Plan.on([0] * 4), claim_ns=30), "claims 30, the referee finds 43"),
     ],
 )
@@ -268,7 +268,7 @@ def test_a_cheap_bound_that_a_plan_refutes_is_a_fault(monkeypatch: pytest.Monkey
     wrong = Bound(35, "wishes")
     monkeypatch.setattr("placegap.solvers.solving.run_exact.quick_bound", lambda *_: wrong)
     with pytest.warns(Fault, match="wishes on .*: proves 35, and a plan of 34 ns is known"):
-        found = run_exact(_method(Outcome(bound_ns=33)), Task(example(), PORT), ExactParams())
+        found = run_exact(_method(Outcome(bound=Bound(33))), Task(example(), PORT), ExactParams())
     assert (found.bound_ns, len(found.faults)) == (33, 1)
 
 
@@ -309,7 +309,7 @@ def test_what_fails_after_a_stop_was_asked_for_was_interrupted(
 
 
 def test_a_method_s_own_figures_can_still_be_seen() -> None:
-    method = _method(Outcome(Plan.on([0] * 4), bound_ns=7, bound_origin="its own"))
+    method = _method(Outcome(Plan.on([0] * 4), bound=Bound(7, "its own")))
     found = run_exact(method, Task(example(), PORT), ExactParams())
     assert (found.bound_ns, found.bound_origin) == (33, "critical path")
     assert dict(found.details) == {"own_bound_ns": 7, "own_value_ns": 43}

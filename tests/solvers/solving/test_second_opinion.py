@@ -20,7 +20,7 @@ from references.brute_force import (
 from placegap.instances import Instance, Makespan, MaxLoad, Plan, Semantics, example
 from placegap.instances.corpus.generate import generate
 from placegap.solvers import METHODS, Result, run_method
-from placegap.solvers.core.result import PROOF, Outcome, carry_bound, finish
+from placegap.solvers.core.result import Bound, Outcome, carry_bound, finish, no_plan
 from placegap.solvers.solving.second_opinion import (
     ASKED,
     compare,
@@ -39,7 +39,7 @@ def judged(method: str, **fields: object) -> Result:
         example(),
         MAKESPAN,
         method,
-        Outcome(rests_on=PROOF, **fields),
+        Outcome(**fields),
         solve_s=0.0,  # type: ignore[arg-type]
     )
 
@@ -107,16 +107,16 @@ def test_a_handful_of_ops_is_enumerated_and_agrees(semantics: Semantics) -> None
 
 
 def test_a_method_without_a_result_as_good_is_weaker() -> None:
-    first = judged("first", plan=BEST, bound_ns=34)
-    assert compare(first, judged("second", plan=BEST, bound_ns=33)).verdict == "weaker"
+    first = judged("first", plan=BEST, bound=Bound(34))
+    assert compare(first, judged("second", plan=BEST, bound=Bound(33))).verdict == "weaker"
     assert compare(first, judged("second", plan=BEST)).verdict == "weaker"
-    assert compare(first, judged("second", plan=BEST, bound_ns=34)).verdict == "agrees"
-    assert compare(first, judged("second", bound_ns=35)).verdict == "agrees"
+    assert compare(first, judged("second", plan=BEST, bound=Bound(34))).verdict == "agrees"
+    assert compare(first, judged("second", bound=Bound(35))).verdict == "agrees"
 
 
 def test_a_plan_below_a_bound_is_a_contradiction_whoever_has_it() -> None:
-    low = judged("one", plan=BEST, bound_ns=35)
-    high = judged("other", bound_ns=36)
+    low = judged("one", plan=BEST, bound=Bound(35))
+    high = judged("other", bound=Bound(36))
     for first, second in ((low, high), (high, low)):
         opinion = compare(first, second)
         assert opinion.verdict == "CONTRADICTS"
@@ -126,7 +126,7 @@ def test_a_plan_below_a_bound_is_a_contradiction_whoever_has_it() -> None:
 
 
 def test_no_plan_at_all_is_compared_as_well() -> None:
-    none = judged("none", proven_infeasible=True)
+    none = judged("none", bound=no_plan())
     plan = judged("plan", plan=BEST)
     assert compare(none, none).verdict == "agrees"
     assert compare(none, judged("lost", message="time limit reached")).verdict == "weaker"
@@ -149,21 +149,21 @@ def test_infeasible_instances_find_agreement() -> None:
 
 
 def test_a_bound_is_carried_over_and_a_wrong_one_becomes_a_fault() -> None:
-    plan = judged("plan", plan=BEST, bound_ns=20)
-    better = carry_bound(plan, judged("bound", bound_ns=35))
+    plan = judged("plan", plan=BEST, bound=Bound(20))
+    better = carry_bound(plan, judged("bound", bound=Bound(35)))
     assert (better.status, better.bound_ns, better.method) == ("optimal", 35, "plan")
     assert better.gap == 0
-    assert carry_bound(plan, judged("bound", bound_ns=19)).bound_ns == 20
-    wrong = carry_bound(plan, judged("bound", bound_ns=36))
+    assert carry_bound(plan, judged("bound", bound=Bound(19))).bound_ns == 20
+    wrong = carry_bound(plan, judged("bound", bound=Bound(36)))
     assert (wrong.bound_ns, wrong.status) == (20, "feasible")
     assert wrong.faults == (
         "bound; proved by placegap: says that no plan is better than 36 ns; plan has one of 35 ns",
     )
-    empty = carry_bound(plan, judged("none", proven_infeasible=True))
+    empty = carry_bound(plan, judged("none", bound=no_plan()))
     assert "says that no plan exists" in empty.faults[0]
 
 
 def test_a_bound_of_another_problem_is_left_alone() -> None:
-    plan = judged("plan", plan=BEST, bound_ns=20)
-    other = replace(judged("bound", bound_ns=35), semantics=CHAIN)
+    plan = judged("plan", plan=BEST, bound=Bound(20))
+    other = replace(judged("bound", bound=Bound(35)), semantics=CHAIN)
     assert carry_bound(plan, other) == plan

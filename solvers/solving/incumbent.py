@@ -7,13 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from placegap.instances.problem import PLAN_CLASSES, Plan, PlanClass, Semantics, plan_class
-from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
+from placegap.instances.problem import PLAN_CLASSES, Plan, Semantics, plan_class
+from placegap.instances.referee.evaluate import feasible_ns
+from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Best, Progress, tell
+from placegap.solvers.core.progress import Incumbent, Progress, each_plan_once, tell
 from placegap.solvers.core.registry import METHODS
-from placegap.solvers.core.result import PROOF, SOLVERS, Outcome, Result, solver_and_version
+from placegap.solvers.core.result import (
+    NO_PLAN_NS,
+    PROOF,
+    SOLVERS,
+    Bound,
+    Outcome,
+    Result,
+    solver_and_version,
+)
 
 
 class Contradiction(NamedTuple):
@@ -27,26 +35,20 @@ Answer = Result | Contradiction | str
 
 
 @dataclass(eq=False, kw_only=True)
-class Board(Best):
+class JudgedIncumbent(Incumbent):
     """What is known of a task; a plan counts once the referee has judged it under its rules.
 
-    Two threads may write on it: the one that runs a proof, and the one that hears the search.
+    Two threads may write to it: the one that runs a proof, and the one that hears the search.
     """
 
     task: Task
-    plan: Plan | None = None
-    #: Who found the plan.
-    plan_by: str = ""
-    #: The class of plans that the bound holds for, where it is wider than the task's.
-    bound_class: PlanClass | None = None
     #: Whether the part that has proven the bound has not ended yet.
     is_first_word: bool = False
-    #: no_plan_by, no_plan_rests_on: Who has proven that no plan exists, if anybody has, and on
-    #: whose word.
-    no_plan_by: str = ""
-    no_plan_rests_on: str = ""
+    #: The proof that no plan exists, if there is one.
+    no_plan: Bound | None = None
 
     def __post_init__(self) -> None:
+        self.gap = self.task.limits.gap
         #: notes, words: How parts have failed, and the last words of those that have not, by
         #: method.
         self.notes: dict[str, str] = {}
@@ -56,75 +58,57 @@ class Board(Best):
     def offer(self, plan: Plan, by: str, value_ns: int | None = None) -> bool:
         """Judge a plan, unless `value_ns` is the referee's already, and keep it if it is better."""
         if value_ns is None:
-            verdict = evaluate(self.task.instance, plan, self.task.semantics)
-            value_ns = verdict.value_ns if verdict.feasible else None
+            value_ns = feasible_ns(self.task.instance, plan, self.task.semantics)
         with self._lock:
-            if value_ns is None or not self.improve(value_ns):
+            if value_ns is None or not self.improve(value_ns, plan, by):
                 return False
-            self.plan, self.plan_by = plan, by
-            if self.no_plan_by:
-                self.faults.append(f"{self.no_plan_by}: says that no plan exists; {by} has one")
-                self.no_plan_by = ""
-            if self.bound_ns > value_ns:
+            if self.no_plan:
+                self.faults.append(f"{self.no_plan.origin}: says that no plan exists; {by} has one")
+                self.no_plan = None
+            if self.bound.ns > value_ns:
                 self.faults.append(
-                    f"{self.origin}: its bound {self.bound_ns} is above the value {value_ns} of a"
-                    " plan"
+                    f"{self.bound.origin}: its bound {self.bound.ns} is above the value {value_ns}"
+                    " of a plan"
                 )
                 self._forget_bound()
         # outside of the lock: whoever is told may hold one that the other thread waits for
         tell(self.task.instance, self.task.semantics, by, value_ns=value_ns, plan=plan)
         return True
 
-    def prove(
-        self,
-        bound_ns: int,
-        origin: str,
-        rests_on: str = PROOF,
-        bound_class: PlanClass | None = None,
-        *,
-        is_first_word: bool = False,
-    ) -> None:
+    def prove(self, bound: Bound, *, is_first_word: bool = False) -> None:
         """Take over a bound if it is better, or as good and proved by placegap.
 
         Of a part that still runs it is the first word: what it rests on is known at the end.
         """
         with self._lock:
-            before = self.bound_ns
-            is_known_better = bound_ns == before and (
-                (rests_on == PROOF != self.rests_on) or (self.is_first_word and not is_first_word)
+            before = self.bound
+            super().prove(bound)
+            is_known_better = bound.ns == before.ns and (
+                bound.rank() > before.rank() or (self.is_first_word and not is_first_word)
             )
-            super().prove(bound_ns, origin, rests_on)
             if is_known_better:
-                self.origin, self.rests_on = origin, rests_on
-            if self.bound_ns > before or is_known_better:
-                self.bound_class, self.is_first_word = bound_class, is_first_word
-            is_news = self.bound_ns > before
+                self.bound = bound
+            if self.bound is not before:
+                self.is_first_word = is_first_word
+            is_news = self.bound.ns > before.ns
         if is_news:
-            task = self.task
-            tell(task.instance, task.semantics, origin, bound_ns=bound_ns, rests_on=rests_on)
+            tell(self.task.instance, self.task.semantics, bound.origin, bound=bound)
 
     def listener(self, method: str, semantics: Semantics) -> Callable[[Progress], None]:
         """What hears a method while it runs: its plans are judged, and its bounds, if it does the
         task's own rules, rest on its solvers until the result comes.
         """
         words = [solver_and_version(name) for name in METHODS[method].packages if name in SOLVERS]
-        last: list[Plan | None] = [None]
 
         def hear(news: Progress) -> None:
-            if news.plan is not None and news.plan is not last[0]:
-                last[0] = news.plan
+            if news.plan is not None:
                 self.offer(news.plan, news.by)
-            bound_ns = news.bound_ns if semantics == self.task.semantics else None
-            if bound_ns is not None and bound_ns > self.bound_ns:
-                rests_on = news.rests_on or ", ".join(words) or PROOF
-                self.prove(bound_ns, news.bound_by or method, rests_on, is_first_word=True)
+            bound = news.bound if semantics == self.task.semantics else None
+            if bound is not None and bound.ns > self.bound.ns:
+                basis = bound.basis or ", ".join(words) or PROOF
+                self.prove(bound._replace(basis=basis), is_first_word=True)
 
-        return hear
-
-    def take_bound(self, bound: Bound) -> None:
-        """A bound of the task's own rules."""
-        if bound.ns:
-            self.prove(bound.ns, bound.origin, bound.rests_on)
+        return each_plan_once(hear)
 
     def take_answer(self, method: str, answer: Answer) -> None:
         """How a step of a method has ended. Who contradicts the referee is not believed."""
@@ -139,11 +123,10 @@ class Board(Best):
 
     def _forget_bound(self) -> None:
         """Nothing is left of it but what costs next to nothing, if that is not what was wrong."""
-        self.bound_ns, self.origin, self.rests_on = 0, "", PROOF
-        self.bound_class, self.is_first_word = None, False
+        self.bound, self.is_first_word = Bound(0), False
         least = quick_bound(self.task.instance, self.task.semantics)
         if self.value_ns is None or least.ns <= self.value_ns:
-            self.take_bound(least)
+            self.prove(least)
 
     def take(self, result: Result) -> None:
         """What a part has found, perhaps for another class of plans or under other rules."""
@@ -153,45 +136,37 @@ class Board(Best):
             self.offer(result.plan, result.method, known)
         theirs = plan_class(result.semantics)
         is_wider = PLAN_CLASSES.index(theirs) >= PLAN_CLASSES.index(plan_class(own))
-        if is_wider and result.bound_ns is not None:
-            wider = result.bound_class if result.bound_class != plan_class(own) else None
-            self.prove(
-                result.bound_ns, result.bound_origin or result.method, result.rests_on, wider
-            )
-        if is_wider and result.status == "infeasible":
+        bound = result.bound if is_wider else None
+        if bound and bound.ns < NO_PLAN_NS:
+            self.prove(bound._replace(origin=bound.origin or result.method))
+        elif bound:
             if self.value_ns is None:
-                self.no_plan_by, self.no_plan_rests_on = result.method, result.rests_on
+                self.no_plan = bound._replace(origin=result.method)
             else:
-                self.faults.append(
-                    f"{result.method}: says that no plan exists; {self.plan_by} has one"
-                )
+                self.faults.append(f"{result.method}: says that no plan exists; {self.by} has one")
         self.faults += [fault for fault in result.faults if fault not in self.faults]
         self.words[result.method] = result.message
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is left to find."""
-        return self.is_close or bool(self.no_plan_by)
+        return self.is_close or bool(self.no_plan)
 
     def outcome(self, message: str) -> Outcome:
         """What `auto` returns."""
-        if self.no_plan_by:
+        if self.no_plan:
+            by = self.no_plan.origin
             return Outcome(
-                proven_infeasible=True,
-                bound_origin=self.no_plan_by,
-                rests_on=self.no_plan_rests_on,
+                bound=self.no_plan,
                 faults=tuple(self.faults),
-                message=self.words.get(self.no_plan_by) or f"proven by {self.no_plan_by}",
+                message=self.words.get(by) or f"proven by {by}",
                 details=self.details,
             )
         return Outcome(
             plan=self.plan,
             claim_ns=self.value_ns,
-            bound_ns=self.bound_ns,
-            bound_origin=self.origin,
-            bound_class=self.bound_class,
-            rests_on=self.rests_on,
+            bound=self.bound,
             faults=tuple(self.faults),
             message="" if self.is_close and not self.gap else message,
-            details={**self.details, "plan_by": self.plan_by},
+            details={**self.details, "plan_by": self.by},
         )
