@@ -28,9 +28,7 @@ import yaml
 from placegap.experiments.studies.gaps import FAILURES, NOT_RUN, GapCell
 from placegap.experiments.studies.run import logged_cells, run_study
 from placegap.instances.problem import Objective, Plan
-from placegap.instances.problem.array_types import Ints
 from placegap.solvers.bounds.cheap_bounds import Bound
-from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import find_method, register, use_module
 from placegap.solvers.core.result import PROOF, Outcome, relative_gap
@@ -39,8 +37,6 @@ from placegap.solvers.decomposition.arcs import Chain
 from placegap.solvers.latency.call_rows import GroupMemory, group_memory
 from placegap.solvers.latency.sections import RowSection, build_section
 from placegap.solvers.latency.spine import Spine
-from placegap.solvers.noncontiguous.noncontiguous import NoncontiguousParams, without_start
-from placegap.solvers.noncontiguous.partition_search import HEAT, PartitionSearch
 
 CONFIG = Path(__file__).resolve().with_name("ablation.yaml")
 
@@ -97,18 +93,6 @@ def _no_search(task: object, clock: object, plan: Plan | None, floor: int) -> Ou
     return Outcome(plan, bound_ns=floor, bound_origin="memory-knapsack", rests_on=PROOF)
 
 
-def _kick_without_pairs(search: PartitionSearch, clock: Clock) -> Ints:
-    search.kicks += 1
-    device = search.progress.merged
-    if search.is_large:
-        return search.search_levels(device, clock)
-    return search.anneal(device, HEAT[(search.kicks - 1) % len(HEAT)], clock)
-
-
-def _start_without_mip(task: Any, params: NoncontiguousParams) -> Outcome:
-    return without_start(task, params.model_copy(update={"mip": False}))
-
-
 def _untied_section(spine: Spine, t: int) -> RowSection:
     """A section whose groups may be in any calls, where they may be in several: a relaxation."""
     section = build_section(spine, t)
@@ -129,9 +113,6 @@ DECOMPOSITION = "placegap.solvers.decomposition.decomposition:"
 PORTFOLIO = "placegap.solvers.bounds.portfolio:"
 SEARCH = "placegap.solvers.decomposition.search:SectionSearch."
 BRACKET = "placegap.solvers.chains.bracket:Bracket."
-NONCONTIGUOUS = "placegap.solvers.noncontiguous.noncontiguous:"
-SPLITS = NONCONTIGUOUS + "SplitSearch."
-PAIRS = "placegap.solvers.noncontiguous.partition_search:"
 KNAPSACK = "placegap.solvers.bounds.memory_knapsack:"
 ROWS = "placegap.solvers.latency.call_rows:"
 PATHS = ("frontier-paths", "layer-paths")
@@ -139,13 +120,6 @@ SLICING = ("slicing", "pipedream", "slicegraph")
 CUTS = ("memory-cuts", "interleaved-cuts")
 LISTS = ("mp-dps", "dsc-glb")
 SEARCHES = ("run-moves", "multilevel", "disjunctive-search", "chain-sides", "local-search")
-DIVES = {SPLITS + "dives": _nothing}
-MIP = {SPLITS + "turn_to_mip": _no, NONCONTIGUOUS + "without_start": _start_without_mip}
-PAIR_SPLITS = {
-    PAIRS + "can_split": _no,
-    PAIRS + "PartitionSearch.split_pairs": _nothing,
-    PAIRS + "PartitionSearch.kick": _kick_without_pairs,
-}
 
 PARTS = {
     # families
@@ -207,10 +181,6 @@ PARTS = {
     "stage-lps": Without(functions={"placegap.solvers.chains.raise_bound:raise_bound": _nothing}),
     "stage-moves": Without(functions={BRACKET + "move_blocks": _nothing}),
     "beams": Without(functions={BRACKET + "beam": _nothing}),
-    "splits": Without(functions={**DIVES, **MIP, **PAIR_SPLITS}),
-    "dives": Without(functions=DIVES),
-    "mip": Without(functions=MIP),
-    "pair-splits": Without(functions=PAIR_SPLITS),
     # latency
     "linked-groups": Without(
         functions={ROWS + "build_section": _untied_section, ROWS + "group_memory": _untied_memory}

@@ -100,11 +100,6 @@ TINY = {
         lambda: drawn("layered", "2xP100-pcie", ops=60, width=12, density=0.1),
         CHAIN,
     ),
-    "splits": Tiny(
-        ("noncontiguous/pair_splits.py", "SplitSearch.dives", "SplitSearch.turn_to_mip"),
-        lambda: drawn("layered", "2xP100-pcie", ops=20, width=4),
-        MaxLoad(plans="any"),
-    ),
     "side-cuts": Tiny(
         ("bounds/side_cuts.py", "decomposition/chain_sides.py"),
         lambda: drawn("layered", "2xP100-pcie", ops=40),
@@ -200,8 +195,8 @@ def test_a_part_stays_for_a_point_and_a_half_or_a_fifth_of_the_time() -> None:
 
 
 def test_a_study_of_some_parts_has_their_tables(tmp_path: Path) -> None:
-    study = load_study(only(TRIAL, ["beams", "splits"], tmp_path))
-    assert [row.name for row in study.tables] == ["splits, published", "splits, generated", "beams"]
+    study = load_study(only(TRIAL, ["nested-layers", "memory-runs"], tmp_path))
+    assert [row.name for row in study.tables] == ["nested layers", "memory runs"]
 
 
 @pytest.mark.parametrize("part", TINY)
