@@ -186,6 +186,7 @@ def test_annealing_keeps_memory_and_repeats_itself(overlap: bool) -> None:
     assert problem.loads(found[0]).max() <= problem.loads(start).max()
 
 
+@pytest.mark.deep
 @needs_dnn_partitioning
 def test_bert_3_gains_27_percent_over_the_best_chain() -> None:
     """The poster's "up to 27 %" (Tarnawski et al.): the chain's 27.9186 ms against 21.9084 ms."""
