@@ -27,8 +27,6 @@ import yaml
 from placegap.experiments.studies.gaps import FAILURES, NOT_RUN, GapCell
 from placegap.experiments.studies.run import logged_cells, run_study
 from placegap.instances.problem import Objective
-from placegap.instances.problem.array_types import Ints
-from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import find_method, register, use_module
 from placegap.solvers.core.result import Bound, Outcome, relative_gap
@@ -36,8 +34,6 @@ from placegap.solvers.core.starts import ALWAYS
 from placegap.solvers.latency.call_rows import GroupMemory, group_memory
 from placegap.solvers.latency.sections import RowSection, build_section
 from placegap.solvers.latency.spine import Spine
-from placegap.solvers.noncontiguous.noncontiguous import NoncontiguousParams, without_start
-from placegap.solvers.noncontiguous.partition_search import HEAT, PartitionSearch
 
 CONFIG = Path(__file__).resolve().with_name("ablation.yaml")
 
@@ -84,18 +80,6 @@ def _no_bounds(*args: object, **kwargs: object) -> Iterator[Bound]:
     return iter(())
 
 
-def _kick_without_pairs(search: PartitionSearch, clock: Clock) -> Ints:
-    search.kicks += 1
-    device = search.progress.merged
-    if search.is_large:
-        return search.search_levels(device, clock)
-    return search.anneal(device, HEAT[(search.kicks - 1) % len(HEAT)], clock)
-
-
-def _start_without_mip(task: Any, params: NoncontiguousParams) -> Outcome:
-    return without_start(task, params.model_copy(update={"mip": False}))
-
-
 def _untied_section(spine: Spine, t: int) -> RowSection:
     """A section whose groups may be in any calls, where they may be in several: a relaxation."""
     section = build_section(spine, t)
@@ -115,9 +99,6 @@ def _untied_memory(spine: Spine) -> GroupMemory:
 DECOMPOSITION = "placegap.solvers.decomposition.decomposition:"
 PORTFOLIO = "placegap.solvers.bounds.portfolio:"
 SEARCH = "placegap.solvers.decomposition.search:SectionSearch."
-NONCONTIGUOUS = "placegap.solvers.noncontiguous.noncontiguous:"
-SPLITS = NONCONTIGUOUS + "SplitSearch."
-PAIRS = "placegap.solvers.noncontiguous.partition_search:"
 KNAPSACK = "placegap.solvers.bounds.memory_knapsack:"
 ROWS = "placegap.solvers.latency.call_rows:"
 PATHS = ("frontier-paths", "layer-paths")
@@ -125,13 +106,6 @@ SLICING = ("slicing", "pipedream", "slicegraph")
 CUTS = ("memory-cuts", "interleaved-cuts")
 LISTS = ("mp-dps", "dsc-glb")
 SEARCHES = ("run-moves", "disjunctive-search", "local-search")
-DIVES = {SPLITS + "dives": _nothing}
-MIP = {SPLITS + "turn_to_mip": _no, NONCONTIGUOUS + "without_start": _start_without_mip}
-PAIR_SPLITS = {
-    PAIRS + "can_split": _no,
-    PAIRS + "PartitionSearch.split_pairs": _nothing,
-    PAIRS + "PartitionSearch.kick": _kick_without_pairs,
-}
 
 PARTS = {
     # families
@@ -181,10 +155,6 @@ PARTS = {
         functions={SEARCH + "dive": _nothing, SEARCH + "dive_into_memory": _nothing}
     ),
     # loads
-    "splits": Without(functions={**DIVES, **MIP, **PAIR_SPLITS}),
-    "dives": Without(functions=DIVES),
-    "mip": Without(functions=MIP),
-    "pair-splits": Without(functions=PAIR_SPLITS),
     # latency
     "linked-groups": Without(
         functions={ROWS + "build_section": _untied_section, ROWS + "group_memory": _untied_memory}

@@ -54,7 +54,7 @@ class Params(BaseModel):
 
 
 class ExactParams(Params):
-    """Base of the parameters of exact methods, which `run_exact` runs."""
+    """Base of the parameters of methods that are made to prove: `run_exact` runs them."""
 
     #: Whether placers are asked for a first plan besides the task's incumbent.
     start: bool = True

@@ -18,11 +18,11 @@ HOMES = {
     "pesto": Home("models.milps"),
     "throughput-ip": Home("models.milps"),
     "archer-exact": Home("models.archer"),
-    "noncontiguous": Home("noncontiguous.noncontiguous"),
     "latency-ip": Home("latency.ip"),
     "latency": Home("latency.latency"),
     "cp-sat": Home("models.cp_sat"),
     "decomposition": Home("decomposition.decomposition"),
+    "noncontiguous": Home("noncontiguous.noncontiguous"),
     "single-device": Home(
         "placers.baselines",
         {

@@ -1,4 +1,4 @@
-"""A bound on max_load over plans of any kind, and plans: cover by sets of single devices.
+"""A bound on max_load over plans of any kind: cover by sets of single devices.
 
 If max_load T can be reached, sets of blocks that single devices hold within T cover every block,
 one set per device. So for any prices of blocks, all devices together must be able to hold all of
@@ -6,7 +6,7 @@ the price: a load T with sum_k n_k P_k(T) < total price is refuted, where P_k(T)
 that a device of kind k holds within T. One pricing (`noncontiguous.knapsack`) gives P_k for all T,
 and so the best bound that its prices prove, in integers. Column generation looks for the prices: at
 a target load, by the level method (`step_to_level`), between the best prices known and the dual of
-the covering LP over the sets found so far (`CoveringLP`). `dive` makes plans of these sets.
+the covering LP over the sets found so far (`CoveringLP`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from typing import NamedTuple, TypeVar
 import highspy
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Floats, Ints
-from placegap.instances.problem.integers import UNSUPPORTED
+from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.core.back_ends.outcome import THREADS
-from placegap.solvers.core.clock import Clock, LimitReached
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.knapsack import (
     TOTAL_PRICE,
     Grid,
@@ -69,14 +68,9 @@ class ColumnGeneration:
     value_ns: int
     #: How fine the grid is.
     num_cells: int
-    #: (b,) bool: Blocks to be covered.
-    active: Flags
-    #: Devices of each kind that are there to cover them.
-    counts: tuple[int, ...]
     #: Loads below cell `lower` are refuted.
     lower: int = 0
     sets: dict[tuple[int, bytes], tuple[int, Ints]] = field(default_factory=dict)
-    rows: list[tuple[int, Ints]] = field(default_factory=list)
     cover: Cover | None = None
     #: best, proof: (b,) float: Prices of least theta at the last target, and those that refuted
     #: most.
@@ -89,21 +83,14 @@ class ColumnGeneration:
     def __post_init__(self) -> None:
         self.unit_ns = max(1, -(-self.value_ns // self.num_cells))
         self.num_cells = self.value_ns // self.unit_ns + 1
-        self.grids = self.pricer.grids(self.unit_ns, self.num_cells, self.active)
+        self.grids = self.pricer.grids(self.unit_ns, self.num_cells)
         #: The covering LP reaches theta = 1 at cell `upper`, or it is beyond `value_ns`.
         self.upper = max(0, self.value_ns - 1) // self.unit_ns + 1
         #: Where a search on another grid saw that: a cell to begin with, no limit, since what
         #: coarse cells lose in rounding makes the LP reach theta = 1 too early.
         self.likely: int | None = None
-        first = self.pricer.first_prices()
-        self.best = np.where(self.active, first, 0.0)
-        reach = np.maximum(first / first.mean(), LEAST_REACH)
-        self.reach_of = np.where(self.active, reach, 0.0)
-
-    @property
-    def kinds(self) -> list[int]:
-        """Kinds with devices that are left."""
-        return [kind for kind, count in enumerate(self.counts) if count]
+        self.best = first = self.pricer.first_prices()
+        self.reach_of = np.maximum(first / first.mean(), LEAST_REACH)
 
     @property
     def bound_ns(self) -> int:
@@ -119,28 +106,20 @@ class ColumnGeneration:
         """Start from the prices and the sets of a search on another grid."""
         self.best = before.best
         self.prove(before.best)
-        self.carry([(kind, blocks) for (kind, _), (_, blocks) in before.sets.items()])
+        problem = self.pricer.problem
+        first = [devices[0] for devices in problem.members()]
+        for key, (_, blocks) in before.sets.items():  # by their true loads
+            inside = np.zeros(problem.num_blocks, np.bool_)
+            inside[blocks] = True
+            cell = problem.set_load(first[key[0]], inside) // self.unit_ns
+            if len(blocks) and key not in self.sets and cell < self.num_cells:
+                self.sets[key] = cell, blocks
         self.likely = min(self.upper, before.upper * before.unit_ns // self.unit_ns + 1)
 
     def begin(self, bound_ns: int) -> None:
         """Take a bound for granted that is proven elsewhere."""
         self.lost_ns = max(0, bound_ns - self.bound_ns)
         self.lower = max(self.lower, bound_ns // self.unit_ns)
-
-    def carry(self, sets: list[tuple[int, Ints]]) -> None:
-        """Know these sets, without the blocks that are not active, by their true loads."""
-        problem, active = self.pricer.problem, self.active
-        first = [devices[0] for devices in problem.members()]
-        for kind, blocks in sets:
-            left = blocks[active[blocks]]
-            key = kind, left.tobytes()
-            if self.counts[kind] == 0 or len(left) == 0 or key in self.sets:
-                continue
-            inside = np.zeros(problem.num_blocks, np.bool_)
-            inside[left] = True
-            cell = problem.set_load(first[kind], inside) // self.unit_ns
-            if cell < self.num_cells:
-                self.sets[key] = cell, left
 
     def prove(self, prices: Floats) -> None:
         """Raise the bound to what these prices prove."""
@@ -150,18 +129,17 @@ class ColumnGeneration:
 
     def _by_kind(self, priced: Callable[[Grid], T]) -> list[T]:
         """The answer for each kind, in threads where two or more take long: kernels run beside."""
-        grids = [self.grids[kind] for kind in self.kinds]
-        heavy = sum(len(grid.shift) * grid.num_cells > HEAVY for grid in grids)
+        heavy = sum(len(grid.shift) * grid.num_cells > HEAVY for grid in self.grids)
         threads = min(heavy, self.pricer.threads)
         if threads < 2:
-            return [priced(grid) for grid in grids]
+            return [priced(grid) for grid in self.grids]
         with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(priced, grids))
+            return list(pool.map(priced, self.grids))
 
     def _staircase(self, held: list[Prices]) -> Ints:
         total = np.zeros(self.num_cells, np.int64)
-        for kind, value in zip(self.kinds, held, strict=True):
-            total += self.counts[kind] * value.astype(np.int64)
+        for count, value in zip(self.pricer.counts, held, strict=True):
+            total += count * value.astype(np.int64)
         return total
 
     def _refute(self, staircase: Ints, price: Prices) -> None:
@@ -184,16 +162,13 @@ class ColumnGeneration:
             if self.reach(clock, target, end - self.iterations) and self.iterations < end:
                 self.upper, self.likely = target, None
 
-    def reach(self, clock: Clock, target: int, most: int, *, regardless: bool = False) -> bool:
+    def reach(self, clock: Clock, target: int, most: int) -> bool:
         """Work on one target cell with so many pricings: False if it is refuted.
 
-        Otherwise it is fractionally covered, unless the pricings were too few. With `regardless`
-        the sets are made as good as they get also where the target is out of reach. Without
-        pricings only the LP over the sets known is solved.
+        Otherwise it is fractionally covered, unless the pricings were too few.
         """
-        lp = CoveringLP(self.active, self.counts)
-        self.rows = self._worthy(target)
-        for kind, blocks in self.rows:
+        lp = CoveringLP(len(self.best), self.pricer.counts)
+        for kind, blocks in self._worthy(target):
             lp.add(kind, blocks)
         best_theta, tries = np.inf, 0
         prices = self.best / self.best.sum()
@@ -203,7 +178,7 @@ class ColumnGeneration:
             clock.check()
             self.iterations += 1
             theta, times, fresh = self._price(prices, target)
-            if self.lower > target and not regardless:
+            if self.lower > target:
                 self.best = prices
                 return False
             if theta < best_theta:
@@ -213,7 +188,6 @@ class ColumnGeneration:
             cut = self.cover is None
             for kind, blocks in fresh:
                 lp.add(kind, blocks)
-                self.rows.append((kind, blocks))
                 if self.cover is not None:
                     worth = self.cover.price[blocks].sum()
                     cut |= bool(worth > self.cover.kind_value[kind] + TOLERANCE * 0.1)
@@ -226,8 +200,6 @@ class ColumnGeneration:
             if self.cover is None or self.cover.theta >= 1.0 - TOLERANCE:
                 return True
             prices = self._next_prices(self.cover, best_theta, np.array(cuts), tries)
-        if self.cover is None:
-            self.cover = lp.solve(clock.left_s)
         return True
 
     def _next_prices(self, cover: Cover, best_theta: float, cuts: Floats, tries: int) -> Floats:
@@ -242,7 +214,7 @@ class ColumnGeneration:
     def _worthy(self, target: int) -> list[tuple[int, Ints]]:
         """Sets for a target, no more than it takes: those worth most at the best prices."""
         rows = [(kind, blocks) for (kind, _), (cell, blocks) in self.sets.items() if cell <= target]
-        most = 100 + len(self.counts) * len(self.best)
+        most = 100 + len(self.grids) * len(self.best)
         worth = np.array([self.best[blocks].sum() for _, blocks in rows])
         return [rows[at] for at in np.sort(np.argsort(-worth, kind="stable")[:most]).tolist()]
 
@@ -253,8 +225,8 @@ class ColumnGeneration:
         times, heaviest = np.zeros(len(price)), 0
         answers = self._by_kind(lambda grid: best_sets(grid, price, [target]))
         held = [value for value, _ in answers]
-        for kind, (_, (found,)) in zip(self.kinds, answers, strict=True):
-            times[found.blocks] += self.counts[kind]
+        for kind, (_, (found,)) in enumerate(answers):
+            times[found.blocks] += self.pricer.counts[kind]
             heaviest = max(heaviest, found.cell)
             key = kind, found.blocks.tobytes()
             if key not in self.sets:
@@ -269,8 +241,7 @@ class ColumnGeneration:
 
 def cover_all(pricer: Pricer, value_ns: int, num_cells: int) -> ColumnGeneration:
     """The search for the whole problem, with the bound that the first prices prove."""
-    active = np.ones(pricer.problem.num_blocks, np.bool_)
-    search = ColumnGeneration(pricer, value_ns, num_cells, active, pricer.counts)
+    search = ColumnGeneration(pricer, value_ns, num_cells)
     search.prove(search.best)
     return search
 
@@ -309,16 +280,15 @@ SCALE = 1000.0
 
 
 class Cover(NamedTuple):
-    """theta over the sets known, prices of the blocks, value of each kind, weight of each set."""
+    """theta over the sets known, prices of the blocks, value of each kind."""
 
     theta: float
     price: Floats
     kind_value: Floats
-    weight: Floats
 
 
 class CoveringLP:
-    """The master: fractional cover of some blocks by sets of single devices.
+    """The master: fractional cover of all blocks by sets of single devices.
 
         theta = max t  subject to  sum over sets that hold v of lambda >= t   for every block v,
                                    sum over sets of kind k of lambda <= n_k   for every kind k.
@@ -328,19 +298,19 @@ class CoveringLP:
 
     Parameters
     ----------
-    active : (b,) bool
-        Blocks to be covered; the prices of the others are 0.
+    num_blocks : int
+        Blocks to be covered.
     counts : sequence of int
         Devices of each kind.
     """
 
-    def __init__(self, active: Flags, counts: Sequence[int]) -> None:
-        self.num_blocks = len(active)
+    def __init__(self, num_blocks: int, counts: Sequence[int]) -> None:
+        self.num_blocks = num_blocks
         self._highs = highs = highspy.Highs()
         highs.setOptionValue("output_flag", False)
         highs.setOptionValue("threads", THREADS)
-        for is_active in active.tolist():
-            highs.addVar(0.0, highspy.kHighsInf if is_active else 0.0)
+        for _ in range(num_blocks):
+            highs.addVar(0.0, highspy.kHighsInf)
         for kind, count in enumerate(counts):
             highs.addVar(0.0, highspy.kHighsInf)
             highs.changeColCost(self.num_blocks + kind, float(count))
@@ -367,7 +337,6 @@ class CoveringLP:
             objective / SCALE,
             values[: self.num_blocks],
             values[self.num_blocks :],
-            np.array(solution.row_dual[1:]),
         )
 
 
@@ -393,7 +362,7 @@ def step_to_level(best: Floats, cuts: Floats, level: float, reach: Floats) -> Fl
     cuts : (m, b) float
         How often each block is held, all devices together.
     reach : (b,) float
-        How far each price may move, relative to the others'; 0 for prices that stay.
+        How far each price may move, relative to the others'.
 
     Returns
     -------
@@ -431,10 +400,9 @@ def _project(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:
                     x[j] -= step * reach[j] * cuts[i, j]
         total = 0.0
         for j in range(n):
-            if reach[j] > 0.0:
-                step = max(-on_zero[j], -x[j] / reach[j])
-                on_zero[j] += step
-                x[j] += step * reach[j]
+            step = max(-on_zero[j], -x[j] / reach[j])
+            on_zero[j] += step
+            x[j] += step * reach[j]
             total += x[j]
         step = (total - 1.0) / room
         for j in range(n):
@@ -442,101 +410,3 @@ def _project(best: Floats, cuts: Floats, level: float, reach: Floats) -> Floats:
         if missed < CLOSE:
             break
     return x
-
-
-PRICINGS = 25
-"""How many follow each set that is fixed."""
-
-
-def dive(found: ColumnGeneration, target_ns: int, clock: Clock) -> Ints | None:
-    """A plan whose loads are about `target_ns` if all goes well, (b,); None if memory prevents it.
-
-    The set of largest weight is fixed on a device, the rest is priced again, and so on: every set
-    takes its blocks out of the problem and a device out of the count, and the covering LP is
-    brought up to date by some more pricings. What no set covers in the end goes where it makes the
-    heaviest device lightest; local search repairs the rest.
-
-    Parameters
-    ----------
-    found : ColumnGeneration
-        Its sets and prices are where the dive starts.
-    clock : Clock
-        Devices get equal parts of its time. Where one is over, the sets known have to do.
-    """
-    pricer = found.pricer
-    problem = pricer.problem
-    members = [list(devices) for devices in problem.members()]
-    device = np.full(problem.num_blocks, -1, np.int64)
-    room = problem.memory_bytes.copy()
-    sets, prices = [(kind, blocks) for (kind, _), (_, blocks) in found.sets.items()], found.best
-    while (device < 0).any() and any(members):
-        active = device < 0
-        counts = tuple(len(devices) for devices in members)
-        search = ColumnGeneration(pricer, target_ns + 1, found.num_cells, active, counts)
-        target = target_ns // search.unit_ns
-        search.carry(sets)
-        search.best = np.where(active, prices, 0.0) + np.where(active, 1e-9, 0.0)
-        left = sum(len(devices) for devices in members)
-        try:
-            search.reach(clock.part(1 / left), target, PRICINGS, regardless=True)
-        except LimitReached:
-            if search.cover is None:
-                search.reach(Clock(None), target, 0, regardless=True)
-        chosen = _heaviest(search, problem, room, members)
-        if chosen is None:
-            break
-        kind, blocks = chosen
-        k = members[kind].pop(0)
-        device[blocks] = k
-        room[k] -= problem.size_bytes[blocks].sum()
-        sets, prices = list(search.rows), search.best
-    return _complete(problem, device)
-
-
-def _heaviest(
-    search: ColumnGeneration, problem: SplitProblem, room: Ints, members: list[list[int]]
-) -> tuple[int, Ints] | None:
-    """The set of largest weight that fits a device that is left; of equal ones the first."""
-    cover = search.cover
-    if cover is None:
-        return None
-    weight = cover.weight
-    for at in np.argsort(-weight, kind="stable").tolist():
-        kind, blocks = search.rows[at]
-        if (
-            members[kind]
-            and len(blocks)
-            and problem.size_bytes[blocks].sum() <= room[members[kind][0]]
-        ):
-            return kind, blocks
-    return None
-
-
-def _complete(problem: SplitProblem, device: Ints) -> Ints | None:
-    """Put what is left where the heaviest load stays least; O(d K) for a block of d nets."""
-    nets = problem.nets
-    left = np.flatnonzero(device < 0)
-    weight = np.where(problem.time_ns[left] == UNSUPPORTED, 0, problem.time_ns[left]).max(axis=1)
-    placed = np.flatnonzero(device >= 0)
-    time, held = np.zeros((2, problem.num_devices), np.int64)
-    np.add.at(held, device[placed], problem.size_bytes[placed])
-    np.add.at(time, device[placed], problem.time_ns[placed, device[placed]])
-    inside, sizes = problem.pins_on(device), np.diff(nets.net_ptr)
-    paid = problem.paid_ns(inside)
-    for v in left[np.argsort(-weight, kind="stable")].tolist():
-        possible = problem.time_ns[v] != UNSUPPORTED
-        possible &= held + problem.size_bytes[v] <= problem.memory_bytes
-        if not possible.any():
-            return None
-        own = nets.net[nets.block_ptr[v] : nets.block_ptr[v + 1]]
-        opens, closes = inside[own] == 0, inside[own] == sizes[own, None] - 1
-        pays = (nets.weight_ns[own] * (opens.astype(np.int64) - closes)).sum(axis=0)
-        before, after = (time, paid), (time + problem.time_ns[v], paid + pays)
-        load = problem.joined_ns(*after)
-        rises = load - problem.joined_ns(*before)
-        k = min(np.flatnonzero(possible).tolist(), key=lambda k: (load[k], rises[k], k))
-        device[v] = k
-        time[k], paid[k] = after[0][k], after[1][k]
-        inside[own, k] += 1
-        held[k] += problem.size_bytes[v]
-    return device

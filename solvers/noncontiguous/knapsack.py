@@ -17,7 +17,7 @@ What counts as a set's load may be more than its load (`pricing`): a grid has sp
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,10 +156,7 @@ class Frontier(NamedTuple):
 
 
 class NetSteps(NamedTuple):
-    """An elimination order of some blocks, and the first and the last step of each net, (e,).
-
-    Nets without a pin among them have their first step beyond the last one.
-    """
+    """An elimination order of the blocks, and the first and the last step of each net, (e,)."""
 
     order: Ints
     first: Ints
@@ -168,13 +165,12 @@ class NetSteps(NamedTuple):
 
 def find_steps(nets: Nets, order: Ints) -> NetSteps:
     """The steps of blocks in an order."""
-    at = np.full(len(nets.block_ptr) - 1, -1, np.int64)
+    at = np.empty(len(order), np.int64)
     at[order] = np.arange(len(order))
-    where = at[nets.pin]
+    where, ptr = at[nets.pin], nets.net_ptr[:-1]
     if nets.num_nets == 0:
         return NetSteps(order, where, where)
-    first = np.minimum.reduceat(np.where(where < 0, len(order), where), nets.net_ptr[:-1])
-    return NetSteps(order, first, np.maximum.reduceat(where, nets.net_ptr[:-1]))
+    return NetSteps(order, np.minimum.reduceat(where, ptr), np.maximum.reduceat(where, ptr))
 
 
 def build_frontier(
@@ -183,7 +179,6 @@ def build_frontier(
     known: Flags,
     max_moves: int,
     clock: Clock | None = None,
-    able: Flags | None = None,
 ) -> Frontier | None:
     """The DP's moves, or None if there are more than `max_moves`; O(moves) but for nets per block.
 
@@ -191,8 +186,6 @@ def build_frontier(
     ----------
     known : (e,) bool
         Nets that count; all others are left out.
-    able : (b, 2) bool, optional
-        Whether each block may be left out of the set, and whether it may be in it.
     """
     first, last, counts = steps.first.tolist(), steps.last.tolist(), known.tolist()
     slot: dict[int, int] = {}  # of each open net: two bits of the state
@@ -208,11 +201,10 @@ def build_frontier(
             if first[e] == at:
                 slot[e] = free.pop() if free else len(slot) + len(free)
         rules = [(e, 2 * slot[e], first[e] == at, last[e] == at) for e in own]
-        choices = (0, 1) if able is None else np.flatnonzero(able[v]).tolist()
         reached: dict[int, int] = {}
         step = []
         for state, number in states.items():
-            for taken in choices:
+            for taken in (0, 1):
                 after, paid = _advance(state, taken, rules)
                 target = reached.setdefault(after, len(reached))
                 step.append((target, number, taken, paid))
@@ -314,34 +306,17 @@ def build_grid(
     -----
     O(a d) for a moves, d of them to a state.
     """
-    block = frontier.order[frontier.step]
-    load = frontier.taken * time_ns[block] + paid_by_move(frontier, weight_ns)
-    grid = round_moves(frontier, load, unit_ns, num_cells, spare)
-    shift = np.where((frontier.taken == 1) & ~allowed[block], num_cells + spare, grid.shift)
-    shift.setflags(write=False)  # as that of `round_moves`: one kernel for both
-    return replace(grid, shift=shift)
-
-
-def paid_by_move(frontier: Frontier, weight_ns: Ints) -> Ints:
-    """Weights of the nets, (e,), that become mixed by each move, (a,).
-
-    The running sum may wrap around 64 bits, and its differences are right nevertheless.
-    """
-    running = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight_ns[frontier.paid])])
-    paid: Ints = running[frontier.paid_ptr[1:]] - running[frontier.paid_ptr[:-1]]
-    return paid
-
-
-def round_moves(
-    frontier: Frontier, load_ns: Ints, unit_ns: int, num_cells: int, spare: int = 0
-) -> Grid:
-    """Round what each move adds to the load, (a,), to cells: down, and as little as may be."""
-    shift = _round_down(frontier, load_ns, unit_ns)
     steps = frontier.step
+    block = frontier.order[steps]
+    # the running sum may wrap around 64 bits, and its differences are right nevertheless
+    running = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight_ns[frontier.paid])])
+    paid = running[frontier.paid_ptr[1:]] - running[frontier.paid_ptr[:-1]]
+    shift = _round_down(frontier, frontier.taken * time_ns[block] + paid, unit_ns)
+    shift = np.minimum(shift, num_cells + spare)
+    shift[(frontier.taken == 1) & ~allowed[block]] = num_cells + spare
     changes = np.flatnonzero((np.diff(frontier.target) != 0) | (np.diff(steps) != 0))
     widest = int(np.diff(np.concatenate([[-1], changes, [len(steps) - 1]])).max(initial=0))
     rank_type = np.uint8 if widest <= 255 else np.uint16 if widest <= 65535 else np.uint32
-    shift = np.minimum(shift, num_cells + spare)
     grid = Grid(frontier, unit_ns, num_cells, spare, shift, rank_type)
     freeze(grid)
     return grid
@@ -410,8 +385,14 @@ def best_sets(grid: Grid, price: Prices, cells: list[int]) -> tuple[Prices, list
 
     O(moves * cells) time; a byte per state and cell.
     """
-    value, choice = most_gain(grid, _gains(grid.frontier, price))
-    return value, [trace(grid, choice, cell) for cell in cells]
+    frontier, num_cells = grid.frontier, grid.spare + grid.num_cells
+    choice = np.empty((int(frontier.num_states[1:].sum()), num_cells), grid.rank_type)
+    value = _run(frontier, grid.shift, _gains(frontier, price), num_cells, choice)[grid.spare :]
+    found = []
+    for cell in cells:
+        taken, used = _trace(frontier, grid.shift, choice, grid.spare + cell)
+        found.append(PricedSet(np.sort(frontier.order[taken]), max(0, used - grid.spare)))
+    return value, found
 
 
 def _gains(frontier: Frontier, price: Prices) -> Prices:
@@ -419,33 +400,6 @@ def _gains(frontier: Frontier, price: Prices) -> Prices:
     own = price[frontier.order[frontier.step]]
     gains: Prices = np.where(frontier.taken == 1, own, np.int32(0))
     return gains
-
-
-def most_gain(grid: Grid, gain: Prices) -> tuple[Prices, NDArray[np.unsignedinteger[Any]]]:
-    """For each cell the largest sum of the moves' gains, and the choices that lead there.
-
-    Parameters
-    ----------
-    gain : (a,) int32
-        Of each move, not negative; no path's sum may exceed `TOTAL_PRICE`.
-
-    Returns
-    -------
-    value : (cells,) int32
-        Negative where no path's load is in the cell or below.
-    choice : (states, cells)
-    """
-    num_states, num_cells = grid.frontier.num_states, grid.spare + grid.num_cells
-    choice = np.empty((int(num_states[1:].sum()), num_cells), grid.rank_type)
-    value = _run(grid.frontier, grid.shift, gain, num_cells, choice)
-    return value[grid.spare :], choice
-
-
-def trace(grid: Grid, choice: NDArray[np.unsignedinteger[Any]], cell: int) -> PricedSet:
-    """The set that the choices of `most_gain` lead to at a cell that is reached."""
-    frontier = grid.frontier
-    taken, used = _trace(frontier, grid.shift, choice, grid.spare + cell)
-    return PricedSet(np.sort(frontier.order[taken]), max(0, used - grid.spare))
 
 
 @kernel(nogil=True, boundscheck=False)

@@ -1,15 +1,14 @@
-"""The method ``noncontiguous``: max_load over plans of any kind, to proven optimality.
+"""The method ``noncontiguous``: max_load over plans of any kind, a plan and a bound near it.
 
-A start by the ideal DP, exact merging, new splits of pairs of devices; then column generation for a
-bound, and dives through its columns for better plans; a MIP for what is left. The phases go on in
-turn, until the gap is small enough or time is over.
+A start by the ideal DP and exact merging; then column generation for a bound and annealing for
+better plans, in turn, until the gap is small enough, the time is over or nothing more is found. The
+bound may stay below the optimum, however long it runs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -19,24 +18,16 @@ from placegap.instances.problem import MaxLoad, Plan
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Params, Task
 from placegap.solvers.core.progress import teller
-from placegap.solvers.core.registry import find_method, method, why_not
-from placegap.solvers.core.result import (
-    Bound,
-    Outcome,
-    internal_error,
-    no_plan,
-    solver_and_version,
-)
+from placegap.solvers.core.registry import method
+from placegap.solvers.core.result import Bound, Outcome, internal_error
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.noncontiguous.column_generation import (
     ColumnGeneration,
     choose_pricer,
     cover_all,
-    dive,
 )
 from placegap.solvers.noncontiguous.partition_search import (
     KICKS,
@@ -65,7 +56,7 @@ PRICINGS = (600, 800, 2_000, 1_000)
 
 SHARE, LESS = 0.3, 0.25
 """Parts of the time that is left. The first is for pricing, for local search, and before anything
-else for a search on coarser problems; the other for the first local search, for dives, for the MIP.
+else for a search on coarser problems; the other for the first local search.
 """
 
 MERGE_SHARE, SET_UP_SHARE = 0.1, 0.2
@@ -77,19 +68,10 @@ PRICED_PER_S, PRICING_SHARE = 2e8, 0.05
 NEAR = 2_000
 """On all but the finest grid a cell in so many is near enough: rounding costs more than that."""
 
-ROWS_PER_S = 10_000
-"""Rows of the MIP that are built and handed over in a second, at least."""
-
-AIMS = (0.1, 0.4, 0.2, 0.6, 0.05, 0.8)
-"""Where dives aim between bound and value, one after the other."""
-
-
 FLOOR = "floor"
 """Origin of the bound that the task brought along: its proof is the caller's."""
 
 STARTS = ("ideal-dp", "m-topo", "single-device")
-
-CLOSED = "the MIP came to its end: what gap is left is its tolerance"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -100,13 +82,9 @@ class NoncontiguousParams(ExactParams):
 
     #: Most moves of an annealing run.
     moves: int = Field(default=500_000, ge=0, json_schema_extra=EFFORT)
-    #: Splits of two devices in a row that may fail to better the plan.
-    patience: int = Field(default=150, ge=0, json_schema_extra=EFFORT)
-    #: Rounds of further pricing and dives, on finer grids, before the MIP; where there is a time
-    #: limit, others follow it.
+    #: Rounds of further pricing and local search, on finer grids, after the first one; where there
+    #: is a time limit, others follow as long as each finds something.
     rounds: int = Field(default=3, ge=0, le=len(PRICINGS) - 1, json_schema_extra=EFFORT)
-    #: Whether a MIP works on what is left after them.
-    mip: bool = True
     #: Most kinds of devices that are priced at a time, in threads.
     workers: int = Field(default=2, ge=1, le=1024)
 
@@ -124,18 +102,20 @@ def applies(task: Task[MaxLoad], params: Params) -> str | None:
 @method(
     "noncontiguous",
     objectives=("max_load",),
-    claim="exact",
     cites="Tarnawski et al. 2020 (the problem)",
     scope="max_load, any plans",
     applies=applies,
     packages=("numba", "highspy"),
 )
 def run(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
-    """Column generation, pair splits and dives; for graphs that the IP does not close."""
+    """Annealing, and a bound by column generation; for graphs that the IP does not close."""
     clock = task.limits.clock()
     start = best_start(task, STARTS)
     if start is None:
-        return without_start(task, params)
+        reasons = explain_infeasible(task.instance)
+        if reasons:
+            return Outcome(bound=no_plan(), message="; ".join(reasons))
+        return Outcome(message="no plan that fits into memory was found")
     whole = build_split_problem(task.instance, overlap=task.semantics.load == "overlap")
     device = np.zeros(whole.num_blocks, np.int64)
     device[whole.block] = start.plan.devices
@@ -177,22 +157,6 @@ def _least_work(problem: SplitProblem) -> int:
     return int(time_ns.min(axis=1).max())
 
 
-def without_start(task: Task[MaxLoad], params: NoncontiguousParams) -> Outcome:
-    """No placer finds room: say why, or leave it to the MIP."""
-    reasons = explain_infeasible(task.instance)
-    if reasons:
-        return Outcome(bound=no_plan(), message="; ".join(reasons))
-    method, missing = find_method("throughput-ip"), "no plan that fits into memory was found"
-    if not params.mip or why_not(method, task, method.params()) is not None:
-        return Outcome(message=missing)
-    try:
-        return method.run(task, method.params())
-    except Exception as error:
-        raise_if_stopped(error)
-        fault = internal_error(f"the MIP ({solver_and_version('highspy')})", error)
-        return Outcome(message=f"{missing}; {fault}", faults=(fault,))
-
-
 class SplitSearch:
     """The phases, in turn, until the gap is small enough or the time is over.
 
@@ -208,18 +172,16 @@ class SplitSearch:
         clock: Clock,
     ) -> None:
         self.task, self.params, self.progress, self.clock = task, params, progress, clock
-        self.plans = PartitionSearch(
-            progress, clock, moves=params.moves, patience=params.patience, seed=task.limits.seed
-        )
-        self.aimed: set[int] = set()
+        self.plans = PartitionSearch(progress, clock, params.moves, task.limits.seed)
         self.pricer: Pricer | None = None
         self.ending = ""
 
     def run(self, device: Ints) -> None:
-        """Plans by local search, bounds by pricing, plans by dives; the MIP; and again."""
+        """Plans by local search, bounds by pricing; and again."""
         try:
             self.begin(device)
-            self.rounds()
+            number = self.rounds()
+            self.ending = f"ended after {number} rounds of pricing"
         except LimitReached as limit:
             self.ending = f"stopped: {limit}"
         except KeyboardInterrupt:
@@ -236,7 +198,6 @@ class SplitSearch:
             device = progress.merged
         self.pricer = self.attempt("the pricing's set-up", self.set_up)
         if self.pricer is not None:  # a first bound, from the work alone
-            self.plans.order = self.pricer.order
             self.attempt("pricing", self.new_columns, self.pricer, 0)
         self.attempt("local search", self.plans.improve, device, LESS, 0)
         if self.pricer is not None and not progress.is_close:
@@ -253,26 +214,21 @@ class SplitSearch:
             self.clock.check()
             return None
 
-    def rounds(self) -> None:
-        """Rounds of pricing, local search and dives; after the first ones the MIP.
-
-        Without a time limit it is the MIP that ends the search. With one, rounds follow until the
-        time is over, unless the MIP comes to its end.
-        """
-        grid, columns, number = -1, None, 0
-        while not self.progress.is_close:
-            if number == self.params.rounds + 1 and self.turn_to_mip():
-                return
-            late = number > self.params.rounds
+    def rounds(self) -> int:
+        """Rounds of pricing and local search; how many there were."""
+        progress, goes_on = self.progress, self.task.limits.time_limit_s is not None
+        grid, columns, number, finds = -1, None, 0, False
+        while not progress.is_close and (number <= self.params.rounds or (goes_on and finds)):
+            known = progress.plan_ns, progress.bound_ns
             if self.pricer is not None:
                 priced = self.attempt(
                     "column generation", self.price_round, self.pricer, grid + 1, columns, number
                 )
                 grid, columns = (grid, columns) if priced is None else priced
-            self.attempt("local search", self.improve_best, late)
-            if columns is not None:
-                self.attempt("dives", self.dives, columns, AIMS if number else AIMS[:2])
+            self.attempt("local search", self.plans.improve, progress.merged, SHARE, KICKS)
+            finds = (progress.plan_ns, progress.bound_ns) != known
             number += 1
+        return number
 
     def attempt(
         self, phase: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -306,12 +262,6 @@ class SplitSearch:
     def prove_first(self, pricer: Pricer) -> None:
         """What the work alone proves on the finest grid."""
         self.prove_finely(self.new_columns(pricer, 0))
-
-    def improve_best(self, late: bool) -> None:
-        """Local search from the best plan; in late rounds until its part of the time is over."""
-        if not self.progress.is_close:
-            endless = late and self.task.limits.time_limit_s is not None
-            self.plans.improve(self.progress.merged, SHARE, None if endless else KICKS)
 
     def share(self, part: float) -> Clock:
         """A clock for part of the time that is left."""
@@ -375,66 +325,3 @@ class SplitSearch:
                 self.clock.check()
                 fine.prove(prices)
         self.learn(fine)
-
-    def dives(self, columns: ColumnGeneration, aims: Sequence[float]) -> None:
-        """Plans from the columns, mended by local search, in a part of the time."""
-        progress, clock = self.progress, self.share(LESS)
-        for aim in aims:
-            target = int(progress.bound_ns + aim * (progress.plan_ns - progress.bound_ns))
-            if progress.is_close or target in self.aimed or target == 0:
-                continue
-            try:
-                clock.check()
-            except LimitReached:
-                return
-            self.aimed.add(target)
-            device = dive(columns, target, clock.part(0.5))
-            if device is not None and progress.problem.fits(device):
-                progress.offer(device)
-                self.plans.improve(device, 0.1, 1)
-
-    def turn_to_mip(self) -> bool:
-        """The throughput IP on what is left; whether that ends the search.
-
-        It gets all the time if there is no limit, else a part, for more rounds follow.
-        """
-        left, number = self.clock.need_s(), self.params.rounds
-        why = self.mip(None if left is None else LESS * left)
-        self.ending = f"ended after {number + 1} rounds of pricing; {why}"
-        return left is None or why == CLOSED
-
-    def mip(self, left: float | None) -> str:
-        """Hand what is left to the throughput IP, if there is time to build it; how it ended."""
-        progress, limits = self.progress, self.task.limits
-        if not self.params.mip:
-            return "the MIP is switched off"
-        if left is not None:
-            from placegap.formulations.throughput_ip import count_rows  # brings Pyomo
-
-            rows = count_rows(self.task.instance, self.task.semantics, symmetry=True)
-            if rows > ROWS_PER_S * left:
-                return f"the MIP's {rows} rows cannot be built in the time that is left"
-        task = replace(
-            self.task,
-            limits=replace(limits, time_limit_s=left),
-            incumbent=Plan.on(progress.devices.tolist()),
-        )
-        method = find_method("throughput-ip")
-        reason = why_not(method, task, method.params())
-        if reason is not None:
-            return f"the MIP does not apply: {reason}"
-        outcome = self.attempt(
-            f"the MIP ({solver_and_version('highspy')})", method.run, task, method.params()
-        )
-        if outcome is None:
-            return "the MIP failed"
-        progress.faults.extend(outcome.faults)
-        if outcome.plan is not None:
-            value_ns = evaluate(self.task.instance, outcome.plan, self.task.semantics).value_ns
-            if value_ns is not None:
-                progress.offer_ops(value_ns, outcome.plan.devices)
-        if outcome.bound_ns is not None:
-            progress.prove(Bound(outcome.bound_ns, "highs", solver_and_version("highspy")))
-        if outcome.details.get("ending") == "optimal":
-            return CLOSED
-        return f"the MIP: {outcome.message or 'ended'}"

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Floats, Ints
+from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.knapsack import (
@@ -103,16 +103,14 @@ class Pricer:
         room = int(MOST_BYTES / states / (1 + spare / max(1, value_ns)))
         return max(1, min(most, max(fewest, int(work / moves)), room))
 
-    def grids(self, unit_ns: int, num_cells: int, active: Flags | None = None) -> tuple[Grid, ...]:
-        """Loads of every kind in cells; only active blocks may be held."""
+    def grids(self, unit_ns: int, num_cells: int) -> tuple[Grid, ...]:
+        """Loads of every kind in cells."""
         problem, grids = self.problem, []
         for kind, devices in zip(self.kinds, problem.members(), strict=True):
             k = devices[0]
             allowed = (problem.time_ns[:, k] != UNSUPPORTED) & (
                 problem.size_bytes <= problem.memory_bytes[k]
             )
-            if active is not None:
-                allowed &= active
             unit = unit_ns * kind.scale
             grids.append(
                 build_grid(

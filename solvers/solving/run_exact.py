@@ -1,4 +1,4 @@
-"""The rule for every exact method: it is never worse than what costs next to nothing.
+"""The rule for every method made to prove: it is never worse than what costs next to nothing.
 
 It starts from the best plan of all placers that are fast at the instance's size (`start`), and its
 bound is never below what cheap methods prove (`bounds`). Where the method itself fails or
@@ -34,12 +34,12 @@ SMALL = 60
 
 
 def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
-    """Run an exact method by the rule; brute force, and what is made inexact, run as they are.
+    """Run a method by the rule; brute force, and what is made inexact, run as they are.
 
     Parameters
     ----------
     method : Method
-        Of claim "exact".
+        Of claim "exact", or one with parameters of such methods.
     params : Params
         With `start` false, no placer is asked; the incumbent still counts.
     """

@@ -12,7 +12,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers.core.back_ends import SolverName, require
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import AnyMethod, Limits, Params, Task
+from placegap.solvers.core.method import AnyMethod, ExactParams, Limits, Params, Task
 from placegap.solvers.core.progress import (
     Control,
     Listener,
@@ -153,8 +153,8 @@ def run_method(
 
 
 def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
+    proves = method.claim == "exact" or isinstance(params, ExactParams)
     if memory_rule(task.semantics) not in method.memory_rules:
-        is_exact = method.claim == "exact"
         with loading():
             from placegap.solvers.solving.peak_memory import run_at_peak  # loads the referee
 
@@ -166,10 +166,10 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
             task,
             run,
             method.name,
-            is_exact=is_exact,
+            is_exact=proves,
             settle=method.settle,
         )
-    if method.claim != "exact":
+    if not proves:
         return method.outcome(task, params)
     if method.name != DEFAULT_METHOD:  # which runs others, and they say so
         say(f"proving by {method.name}")

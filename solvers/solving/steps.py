@@ -79,10 +79,11 @@ def parts_of(task: Task) -> int:
 
 
 def proving_method(semantics: Semantics) -> str:
-    """The exact method that proves most of a problem's instances.
+    """The method that proves most of a problem's instances.
 
     For makespan decomposition; for max_load the ideal DP where plans are chains, and column
-    generation where they may be any; for latency_subgraphs rows of calls; for pipeline_iteration
+    generation where they may be any, which comes near the optimum and leaves the proof of small
+    instances to the throughput IP; for latency_subgraphs rows of calls; for pipeline_iteration
     cuts of a chain of stages; for hybrid_pipeline rows of stages; for
     max_context one load after another. Else the throughput IP.
     """
@@ -106,7 +107,7 @@ def proving_method(semantics: Semantics) -> str:
 
 
 def proofs(task: Task) -> Iterator[AutoStep]:
-    """The exact methods that can do a task, the one that proves most first."""
+    """The methods that prove and can do a task, the one that proves most first."""
     own = task.semantics
     if isinstance(own, MaxLoadFwdBwd):
         together = MaxLoad(plans=own.plans, load=own.load, memory=own.memory)

@@ -19,7 +19,7 @@ Part = TypeVar("Part")
 
 LESS: Mapping[str, Params] = {
     "latency": {"moves": 500},
-    "noncontiguous": {"moves": 200, "patience": 1},
+    "noncontiguous": {"moves": 200},
     "slicegraph": {"population": 6, "generations": 3},
 }
 """Parameters of methods that would search for a second a graph of six ops."""

@@ -26,7 +26,7 @@ from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.gaps import GapCell
 from placegap.experiments.studies.plan import Cell, Run
-from placegap.instances import Makespan, MaxLoad, example
+from placegap.instances import Makespan, example
 from placegap.instances.problem import Instance, LatencySubgraphs, Semantics
 from placegap.solvers import METHODS, Limits, Result, Task, run_method
 from placegap.solvers.core.starts import cheapest_first
@@ -93,11 +93,6 @@ TINY = {
         ("bounds/memory_runs.py", "bounds/least_runs.py"),
         lambda: drawn("blocks", "2xP100-pcie", 0.6, blocks=3),
         SPAN,
-    ),
-    "splits": Tiny(
-        ("noncontiguous/pair_splits.py", "SplitSearch.dives", "SplitSearch.turn_to_mip"),
-        lambda: drawn("layered", "2xP100-pcie", ops=20, width=4),
-        MaxLoad(plans="any"),
     ),
     "linked-groups": Tiny(
         ("_Search.close_linked",), lambda: training_pairs(8), LatencySubgraphs(subgraphs=2)

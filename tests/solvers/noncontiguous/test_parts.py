@@ -1,4 +1,4 @@
-"""The parts of `noncontiguous` by themselves: merging, frontiers, pricing, columns, dives."""
+"""The parts of `noncontiguous` by themselves: merging, frontiers, pricing, columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous import column_generation
 from placegap.solvers.noncontiguous import pricing as pricer_module
-from placegap.solvers.noncontiguous.column_generation import choose_pricer, cover_all, dive
+from placegap.solvers.noncontiguous.column_generation import choose_pricer, cover_all
 from placegap.solvers.noncontiguous.knapsack import TOTAL_PRICE, best_sets, most_price
 from placegap.solvers.noncontiguous.pricing import build_pricer, choices
 from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_problem, merge_blocks
@@ -171,16 +171,3 @@ def test_kinds_priced_in_threads_give_the_same_bound(monkeypatch: pytest.MonkeyP
         search.close(Clock(None), 100, 50)
         bounds.append((search.bound_ns, search.iterations))
     assert bounds[0] == bounds[1]
-
-
-@pytest.mark.parametrize("limit_s", [None, 0.0])
-def test_a_dive_gives_a_plan_that_fits_also_without_time(limit_s: float | None) -> None:
-    for instance in DRAWS[:8]:
-        problem = build_split_problem(instance)
-        best = least(problem)
-        if best is None or best == 0:
-            continue
-        search = cover_all(build_pricer(problem), best, 1000)
-        device = dive(search, best, Clock(limit_s))
-        if device is not None and problem.fits(device):
-            assert problem.loads(device).max() >= best

@@ -44,11 +44,7 @@ from placegap.solvers.solving.run_exact import run_exact
 
 PORT = Makespan()
 LOAD = MaxLoad()
-EXACT = [
-    m.name
-    for m in METHODS.values()
-    if m.claim == "exact" and m.name not in ("brute-force", "auto", "most-tokens")
-]
+EXACT = [m.name for m in METHODS.values() if issubclass(m.params, ExactParams)]
 QUICK: dict[str, dict[str, object]] = {
     "cp-sat": {"workers": 1},
     "decomposition": {"workers": 1},

@@ -21,10 +21,3 @@ def test_no_cut_is_worth_more_than_the_level(seed: int) -> None:
     assert (cuts @ found).max() <= level + 1e-4
     # nothing allowed is nearer: the segment from `found` to `inside` leads away from `best`
     assert (found - best) @ (inside - found) >= -1e-4
-
-
-def test_prices_without_reach_stay() -> None:
-    found = step_to_level(
-        np.array([0.2, 0.4, 0.4]), np.array([[1.0, 2.0, 0.0]]), 0.6, np.array([0.0, 1.0, 1.0])
-    )
-    assert found == pytest.approx([0.2, 0.2, 0.6])
