@@ -22,7 +22,7 @@ from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped
 from placegap.solvers.core.method import EFFORT, ExactParams, Params, Task
 from placegap.solvers.core.progress import teller
 from placegap.solvers.core.registry import method
-from placegap.solvers.core.result import Bound, Outcome, internal_error
+from placegap.solvers.core.result import Bound, Outcome, internal_error, no_plan
 from placegap.solvers.core.starts import best_start
 from placegap.solvers.noncontiguous.column_generation import (
     ColumnGeneration,

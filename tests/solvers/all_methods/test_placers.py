@@ -14,7 +14,6 @@ from references.placers import pressed_instance
 
 from placegap.instances import Instance, Makespan, Semantics, evaluate
 from placegap.solvers import METHODS, Task
-from placegap.solvers.core.method import Params
 
 PLACERS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft")
 BOTH = ("single-device", "m-topo")
@@ -26,7 +25,7 @@ def test_placers_claim_no_proof() -> None:
 
 def placed(name: str, instance: Instance, semantics: Semantics) -> bool:
     """Whether there is a plan; it must be feasible and, where known, not beat the optimum."""
-    outcome = METHODS[name].run(Task(instance, semantics), Params())
+    outcome = METHODS[name].run(Task(instance, semantics), METHODS[name].params())
     if outcome.plan is None:
         assert outcome.message
         assert not outcome.proven_infeasible
@@ -63,7 +62,7 @@ def test_under_memory_pressure_plans_fit_or_the_reason_is_memory(name: str) -> N
     fitting = 0
     for seed in range(40):
         instance = pressed_instance(seed, num_ops=40, num_devices=4)
-        outcome = METHODS[name].run(Task(instance, semantics), Params())
+        outcome = METHODS[name].run(Task(instance, semantics), METHODS[name].params())
         if outcome.plan is None:
             assert "bytes" in outcome.message or "cannot run" in outcome.message
             continue
