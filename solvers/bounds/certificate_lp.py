@@ -34,6 +34,7 @@ from placegap.instances.io.certificate_file import Branch, Leaf, WorkWindow
 from placegap.instances.problem.array_types import Floats
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers.core.back_ends.outcome import THREADS
+from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock, stop_asked
 
 BITS = 40
@@ -228,9 +229,7 @@ class SectionLp:
         lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
         lp.a_matrix_.start_, lp.a_matrix_.index_ = matrix.indptr, matrix.indices
         lp.a_matrix_.value_ = matrix.data
-        self.solver = highspy.Highs()
-        for option, value in (("output_flag", False), ("threads", THREADS), ("random_seed", 0)):
-            self.solver.setOptionValue(option, value)
+        self.solver = silent_highs(threads=THREADS, random_seed=0)
         self.solver.passModel(lp)
         self.solver.changeColCost(end, 1.0)
 

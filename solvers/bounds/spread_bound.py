@@ -100,10 +100,9 @@ def _weights(time: Ints, count: Ints) -> Floats:
     import highspy  # three kinds are rare, and HiGHS is slow to load
 
     from placegap.solvers.core.back_ends.outcome import THREADS
+    from placegap.solvers.core.back_ends.silent_highs import silent_highs
 
-    num, highs = len(count), highspy.Highs()
-    for option, setting in (("output_flag", False), ("threads", THREADS)):
-        highs.setOptionValue(option, setting)
+    num, highs = len(count), silent_highs(threads=THREADS)
     columns = np.arange(num + 1, dtype=np.int32)
     for size in count.tolist():
         highs.addVar(0.0, 1 / size)

@@ -22,6 +22,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.kernels import kernel
 from placegap.solvers.core.back_ends.outcome import THREADS
+from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.knapsack import (
     TOTAL_PRICE,
@@ -306,9 +307,7 @@ class CoveringLP:
 
     def __init__(self, num_blocks: int, counts: Sequence[int]) -> None:
         self.num_blocks = num_blocks
-        self._highs = highs = highspy.Highs()
-        highs.setOptionValue("output_flag", False)
-        highs.setOptionValue("threads", THREADS)
+        self._highs = highs = silent_highs(threads=THREADS)
         for _ in range(num_blocks):
             highs.addVar(0.0, highspy.kHighsInf)
         for kind, count in enumerate(counts):

@@ -28,6 +28,7 @@ from placegap.instances.problem import Instance, PipelineIteration, Plan
 from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import NEVER, to_whole
 from placegap.instances.referee.evaluate import feasible_ns
+from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.pipeline.cuts import CutProblem, devices_alike, links_alike
@@ -334,13 +335,7 @@ class Mixture:
         lp.a_matrix_.start_ = np.arange(0, (rows + 1) * (columns + 1) + 1, columns + 1)
         lp.a_matrix_.index_ = np.tile(np.arange(columns + 1), rows + 1)
         lp.a_matrix_.value_ = dense.ravel()
-        highs = highspy.Highs()
-        for option, setting in (
-            ("output_flag", False),
-            ("threads", self._threads),
-            ("presolve", "off"),
-        ):
-            highs.setOptionValue(option, setting)
+        highs = silent_highs(threads=self._threads, presolve="off")
         highs.passModel(model)
         highs.run()
         found = highs.getSolution()

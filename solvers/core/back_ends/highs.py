@@ -13,6 +13,7 @@ import numpy as np
 from placegap.instances.problem.array_types import Floats
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.outcome import THREADS, Ending, MipOutcome, Watch
+from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.back_ends.standard_form import (
     StandardForm,
     compile_model,
@@ -192,17 +193,13 @@ def to_highs(form: StandardForm) -> highspy.HighsLp:
 
 
 def _new_solver(limits: Limits) -> highspy.Highs:
-    solver = highspy.Highs()
-    for option, value in (
-        ("output_flag", False),
-        ("threads", THREADS),
-        ("random_seed", limits.seed % 2**31),
-        ("mip_rel_gap", float(limits.gap)),
-        ("mip_abs_gap", 0.0),
-        ("presolve_rule_off", PROBING | ENUMERATION),
-    ):
-        solver.setOptionValue(option, value)
-    return solver
+    return silent_highs(
+        threads=THREADS,
+        random_seed=limits.seed % 2**31,
+        mip_rel_gap=float(limits.gap),
+        mip_abs_gap=0.0,
+        presolve_rule_off=PROBING | ENUMERATION,
+    )
 
 
 def _run(solver: highspy.Highs, watch: Watch | None) -> bool:
