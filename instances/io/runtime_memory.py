@@ -46,8 +46,8 @@ def with_reserve(cluster: Cluster, graph: Graph) -> Cluster:
 def buffer_bytes(graph: Graph) -> int:
     """Buffers of an engine that decodes: the widest product of a piece of a prompt, in float32.
 
-    A log of llama.cpp shows 398 MiB for 201,088 words of width 2,880, as this does. The memory of a
-    plan counts the activations of all other passes.
+    A log of llama.cpp shows 398 MiB for 201,088 words of width 2,880; this gives 393. The memory of
+    a plan counts the activations of all other passes.
     """
     parameters = graph.provenance.parameters
     if not parameters.get("decode"):

@@ -44,19 +44,3 @@ def example() -> Instance:
             ),
         ),
     )
-
-
-def tight_example() -> Instance:
-    """The same where an op holds one byte, and the devices two and three: neither can run all."""
-    loose = example()
-    ops = tuple(op.model_copy(update={"resident_bytes": 1}) for op in loose.graph.ops)
-    devices = tuple(
-        device.model_copy(update={"memory_bytes": room})
-        for device, room in zip(loose.cluster.devices, (2, 3), strict=True)
-    )
-    return loose.model_copy(
-        update={
-            "graph": loose.graph.model_copy(update={"ops": ops}),
-            "cluster": loose.cluster.model_copy(update={"devices": devices}),
-        }
-    )

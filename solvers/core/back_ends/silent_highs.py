@@ -1,4 +1,4 @@
-"""HiGHS without a word on standard output."""
+"""HiGHS without output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import highspy
 
 
 class SilentHighs(highspy.Highs):  # type: ignore[misc]
-    """Is silent before it first calls the library: HiGHS 1.16 prints a banner there."""
+    """Silenced before callbacks are enabled, where HiGHS 1.16 prints a banner."""
 
     def enableCallbacks(self) -> None:  # noqa: N802
         self.silent()

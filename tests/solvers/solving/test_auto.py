@@ -35,7 +35,6 @@ from placegap.instances.problem import (
     PipelineIteration,
     memory_rule,
 )
-from placegap.instances.problem.example import tight_example
 from placegap.instances.problem.loading import loading_s
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
@@ -52,6 +51,22 @@ from placegap.solvers.solving.steps import AutoStep, plans, proofs, proving_meth
 
 PORT = Makespan()
 ALONE = {"workers": 1}
+
+
+def tight_example() -> Instance:
+    """The same where an op holds one byte, and the devices two and three: neither can run all."""
+    loose = example()
+    ops = tuple(op.model_copy(update={"resident_bytes": 1}) for op in loose.graph.ops)
+    devices = tuple(
+        device.model_copy(update={"memory_bytes": room})
+        for device, room in zip(loose.cluster.devices, (2, 3), strict=True)
+    )
+    return loose.model_copy(
+        update={
+            "graph": loose.graph.model_copy(update={"ops": ops}),
+            "cluster": loose.cluster.model_copy(update={"devices": devices}),
+        }
+    )
 
 
 def hard() -> Instance:
