@@ -6,21 +6,14 @@ from .io.dnn_partitioning import read_split
 from .io.document import Document, from_networkx, load_document, save_document, to_networkx
 from .io.plan_file import load_plan, save_plan
 from .io.reader import read_model
+from .problem.cluster import Cluster, Device
 from .problem.example import example
 from .problem.explain import explain_infeasible
-from .problem.instance import (
-    BestKnown,
-    Cache,
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    Link,
-    Mode,
-    Op,
-    Provenance,
-)
+from .problem.graph import Graph
+from .problem.instance import BestKnown, Instance
+from .problem.links import Link
+from .problem.op import Cache, Edge, Mode, Op
+from .problem.part import Provenance
 from .problem.plan import (
     DeviceUse,
     Evaluation,

@@ -27,7 +27,7 @@ from placegap.instances.problem import (
     HybridPipeline,
     Instance,
 )
-from placegap.instances.problem.links import slowed
+from placegap.instances.problem.cluster import slowed
 from placegap.instances.problem.memory_pressure import with_device_memory
 from placegap.instances.reading.checkout import is_workload, research
 from placegap.instances.reading.errors import InputError, instead_of

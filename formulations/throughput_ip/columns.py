@@ -27,7 +27,6 @@ from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.problem import Instance, LoadSemantics, has_replicas, has_two_levels
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.links import widest_paths
 from placegap.instances.referee.loads import (
     border_costs,
     equal_devices,
@@ -158,7 +157,7 @@ def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool 
         return Columns(
             single, (None,) * num_devices, kind if symmetry else tuple(range(num_devices))
         )
-    paths = widest_paths(instance.cluster)
+    paths = instance.cluster.widest_paths
     devices: list[tuple[int, ...]] = list(single)
     alike = [(0, 1, kind[k]) for k in range(num_devices)]
     packed: list[tuple[int, tuple[int, ...]]] = []
@@ -195,7 +194,7 @@ def device_columns(instance: Instance, semantics: LoadSemantics, symmetry: bool 
 
 def uneven_class(instance: Instance, semantics: LoadSemantics, symmetry: bool = False) -> int:
     """Size of the largest class of equal devices all sets of which are columns, or 0."""
-    kind, paths, largest = equal_devices(instance, semantics), widest_paths(instance.cluster), 0
+    kind, paths, largest = equal_devices(instance, semantics), instance.cluster.widest_paths, 0
     for number in range(max(kind) + 1):
         members = [k for k in range(len(kind)) if kind[k] == number]
         widths = {narrowest_bandwidth(paths, pair) for pair in combinations(members, 2)}

@@ -1,28 +1,20 @@
-from .instance import (
+from .cluster import Cluster, Device, DeviceSpec, PeakRates, free_bytes
+from .graph import Graph
+from .instance import BestKnown, Instance
+from .links import Link
+from .op import Cache, Edge, Mode, Op
+from .part import (
     ASSUMED_DIMS,
     WITHOUT_OPS,
     WITHOUT_RULE,
-    BestKnown,
-    Cache,
-    Cluster,
     Count,
-    Device,
-    DeviceSpec,
-    Edge,
     Flag,
-    Graph,
-    Instance,
     InstancePart,
-    Link,
-    Mode,
     Name,
-    Op,
-    PeakRates,
     Positive,
     Provenance,
     Rate,
     Size,
-    free_bytes,
 )
 from .plan import (
     DeviceUse,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.cluster import Cluster
+from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.graph_index import GraphIndex, freeze
 from placegap.instances.problem.integers import NO_LIMIT, NS_PER_S, UNSUPPORTED, ceil_div
-from placegap.instances.problem.links import Group, Paths, all_joined, widest_paths
+from placegap.instances.problem.links import Group, Paths, all_joined
 from placegap.instances.reading.errors import ClusterError, InputError
 from placegap.instances.reading.input_files import MAX_TABLE_ENTRIES
-
-if TYPE_CHECKING:
-    from placegap.instances.problem.instance import Cluster, Graph, Instance
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,21 +92,21 @@ class Arrays:
         return runs
 
 
-def derive_arrays(instance: Instance) -> Arrays:
-    """Build the arrays of an instance; O(n K + m).
+def derive_arrays(graph: Graph, cluster: Cluster) -> Arrays:
+    """Build the arrays of a graph on a cluster; O(n K + m).
 
     Tables of device pairs are made at once, for their errors, where links or sizes leave a doubt.
     """
-    ops, devices = instance.graph.ops, instance.cluster.devices
+    ops, devices = graph.ops, cluster.devices
     kinds = list(dict.fromkeys(device.kind for device in devices))
     by_kind = np.array(
         [[op.time_ns.get(kind, UNSUPPORTED) for kind in kinds] for op in ops], np.int64
     )
     arrays = Arrays(
-        index=instance.graph.index,
+        index=graph.index,
         time_ns=np.ascontiguousarray(by_kind[:, [kinds.index(d.kind) for d in devices]]),
         resident_bytes=np.array([op.resident_bytes for op in ops], np.int64),
-        group=_groups(instance),
+        group=_groups(graph),
         backward=np.array([op.backward for op in ops], np.bool_),
         weight_gradient=np.array([op.backward and op.weight_gradient for op in ops], np.bool_),
         update=np.array([op.backward and op.update for op in ops], np.bool_),
@@ -116,22 +114,21 @@ def derive_arrays(instance: Instance) -> Arrays:
             [NO_LIMIT if d.memory_bytes is None else d.memory_bytes for d in devices], np.int64
         ),
         is_host=np.array([device.is_host for device in devices], np.bool_),
-        tables_of=(instance.graph, instance.cluster),
+        tables_of=(graph, cluster),
     )
     freeze(arrays)
     busy = sum(by_kind.max(axis=1).tolist())
-    if not _plainly_sound(instance, busy):
-        transfer_times(instance.graph, instance.cluster)  # its errors are those of the door
+    if not _plainly_sound(graph, cluster, busy):
+        transfer_times(graph, cluster)  # its errors are those of the door
         _check_total(arrays, busy)
     return arrays
 
 
-def _plainly_sound(instance: Instance, busy_ns: int) -> bool:
+def _plainly_sound(graph: Graph, cluster: Cluster, busy_ns: int) -> bool:
     """Whether links alone say that all devices are joined and no sum of times reaches 2**62.
 
     A transfer takes at most the latencies of all devices on a path, and the least bandwidth.
     """
-    graph, cluster = instance.graph, instance.cluster
     if len(cluster.devices) < 2:
         return False
     if any(e.transfer_ns is not None or e.host_time_ns is not None for e in graph.edges):
@@ -141,7 +138,7 @@ def _plainly_sound(instance: Instance, busy_ns: int) -> bool:
         for entry in cluster.all_links.entries
         if not isinstance(entry, Group) or len(entry.devices) > 1
     ]
-    if not entries or not all_joined(cluster):
+    if not entries or not all_joined(list(cluster.device_index), cluster.all_links):
         return False
     bandwidth = min(entry.bandwidth_bytes_per_s for entry in entries)
     hops_ns = len(cluster.devices) * max(entry.latency_ns for entry in entries)
@@ -161,12 +158,12 @@ def _check_total(arrays: Arrays, busy_ns: int) -> None:
         raise ValueError(f"ops and edges: their times sum to {total} ns, above 2**62")
 
 
-def _groups(instance: Instance) -> Ints:
+def _groups(graph: Graph) -> Ints:
     number: dict[object, int] = {}
     return np.array(
         [
             number.setdefault(i if op.colocation is None else op.colocation, len(number))
-            for i, op in enumerate(instance.graph.ops)
+            for i, op in enumerate(graph.ops)
         ],
         np.int64,
     )
@@ -269,7 +266,7 @@ def transfer_times(graph: Graph, cluster: Cluster) -> tuple[Ints, Ints]:
     num_devices = len(cluster.devices)
     if explicit:
         MAX_TABLE_ENTRIES.check(len(tensors) * num_devices**2, "edges: the table of transfer times")
-    paths = widest_paths(cluster)
+    paths = cluster.widest_paths
     link_class, pairs = _link_classes(cluster, paths, explicit)
     hosts = [device.is_host for device in cluster.devices]
     times = np.zeros((len(tensors), len(pairs)), np.int64)

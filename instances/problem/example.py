@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from placegap.instances.problem.instance import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    Link,
-    Op,
-    Provenance,
-)
+from placegap.instances.problem.cluster import Cluster, Device
+from placegap.instances.problem.graph import Graph
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.links import Link
+from placegap.instances.problem.op import Edge, Op
+from placegap.instances.problem.part import Provenance
 
 
 def example() -> Instance:

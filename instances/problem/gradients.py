@@ -6,14 +6,11 @@ the pipeline: such an edge leads from any stage to any other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from placegap.instances.problem.array_types import Flags
-
-if TYPE_CHECKING:
-    from placegap.instances.problem.instance import Graph, Instance
+from placegap.instances.problem.graph import Graph
+from placegap.instances.problem.instance import Instance
 
 
 def exchanged_edges(instance: Instance) -> Flags:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from placegap.instances.problem.array_types import Ints
-
-if TYPE_CHECKING:
-    from placegap.instances.problem.instance import Edge, Graph
+from placegap.instances.problem.op import Edge
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,18 +39,21 @@ class GraphIndex:
     topological_position: Ints
 
 
-def index_graph(graph: Graph) -> GraphIndex:
+def index_graph(op_index: Mapping[str, int], edges: Sequence[Edge]) -> GraphIndex:
     """Build the index; unknown ends, duplicate edges, bad tensors and cycles are ValueErrors.
 
     O(V + E) time and memory.
     """
-    producer, consumer = _ends(graph)
-    tensor, first = _tensors(graph, producer)
-    n = len(graph.ops)
+    producer, consumer = _ends(op_index, edges)
+    tensor, first = _tensors(edges, producer)
+    n = len(op_index)
     succ_ptr, succ_edge = group_by(producer, n)
     pred_ptr, pred_edge = group_by(consumer, n)
     tensor_ptr, tensor_edge = group_by(tensor, len(first))
-    order = _fifo_kahn(graph, consumer, succ_ptr, succ_edge, pred_ptr)
+    kahn = _fifo_kahn(consumer, succ_ptr, succ_edge, pred_ptr)
+    if len(kahn) < n:
+        raise ValueError(f"edges: they form a cycle: {_name_cycle(op_index, edges, kahn)}")
+    order = np.array(kahn, np.int64)
     position = np.empty(n, np.int64)
     position[order] = np.arange(n)
     index = GraphIndex(
@@ -107,42 +108,41 @@ def freeze(holder: object) -> None:
             value.setflags(write=False)
 
 
-def _ends(graph: Graph) -> tuple[Ints, Ints]:
-    where = graph.op_index
+def _ends(op_index: Mapping[str, int], edges: Sequence[Edge]) -> tuple[Ints, Ints]:
     try:
-        producer = np.array([where[edge.producer] for edge in graph.edges], np.int64)
-        consumer = np.array([where[edge.consumer] for edge in graph.edges], np.int64)
+        producer = np.array([op_index[edge.producer] for edge in edges], np.int64)
+        consumer = np.array([op_index[edge.consumer] for edge in edges], np.int64)
     except KeyError:
-        for number, edge in enumerate(graph.edges):
+        for number, edge in enumerate(edges):
             for end in (edge.producer, edge.consumer):
-                if end not in where:
+                if end not in op_index:
                     raise ValueError(f"{_edge(number, edge)}: there is no op {end!r}") from None
         raise
-    pairs = np.sort(producer * len(graph.ops) + consumer)
+    pairs = np.sort(producer * len(op_index) + consumer)
     if (pairs[1:] == pairs[:-1]).any():
-        _check_parallel(graph)
+        _check_parallel(edges)
     return producer, consumer
 
 
-def _check_parallel(graph: Graph) -> None:
+def _check_parallel(edges: Sequence[Edge]) -> None:
     """Edges between the same two ops must carry tensors of different names."""
     seen: set[tuple[str, str, str | None]] = set()
-    for number, edge in enumerate(graph.edges):
+    for number, edge in enumerate(edges):
         key = (edge.producer, edge.consumer, edge.tensor)
         if key in seen:
             raise ValueError(f"{_edge(number, edge)}: appears twice")
         seen.add(key)
 
 
-def _tensors(graph: Graph, producer: Ints) -> tuple[Ints, Ints]:
+def _tensors(edges: Sequence[Edge], producer: Ints) -> tuple[Ints, Ints]:
     """Tensor of each edge, and the first edge of each tensor."""
-    if all(edge.tensor is None for edge in graph.edges):
-        each = np.arange(len(graph.edges), dtype=np.int64)
+    if all(edge.tensor is None for edge in edges):
+        each = np.arange(len(edges), dtype=np.int64)
         return each, each.copy()
-    tensor = np.empty(len(graph.edges), np.int64)
+    tensor = np.empty(len(edges), np.int64)
     first: list[int] = []
     known: dict[tuple[str, str], int] = {}
-    for number, edge in enumerate(graph.edges):
+    for number, edge in enumerate(edges):
         if edge.tensor is None:
             tensor[number] = len(first)
             first.append(number)
@@ -152,7 +152,7 @@ def _tensors(graph: Graph, producer: Ints) -> tuple[Ints, Ints]:
         if at == len(first):
             first.append(number)
         tensor[number] = at
-        other = graph.edges[first[at]]
+        other = edges[first[at]]
         if (edge.bytes, edge.host_time_ns, edge.transfer_ns) != (
             other.bytes,
             other.host_time_ns,
@@ -165,9 +165,8 @@ def _tensors(graph: Graph, producer: Ints) -> tuple[Ints, Ints]:
     return tensor, np.array(first, np.int64)
 
 
-def _fifo_kahn(
-    graph: Graph, consumer: Ints, succ_ptr: Ints, succ_edge: Ints, pred_ptr: Ints
-) -> Ints:
+def _fifo_kahn(consumer: Ints, succ_ptr: Ints, succ_edge: Ints, pred_ptr: Ints) -> list[int]:
+    """Topological order; ops on a cycle and behind one are missing."""
     waiting = np.diff(pred_ptr).tolist()
     target, pointer = consumer[succ_edge].tolist(), succ_ptr.tolist()
     order = [op for op, count in enumerate(waiting) if count == 0]
@@ -176,14 +175,13 @@ def _fifo_kahn(
             waiting[succ] -= 1
             if waiting[succ] == 0:
                 order.append(succ)
-    if len(order) < len(graph.ops):
-        raise ValueError(f"edges: they form a cycle: {_name_cycle(graph, waiting)}")
-    return np.array(order, np.int64)
+    return order
 
 
-def _name_cycle(graph: Graph, waiting: list[int]) -> str:
-    stuck = {op.name for op, count in zip(graph.ops, waiting, strict=True) if count}
-    arcs = [(e.producer, e.consumer) for e in graph.edges if {e.producer, e.consumer} <= stuck]
+def _name_cycle(op_index: Mapping[str, int], edges: Sequence[Edge], order: list[int]) -> str:
+    done = set(order)
+    stuck = {name for name, op in op_index.items() if op not in done}
+    arcs = [(e.producer, e.consumer) for e in edges if {e.producer, e.consumer} <= stuck]
     import networkx as nx  # takes a tenth of a second to load, for an error
 
     names = [arc[0] for arc in nx.find_cycle(nx.DiGraph(arcs))]

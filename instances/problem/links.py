@@ -6,20 +6,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from itertools import permutations
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.problem.part import Count, InstancePart, Name, Positive
 from placegap.instances.reading.errors import ClusterError, instead_of
 from placegap.instances.reading.input_files import MAX_DEVICE_PAIRS, MAX_LINK_GROUPS, MAX_LINKS
 
-if TYPE_CHECKING:
-    from placegap.instances.problem.instance import Cluster, Link
+
+class Link(InstancePart):
+    """A one-way link between two devices: a transfer takes latency + ceil(bytes / bandwidth)."""
+
+    source: Name
+    target: Name
+    bandwidth_bytes_per_s: Positive
+    latency_ns: Count = 0
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Group:
     latency_ns: int = 0
 
 
-class Links(Sequence["Link"]):
+class Links(Sequence[Link]):
     """All links of a cluster, in order; those of a group are made when they are read."""
 
     def __init__(self, entries: Iterable[Link | Group] = ()) -> None:
@@ -43,8 +49,6 @@ class Links(Sequence["Link"]):
 
     def __iter__(self) -> Iterator[Link]:
         """All links, entry by entry."""
-        from placegap.instances.problem.instance import Link
-
         for entry in self.entries:
             if isinstance(entry, Link):
                 yield entry
@@ -114,8 +118,6 @@ class Links(Sequence["Link"]):
 
     def renamed(self, names: dict[str, str]) -> Links:
         """The same links between devices of other names."""
-        from placegap.instances.problem.instance import Link
-
         return Links(
             Link(
                 source=names[entry.source],
@@ -181,10 +183,9 @@ def _again(
     return min((pair for pair in pairs if inside.issuperset(pair)), default=None)
 
 
-def all_joined(cluster: Cluster) -> bool:
+def all_joined(names: Sequence[str], links: Links) -> bool:
     """Whether a path leads from every device to every other; O(devices + links)."""
-    entries = cluster.all_links.entries
-    first = cluster.devices[0].name
+    entries, first = links.entries, names[0]
     for forth in (True, False):
         near: dict[str, list[tuple[str, ...]]] = {}
         for entry in entries:
@@ -201,7 +202,7 @@ def all_joined(cluster: Cluster) -> bool:
                     done.add(id(ends))
                     waiting += [name for name in ends if name not in seen]
                     seen.update(ends)
-        if len(seen) < len(cluster.devices):
+        if len(seen) < len(names):
             return False
     return True
 
@@ -239,13 +240,13 @@ class Paths(Mapping[tuple[int, int], tuple[int, int]]):
         return int((self.number >= 0).sum())
 
 
-def widest_paths(cluster: Cluster) -> Paths:
+def widest_paths(names: Sequence[str], links: Links) -> Paths:
     """Bandwidth (bytes/s) and latency (ns) of every ordered device pair that a path joins.
 
     A pair with a link uses it. Another pair uses the widest path (Moirai, section III-A): the
     largest bottleneck bandwidth and, among paths of that bandwidth, the least sum of latencies.
     """
-    number, place = _direct(cluster)
+    number, place = _direct(names, links)
     kinds = list(place)
     missing = (number < 0) & ~np.eye(len(number), dtype=np.bool_)
     if kinds and missing.any():
@@ -260,14 +261,16 @@ def widest_paths(cluster: Cluster) -> Paths:
     return Paths(number, list(place))
 
 
-def _direct(cluster: Cluster) -> tuple[NDArray[np.int32], dict[tuple[int, int], int]]:
+def _direct(
+    names: Sequence[str], links: Links
+) -> tuple[NDArray[np.int32], dict[tuple[int, int], int]]:
     """Kind of the link of each pair, -1 where there is none, and the numbers of the kinds."""
-    where, size = cluster.device_index, len(cluster.devices)
+    where, size = {name: k for k, name in enumerate(names)}, len(names)
     if size * size > MAX_DEVICE_PAIRS.most():
         raise ClusterError(MAX_DEVICE_PAIRS.sentence(f"devices: {size} make {size * size} pairs"))
     number = np.full((size, size), -1, np.int32)
     place: dict[tuple[int, int], int] = {}
-    for entry in cluster.all_links.entries:
+    for entry in links.entries:
         kind = entry.bandwidth_bytes_per_s, entry.latency_ns
         at = place.setdefault(kind, len(place))
         if isinstance(entry, Group):
@@ -309,18 +312,3 @@ def _pivots(linked: Flags) -> list[int]:
     joined = linked.sum(axis=0, dtype=np.int64) * linked.sum(axis=1, dtype=np.int64)
     order: list[int] = np.argsort(joined, kind="stable").tolist()
     return order
-
-
-def slowed(cluster: Cluster, factor: float) -> Cluster:
-    """The cluster whose transfers all take `factor` times as long: latencies and bandwidths.
-
-    Its name stays. Bandwidths round down to a byte per second and latencies to a nanosecond.
-    """
-    exact = Fraction(str(factor))  # what was written, not its binary neighbour
-
-    def slower(link: Link) -> Link:
-        rate = max(1, int(link.bandwidth_bytes_per_s / exact))
-        latency_ns = int(link.latency_ns * exact)
-        return link.model_copy(update={"bandwidth_bytes_per_s": rate, "latency_ns": latency_ns})
-
-    return cluster.model_copy(update={"links": tuple(map(slower, cluster.links))})

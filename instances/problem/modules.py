@@ -16,8 +16,10 @@ import numpy as np
 
 from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.graph_index import DisjointSets
-from placegap.instances.problem.instance import Graph, Instance, Op
+from placegap.instances.problem.instance import Instance
+from placegap.instances.problem.op import Op
 from placegap.instances.reading.errors import InputError
 
 Granularity = Literal["module", "experts", "layer", "op"]

@@ -33,7 +33,6 @@ from placegap.instances.problem import (
 from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
-from placegap.instances.problem.links import widest_paths
 from placegap.instances.reading.errors import InputError
 
 
@@ -232,7 +231,7 @@ LONGEST_SYNC = LARGEST_SUM // 2
 """Beside half of the largest load it is within 2**62."""
 
 Paths = Mapping[tuple[int, int], tuple[int, int]]
-"""Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`links.widest_paths`)."""
+"""Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`Cluster.widest_paths`)."""
 
 
 def equal_devices(instance: Instance, semantics: Semantics) -> tuple[int, ...]:
@@ -300,7 +299,7 @@ def check_replicas(instance: Instance, plan: Plan, semantics: Semantics) -> Iter
     shared = {devices: ops for devices, ops in stages.items() if len(devices) > 1}
     if not shared:
         return
-    kind, paths = equal_devices(instance, semantics), widest_paths(instance.cluster)
+    kind, paths = equal_devices(instance, semantics), instance.cluster.widest_paths
     for devices, ops in shared.items():
         op = instance.graph.ops[ops[0]].name
         odd = [k for k in devices if kind[k] != kind[devices[0]]]
@@ -360,7 +359,7 @@ def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:
     stages = {devices: ops for devices, ops in _stages(plan).items() if len(devices) > 1}
     if not stages:
         return shared
-    paths = widest_paths(instance.cluster)
+    paths = instance.cluster.widest_paths
     for devices, ops in stages.items():
         r = len(devices)
         parameters = sum(instance.graph.ops[i].parameter_bytes for i in ops)

@@ -22,7 +22,6 @@ from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.blocks import IdleRule, contract
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import NS_PER_S
-from placegap.instances.problem.links import widest_paths
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import (
     border_costs,
@@ -93,7 +92,7 @@ Width = Callable[[int, int], int | None]
 
 def widths(instance: Instance) -> Width:
     """The width of a pair of devices."""
-    paths = widest_paths(instance.cluster)
+    paths = instance.cluster.widest_paths
 
     def width(a: int, b: int) -> int | None:
         if (a, b) not in paths or (b, a) not in paths:

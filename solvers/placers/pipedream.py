@@ -12,7 +12,6 @@ from placegap.instances.problem import Instance, MaxLoad, Plan
 from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.links import widest_paths
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import equal_devices, narrowest_bandwidth
 from placegap.solvers.chains.orders import places_to_cut, prefix_cuts
@@ -126,7 +125,7 @@ def _all_equal(task: Task[MaxLoad], problem: ChainProblem) -> bool:
 def _bandwidth(instance: Instance, problem: ChainProblem) -> float:
     """Bytes per ns between any two accelerators; 0 where a pair has no path."""
     own = problem.devices[ACCELERATOR]
-    width = narrowest_bandwidth(widest_paths(instance.cluster), own) if len(own) > 1 else None
+    width = narrowest_bandwidth(instance.cluster.widest_paths, own) if len(own) > 1 else None
     return 0.0 if width is None else width / NS_PER_S
 
 

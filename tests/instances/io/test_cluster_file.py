@@ -11,7 +11,6 @@ import pytest
 from placegap.instances import Cluster, Graph, InputError, Op, cost_graph
 from placegap.instances.io.cluster_file import cluster_names, load_cluster
 from placegap.instances.io.costing import kernel_ns, specs_of
-from placegap.instances.problem.links import widest_paths
 
 TWO = """\
 name: two
@@ -61,7 +60,7 @@ def write(folder: Path, text: str, name: str = "c.yaml") -> Path:
 
 def paths(cluster: Cluster) -> dict[str, tuple[int, int]]:
     names = [device.name for device in cluster.devices]
-    return {names[a] + names[b]: path for (a, b), path in widest_paths(cluster).items()}
+    return {names[a] + names[b]: path for (a, b), path in cluster.widest_paths.items()}
 
 
 @pytest.mark.parametrize("name", cluster_names())
@@ -69,7 +68,7 @@ def test_a_shipped_cluster_joins_every_pair_and_states_its_source(name: str) -> 
     cluster = load_cluster(name)
     size = len(cluster.devices)
     assert cluster.name == name
-    assert len(widest_paths(cluster)) == size * (size - 1)
+    assert len(cluster.widest_paths) == size * (size - 1)
     assert cluster.provenance.source
     assert all(device.memory_bytes for device in cluster.devices)
 

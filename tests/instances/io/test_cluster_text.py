@@ -11,7 +11,6 @@ import pytest
 from placegap.instances import Cluster, InputError, load_cluster
 from placegap.instances.io.cluster_text import find_kind
 from placegap.instances.io.costing import catalogue, device_spec
-from placegap.instances.problem.links import widest_paths
 from placegap.instances.reading.errors import plain_name
 
 PCIE4 = 31_500_000_000  # 16 GT/s x 16 lanes x 128/130 / 8 bits, rounded as PCIe 3.0's 15.75 GB/s
@@ -19,7 +18,7 @@ PCIE4 = 31_500_000_000  # 16 GT/s x 16 lanes x 128/130 / 8 bits, rounded as PCIe
 
 def paths(cluster: Cluster) -> dict[tuple[str, str], tuple[int, int]]:
     names = [device.name for device in cluster.devices]
-    return {(names[a], names[b]): path for (a, b), path in widest_paths(cluster).items()}
+    return {(names[a], names[b]): path for (a, b), path in cluster.widest_paths.items()}
 
 
 def test_cards_of_two_kinds_on_one_bus() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from placegap.instances import Cluster, Device, InputError, Instance, Link, load_corpus
 from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.problem.links import Group, Links, all_joined, widest_paths
+from placegap.instances.problem.links import Group, Links, all_joined
 from placegap.instances.recheck.facts import Facts
 
 
@@ -43,7 +43,7 @@ def test_a_group_is_worth_its_links_written_out(seed: int) -> None:
     grouped, written = drawn(seed)
     assert grouped == written
     assert len(grouped.links) == len(written.links) == len(list(grouped.links))
-    assert dict(widest_paths(grouped)) == dict(widest_paths(written))
+    assert dict(grouped.widest_paths) == dict(written.widest_paths)
     for a, b in permutations(grouped.device_index, 2):
         assert grouped.all_links.find(a, b) == written.all_links.find(a, b)
     assert Cluster.model_validate(grouped.model_dump(mode="json")) == grouped
@@ -54,7 +54,7 @@ def test_the_two_referees_find_the_same_paths(seed: int) -> None:
     cluster, _ = drawn(seed)
     alone = load_corpus("squeezenet").instance(cluster_of_one())
     facts = Facts(Instance.model_construct(name="i", graph=alone.graph, cluster=cluster))
-    paths = widest_paths(cluster)
+    paths = cluster.widest_paths
     for a, b in permutations(range(len(cluster.devices)), 2):
         assert facts.path(a, b) == paths.get((a, b))
 
@@ -139,9 +139,11 @@ def test_twenty_thousand_devices_have_no_table_of_pairs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_least_bandwidth_needs_no_table_of_pairs(seed: int) -> None:
     cluster, _ = drawn(seed)
-    paths = widest_paths(cluster)
+    paths = cluster.widest_paths
     count = len(cluster.devices)
-    assert all_joined(cluster) == (len(paths) == count * (count - 1))
+    assert all_joined(list(cluster.device_index), cluster.all_links) == (
+        len(paths) == count * (count - 1)
+    )
     # a pair without a path has no bandwidth
     least = min((bandwidth for bandwidth, _ in paths.values()), default=None)
     assert cluster.least_bandwidth_bytes_per_s == least

@@ -9,7 +9,6 @@ import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
 from placegap.instances.problem.arrays import link_time_ns
-from placegap.instances.problem.links import widest_paths
 
 
 def cluster(links: list[tuple[str, str, int, int]], hosts: str = "", names: str = "abc") -> Cluster:
@@ -47,17 +46,17 @@ def test_ten_gigabytes_do_not_overflow() -> None:
 def test_a_pair_without_a_link_takes_the_widest_path() -> None:
     # a -> c: over b the bottleneck is 5 GB/s; over d it is 4 GB/s though with less latency
     lines = [("a", "b", 9, 1), ("b", "c", 5, 2), ("a", "d", 4, 0), ("d", "c", 9, 0)]
-    assert widest_paths(cluster(lines, names="abcd"))[0, 2] == (5, 3)
+    assert cluster(lines, names="abcd").widest_paths[0, 2] == (5, 3)
 
 
 def test_equally_wide_paths_take_the_least_latency() -> None:
     lines = [("a", "b", 5, 4), ("b", "c", 9, 2), ("a", "d", 9, 1), ("d", "c", 5, 3)]
-    assert widest_paths(cluster(lines, names="abcd"))[0, 2] == (5, 4)
+    assert cluster(lines, names="abcd").widest_paths[0, 2] == (5, 4)
 
 
 def test_a_link_is_used_even_where_a_path_is_wider() -> None:
     lines = [("a", "c", 1, 0), ("a", "b", 9, 0), ("b", "c", 9, 0)]
-    assert widest_paths(cluster(lines))[0, 2] == (1, 0)
+    assert cluster(lines).widest_paths[0, 2] == (1, 0)
 
 
 def test_widest_paths_agree_with_enumeration_of_all_paths() -> None:
@@ -91,7 +90,7 @@ def test_widest_paths_agree_with_enumeration_of_all_paths() -> None:
                 if options:
                     width, latency = min(options)
                     expected[names.index(s), names.index(t)] = (-width, latency)
-        assert widest_paths(cluster(lines, names=names)) == expected
+        assert cluster(lines, names=names).widest_paths == expected
 
 
 def test_explicit_matrices_replace_links() -> None:

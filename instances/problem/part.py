@@ -1,0 +1,68 @@
+"""The base of all parts of an instance, and the numbers and names that they state."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from placegap.instances.problem.integers import LARGEST_SUM
+from placegap.instances.reading.exact_integer import exact_integer
+
+Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_SUM)]
+
+Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST_SUM)]
+
+Size = Annotated[Count, BeforeValidator(exact_integer)]
+
+Rate = Annotated[Positive, BeforeValidator(exact_integer)]
+
+Flag = Annotated[bool, Field(strict=True)]
+
+Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1000)]
+
+WITHOUT_OPS = "modules_without_ops"
+"""Parameter of a provenance: modules of a traced model that hold weights and that no op names."""
+
+ASSUMED_DIMS = "assumed_dims"
+"""Parameter of the provenance that names the sizes nobody stated, as "N=1, M=1"."""
+
+WITHOUT_RULE = "ops_without_flop_rule"
+"""Parameter of the provenance that counts, by kind, ops whose FLOPs are a guess: "Foo 3, Bar 1"."""
+
+
+class InstancePart(BaseModel):
+    """Base of all parts of an instance: frozen, and unknown fields are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A changed copy, validated anew; pydantic's own would keep stale derived arrays."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**(copy.deepcopy(fields) if deep else fields), **(update or {})})
+
+
+class Provenance(InstancePart):
+    """Where something came from, under which licence, and what was changed on the way."""
+
+    source: str = ""
+    licence: str = ""
+    changes: tuple[str, ...] = ()
+    parameters: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
+
+    def noting(self, change: str, parameters: Mapping[str, Any] | None = None) -> Provenance:
+        """The same, with one more change, and more parameters."""
+        known = {**self.parameters, **(parameters or {})}
+        return self.model_copy(update={"changes": (*self.changes, change), "parameters": known})
+
+
+def twice(names: Iterable[str]) -> str:
+    """The first name that appears a second time."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    raise AssertionError("no name appears twice")
