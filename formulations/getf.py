@@ -44,8 +44,8 @@ from placegap.formulations.shared.families import (
 from placegap.formulations.shared.naming import by_number, describe, names_of
 from placegap.formulations.shared.pairs import edge_ends, tensor_edges
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns
+from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, Plan
-from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import NO_LIMIT
 
 Pairs = dict[tuple[int, int], int]

@@ -50,8 +50,8 @@ from placegap.formulations.shared.times import (
     serial_horizon_ns,
     windows,
 )
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Transfer
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.referee.channels import channels_of, plan_from_times
 

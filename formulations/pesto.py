@@ -73,8 +73,8 @@ from placegap.formulations.shared.times import (
     serial_horizon_ns,
     windows,
 )
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.referee.simulate import simulate
 
 Form = Literal["as_published", "strengthened"]

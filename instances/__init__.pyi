@@ -1,11 +1,12 @@
 from .corpus.corpus import best_known, corpus_names, load_corpus
 from .corpus.generate import generate
-from .io.cluster_file import cluster_names, load_cluster
-from .io.costing import cost_graph
-from .io.dnn_partitioning import read_split
-from .io.document import Document, from_networkx, load_document, save_document, to_networkx
-from .io.plan_file import load_plan, save_plan
-from .io.reader import read_model
+from .costing.costing import cost_graph
+from .files.cluster_file import cluster_names, load_cluster
+from .files.document import Document, from_networkx, load_document, save_document, to_networkx
+from .files.plan_file import load_plan, save_plan
+from .importers.dnn_partitioning import read_split
+from .importers.reader import read_model
+from .oracle.recheck import recheck
 from .problem.cluster import Cluster, Device
 from .problem.example import example
 from .problem.explain import explain_infeasible
@@ -35,7 +36,6 @@ from .problem.semantics import (
     Semantics,
 )
 from .reading.errors import InputError
-from .recheck.recheck import recheck
 from .referee.channels import plan_from_times
 from .referee.evaluate import check, check_schedule, evaluate
 from .referee.simulate import PlanError, simulate

@@ -19,7 +19,7 @@ from functools import partial
 from importlib.metadata import version
 
 from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
-from placegap.instances.io.output_files import OutputError, release_outputs
+from placegap.instances.files.output_files import OutputError, release_outputs
 from placegap.instances.reading.errors import InputError, near_names
 
 NOT_WRITTEN = 1

@@ -38,9 +38,9 @@ def kernels_command(
         _measure(as_json)
         return
     with spinner("reading the compiled kernels"):
-        from placegap.instances.problem.compiled_kernels import forget_kernels, kept_kernels
+        from placegap.instances.kernels.compiled_kernels import forget_kernels, kept_kernels
+        from placegap.instances.kernels.kernel_folder import cache_folder
         from placegap.instances.problem.integers import format_bytes
-        from placegap.instances.problem.kernel_folder import cache_folder
     folder = cache_folder()
     if clear:
         print_line(f"{forget_kernels()} compiled kernels of {folder} forgotten")

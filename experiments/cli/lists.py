@@ -87,9 +87,9 @@ def _instances() -> dict[str, list[dict[str, Any]]]:
     from placegap.instances.corpus.corpus import corpus_names, load_corpus
     from placegap.instances.corpus.generate import FAMILIES
     from placegap.instances.corpus.layer_chains import SHAPES, TRAIN, chain_names
-    from placegap.instances.io.cluster_file import cluster_names, load_cluster
-    from placegap.instances.io.cluster_text import LATENCIES_NS, LINK_KINDS, link_kind
-    from placegap.instances.io.costing import catalogue
+    from placegap.instances.costing.costing import catalogue
+    from placegap.instances.files.cluster_file import cluster_names, load_cluster
+    from placegap.instances.files.cluster_text import LATENCIES_NS, LINK_KINDS, link_kind
     from placegap.instances.problem.integers import format_bytes
     from placegap.instances.torch_models.presets import presets
 

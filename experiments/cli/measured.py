@@ -30,13 +30,13 @@ from placegap.experiments.show.rendering import (
     spinner,
     warn,
 )
-from placegap.instances.io.output_files import attempt, reserve_outputs, write_bytes, write_text
+from placegap.instances.files.output_files import attempt, reserve_outputs, write_bytes, write_text
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import DeviceType, TraceOptions, is_traced
 
 if TYPE_CHECKING:
-    from placegap.instances.io.standard_evaluation import Estimate
+    from placegap.instances.importers.standard_evaluation import Estimate
     from placegap.instances.problem import Instance
     from placegap.instances.torch_models.profile import Profile
 
@@ -238,13 +238,13 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
     latency. Rows of the batch itself are compared with the estimates: the deviation report.
     """
     from placegap.experiments.running.sources import cluster_of, find_model
-    from placegap.instances.io.document import save_document
-    from placegap.instances.io.measurements import (
+    from placegap.instances.files.document import save_document
+    from placegap.instances.importers.measurements import (
         read_links,
         read_ops,
         read_tensors,
     )
-    from placegap.instances.io.standard_evaluation import standard_evaluation
+    from placegap.instances.importers.standard_evaluation import standard_evaluation
 
     check_json_name(asked.out)
     reserve_outputs(asked.out, asked.plan, asked.plot, inputs=inputs_of(asked))
@@ -329,7 +329,7 @@ def print_report(found: Estimate) -> None:
 
 
 def _deviation_rows(found: Estimate) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    from placegap.instances.io.measurements import EXACT, LEVELS
+    from placegap.instances.importers.measurements import EXACT, LEVELS
 
     levels = tuple(f"<= {100 * level:g} %" for level in LEVELS)
     head = ("", "compared", "mean", "median", "90 % below", "exact", *levels, "undefined")
@@ -357,7 +357,7 @@ def _write_plan(instance: Instance, path: Path) -> str | None:
 
     Why there is none, if so.
     """
-    from placegap.instances.io.plan_file import save_plan
+    from placegap.instances.files.plan_file import save_plan
     from placegap.instances.problem import Makespan
     from placegap.solvers import run_method
     from placegap.solvers.core.result import with_reason

@@ -31,14 +31,14 @@ from placegap.experiments.cli.options import (
 )
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.rendering import output, plain_table, print_json, spinner, warn
-from placegap.instances.io.output_files import attempt, reserve_outputs
+from placegap.instances.files.output_files import attempt, reserve_outputs
 from placegap.instances.reading.checkout import is_workload, research
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
 
 if TYPE_CHECKING:
     from placegap.experiments.show.transform_table import TransformRow
-    from placegap.instances.io.document import Document
+    from placegap.instances.files.document import Document
     from placegap.instances.problem import Cluster, Instance, Semantics
     from placegap.instances.transforms.op_splitting import OpSplit
     from placegap.instances.transforms.table import Claim, Coarsening
@@ -95,7 +95,7 @@ def convert_command(asked: ConvertOptions) -> None:
         find_model,
         on_cluster,
     )
-    from placegap.instances.io.document import Document, save_document
+    from placegap.instances.files.document import Document, save_document
     from placegap.instances.problem.gradients import mark_weight_gradients
 
     check_json_name(asked.out)
@@ -125,7 +125,7 @@ def convert_command(asked: ConvertOptions) -> None:
 
 def _one_pipeline(asked: str, document: Document, chosen: Cluster | None, model: str) -> Document:
     """What ``--pipeline`` makes of a model with its own devices, or others."""
-    from placegap.instances.io.document import Document
+    from placegap.instances.files.document import Document
     from placegap.instances.problem import HybridPipeline
     from placegap.instances.transforms.one_pipeline import one_pipeline
 
@@ -156,7 +156,7 @@ def generate_command(
 ) -> None:
     """Write a random graph of a family, or a workload; the same seed gives the same file."""
     from placegap.instances.corpus.generate import generate
-    from placegap.instances.io.document import Document, save_document
+    from placegap.instances.files.document import Document, save_document
 
     check_json_name(out)
     reserve_outputs(out)
@@ -290,7 +290,7 @@ def _explain(claims: Iterable[Claim | None]) -> None:
 
 def _write_coarse(found: Coarsening, out: Path | None, map_file: Path | None) -> None:
     """The coarse instance under a name of its own; the coarse op of each op, by name."""
-    from placegap.instances.io.document import Document, save_document, write_json
+    from placegap.instances.files.document import Document, save_document, write_json
 
     fine, coarse = found.merge.fine, found.merge.coarse
     if out is not None:
@@ -365,7 +365,7 @@ def split_command(asked: SplitOptions) -> None:
 
 def _write_finer(split: OpSplit, out: Path | None, map_file: Path | None) -> None:
     """The finer instance; the op that each of its ops is, is a part of, or gathers, by name."""
-    from placegap.instances.io.document import Document, save_document, write_json
+    from placegap.instances.files.document import Document, save_document, write_json
 
     if out is not None:
         with attempt(out):

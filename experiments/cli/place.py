@@ -38,7 +38,7 @@ from placegap.experiments.show.place_report import (
 )
 from placegap.experiments.show.rendering import output, print_json, spinner, warn
 from placegap.experiments.show.search_log import both, check_plot, live_line, search_log
-from placegap.instances.io.output_files import attempt, is_file, reserve_outputs
+from placegap.instances.files.output_files import attempt, is_file, reserve_outputs
 from placegap.instances.problem import Instance, MaxContext, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, with_granularity
 from placegap.instances.reading.errors import InputError
@@ -48,7 +48,7 @@ from placegap.solvers.core.result import fault_words
 if TYPE_CHECKING:
     from placegap.experiments.running.exporting import ModulePrice
     from placegap.experiments.running.placing import Attempt
-    from placegap.instances.io.certificate_file import Certificate
+    from placegap.instances.certificates.certificate_file import Certificate
     from placegap.instances.problem import Plan
     from placegap.solvers import Result
     from placegap.solvers.solving.claims import Claim
@@ -544,8 +544,8 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
 
 def _write_plan(instance: Instance, result: Result, plan: Plan, out: Path) -> dict[str, Any] | None:
     """Write the plan, and the finer instance that it is one of; what of the plan is not written."""
-    from placegap.instances.io.document import Document, save_document, write_json
-    from placegap.instances.io.plan_file import describe_plan, plan_object
+    from placegap.instances.files.document import Document, save_document, write_json
+    from placegap.instances.files.plan_file import describe_plan, plan_object
     from placegap.solvers.solving.known_bounds import bound_to_store
 
     named = describe_plan(instance, plan, result.semantics, result.method, value_ns=result.value_ns)

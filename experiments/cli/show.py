@@ -27,7 +27,7 @@ from placegap.experiments.cli.options import (
 )
 from placegap.experiments.show.figures import format_ns, format_value
 from placegap.experiments.show.rendering import output, plain_table, print_json, spinner, warn
-from placegap.instances.io.output_files import attempt, reserve_outputs, write_text
+from placegap.instances.files.output_files import attempt, reserve_outputs, write_text
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import TraceOptions
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Proof
     from placegap.experiments.running.sources import Source
     from placegap.experiments.show.anatomy import Anatomy
-    from placegap.instances.io.document import Document
-    from placegap.instances.io.plan_file import PlanFile, StatedPlan
+    from placegap.instances.files.document import Document
+    from placegap.instances.files.plan_file import PlanFile, StatedPlan
     from placegap.instances.problem import BestKnown, Instance
 
 BROKEN_RULES = 1
@@ -154,7 +154,7 @@ def _proof(method: str | None, param: list[str] | None, time_limit_s: float) -> 
 
 def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
     from placegap.experiments.running.sources import check_rates, cluster_of, find_model
-    from placegap.instances.io.document import Document
+    from placegap.instances.files.document import Document
 
     with spinner(f"reading {source.model}"):
         chosen = cluster_of(source)
@@ -226,7 +226,7 @@ def compare_command(asked: CompareOptions) -> None:
     Both must state the same semantics. The exit status is 1 if one of them breaks a rule.
     """
     from placegap.experiments.show.words import comparison_object, print_comparison
-    from placegap.instances.io.document import read_json
+    from placegap.instances.files.document import read_json
 
     source = None if asked.model is None else source_of(asked)
     plans = []
@@ -271,8 +271,8 @@ def read_plan(file: str) -> PlanFile | None:
     """The plan in a file; None: it is none, and is read as a model."""
     from pydantic import ValidationError
 
-    from placegap.instances.io.document import read_json
-    from placegap.instances.io.plan_file import PlanFile, is_plan
+    from placegap.instances.files.document import read_json
+    from placegap.instances.files.plan_file import PlanFile, is_plan
     from placegap.instances.reading.errors import from_validation_error
 
     if not file.endswith(".json") and not file.endswith(".json.gz"):
@@ -392,8 +392,8 @@ def judged(
 
 
 def _stated(instance: Instance, file: str) -> StatedPlan:
-    from placegap.instances.io.plan_file import load_stated_plan
-    from placegap.instances.io.verification import verify
+    from placegap.instances.certificates.verification import verify
+    from placegap.instances.files.plan_file import load_stated_plan
 
     stated = load_stated_plan(instance, file)
     if stated.times is None:

@@ -14,7 +14,7 @@ from placegap.experiments.cli.options import ModuleOption, inputs_of
 from placegap.experiments.running.pool import stop_status
 from placegap.experiments.show.figures import format_s
 from placegap.experiments.show.rendering import output, plain_table, warn
-from placegap.instances.io.output_files import release_outputs, reserve_outputs
+from placegap.instances.files.output_files import release_outputs, reserve_outputs
 from placegap.instances.reading.checkout import has_research, research
 from placegap.instances.reading.errors import InputError
 

@@ -35,7 +35,7 @@ from placegap.instances.reading.errors import InputError
 
 if TYPE_CHECKING:
     from placegap.experiments.running.certifying import Verdict
-    from placegap.instances.io.verification import Verification
+    from placegap.instances.certificates.verification import Verification
     from placegap.instances.problem import Instance, Semantics
     from placegap.solvers.core.result import Bound
     from placegap.solvers.solving.claims import Claim
@@ -94,8 +94,8 @@ def verify_command(asked: VerifyOptions) -> None:
 
     from placegap.experiments.running.certifying import Proof, certified_bounds, proven
     from placegap.experiments.running.placing import plan_file_at
-    from placegap.instances.io.plan_file import load_stated_plan
-    from placegap.instances.io.verification import verify
+    from placegap.instances.certificates.verification import verify
+    from placegap.instances.files.plan_file import load_stated_plan
     from placegap.instances.problem import HybridPipeline, Plan
     from placegap.solvers.core.result import Bound
     from placegap.solvers.solving.claims import claims_of, refuted_claims

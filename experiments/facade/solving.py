@@ -23,18 +23,10 @@ from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import as_layers, check_rates, find_model
 from placegap.experiments.show.place_report import named_placement, plan_notes, print_result
 from placegap.experiments.show.rendering import output
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.document import Document
-from placegap.instances.io.plan_file import save_plan
-from placegap.instances.problem import (
-    Cluster,
-    Graph,
-    Instance,
-    MaxContext,
-    MemoryRule,
-    Plan,
-    Semantics,
-)
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.document import Document
+from placegap.instances.files.plan_file import save_plan
+from placegap.instances.problem import Cluster, Graph, Instance, MaxContext, MemoryRule, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status

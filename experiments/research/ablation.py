@@ -126,7 +126,7 @@ PARTS = {
         functions={
             PORTFOLIO + "chain_bound": _zero,
             KNAPSACK + "stops_of": _nothing,
-            "placegap.solvers.bounds.layer_chain:stops_of": _nothing,
+            "placegap.solvers.bounds.labels.layer_chain:stops_of": _nothing,
         }
     ),
     "memory-runs": Without(

@@ -23,8 +23,8 @@ from placegap.experiments.cli import main as placegap
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.report import markdown_grid
-from placegap.instances.io.export_modules import layer_list
-from placegap.instances.io.output_files import write_text
+from placegap.instances.exporters.modules import layer_list
+from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.modules import is_expert, layer_of, with_granularity
 from placegap.instances.reading.yaml_file import read_yaml

@@ -33,9 +33,9 @@ from placegap.experiments.show.figures import format_gap
 from placegap.experiments.show.rendering import output, warn
 from placegap.experiments.studies.gaps import GapCell
 from placegap.experiments.studies.run import logged_cells, results_folder
-from placegap.instances.io.output_files import write_text
+from placegap.instances.files.output_files import write_text
 from placegap.instances.reading.errors import InputError
-from placegap.solvers.bounds.certificates import certify
+from placegap.solvers.bounds.certificates.write import certify
 from placegap.solvers.core.result import PROOF
 
 FILE_NAME = "certified.csv"

@@ -17,9 +17,9 @@ import numpy as np
 
 from placegap.experiments.research.workloads.catalogue import find_workload
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.io.measurements import EXACT, Deviations, deviations, fit_lines
+from placegap.instances.importers.measurements import EXACT, Deviations, deviations, fit_lines
+from placegap.instances.kernels.array_types import Floats
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.array_types import Floats
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 from placegap.instances.transforms.split_rule import SplitRule, choose_cuts
 from placegap.instances.transforms.table import coarsen

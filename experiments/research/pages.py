@@ -35,7 +35,7 @@ from placegap.experiments.research.record import HERE, read_results
 from placegap.experiments.show.figures import format_gap, format_ns, format_s
 from placegap.experiments.studies.log import Record
 from placegap.experiments.studies.report import markdown_grid
-from placegap.instances.io.output_files import write_bytes, write_text
+from placegap.instances.files.output_files import write_bytes, write_text
 
 FORMS = {"published": "moirai form=as_published", "strengthened": "moirai form=strengthened"}
 PLACER_HEAD = (

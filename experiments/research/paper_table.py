@@ -29,7 +29,7 @@ from placegap.experiments.studies.config import PublishedEntry
 from placegap.experiments.studies.gap_tables import CellText, RowText, TableText, gap_tables
 from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, OVERFILLS_BYTES, GapCell
 from placegap.experiments.studies.report import markdown_grid
-from placegap.instances.io.output_files import attempt, write_text
+from placegap.instances.files.output_files import attempt, write_text
 from placegap.instances.problem import memory_rule
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS

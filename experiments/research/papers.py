@@ -55,7 +55,7 @@ from placegap.experiments.studies.gaps import (
 from placegap.experiments.studies.log import canonical_json
 from placegap.experiments.studies.plan import Cell
 from placegap.experiments.studies.run import logged_cells
-from placegap.instances.io.output_files import write_text
+from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import StatedSemantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.result import relative_gap

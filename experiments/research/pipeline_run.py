@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from placegap.experiments.running.process_group import run_together
-from placegap.instances.io.export_stages import split_points
+from placegap.instances.exporters.stages import split_points
 from placegap.instances.problem import Instance, PipelineIteration, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.iteration import Iteration, simulate_iteration

@@ -20,7 +20,7 @@ from placegap.experiments.research.graph_figures import figure_of
 from placegap.experiments.studies.gaps import NOT_APPLICABLE, NOT_RUN, GapCell
 from placegap.experiments.studies.log import Record, canonical_json
 from placegap.experiments.studies.run import logged_cells
-from placegap.instances.io.output_files import write_text
+from placegap.instances.files.output_files import write_text
 from placegap.instances.reading.errors import InputError
 
 HERE = Path(__file__).resolve().parents[1] / "ours"

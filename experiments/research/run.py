@@ -37,7 +37,7 @@ from placegap.experiments.show.rendering import (
     spinner,
     warn,
 )
-from placegap.instances.io.plan_file import load_stated_plan
+from placegap.instances.files.plan_file import load_stated_plan
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.options import DeviceType, TraceOptions, is_traced
 

@@ -2,7 +2,7 @@
 
 Each row of a table names a model, how it is traced, devices, a placement, and the speed that people
 measured for it. Printed beside it is what the referee says of that placement under calibrated costs
-(`placegap.instances.io.costing`), under eager rooflines, and under two constants: 2 us for
+(`placegap.instances.costing.costing`), under eager rooflines, and under two constants: 2 us for
 an op on cards and 8 us on hosts, nothing fused. Models are traced: it needs the extra ``torch``.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.io.costing import Costs, catalogue
+from placegap.instances.costing.costing import Costs, catalogue
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.torch_models.options import TraceOptions

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from placegap.experiments.running.placing import Attempt, place, why_refused
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.io.certificate_checker import Rejected
-from placegap.instances.io.certificate_file import (
+from placegap.instances.certificates.certificate_checker import Rejected
+from placegap.instances.certificates.certificate_file import (
     Certificate,
     check_content,
     plain_document,
     save_certificate,
 )
-from placegap.instances.io.document import read_json
+from placegap.instances.files.document import read_json
 from placegap.instances.problem import Instance, Plan, Semantics, parse_semantics, plan_class
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import refuse_other
@@ -46,7 +46,7 @@ def write_certificate(
     instance: Instance, result: Result, path: Path, time_limit_s: float
 ) -> Certificate | None:
     """Certify as much of a result's bound as some time allows, and write that; None: nothing."""
-    from placegap.solvers.bounds.certificates import certify
+    from placegap.solvers.bounds.certificates.write import certify
 
     found = certify(
         instance,

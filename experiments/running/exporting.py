@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from placegap.experiments.running.placing import Attempt, judged_plan, place
-from placegap.instances.io.export_modules import layer_devices
-from placegap.instances.io.export_onnx import device_faults
-from placegap.instances.io.export_table import (
+from placegap.instances.exporters.modules import layer_devices
+from placegap.instances.exporters.onnx import device_faults
+from placegap.instances.exporters.table import (
     EXPORTERS,
     check_export,
     export_plan,
     find_exporter,
 )
-from placegap.instances.io.onnx_model import inlined_model
-from placegap.instances.io.output_files import attempt, write_bytes, write_text
+from placegap.instances.files.output_files import attempt, write_bytes, write_text
+from placegap.instances.importers.onnx_model import inlined_model
 from placegap.instances.problem import WITHOUT_OPS, Graph, HybridPipeline, Instance, Semantics
 from placegap.instances.problem.modules import Granularity, is_expert, layer_of
 from placegap.instances.reading.errors import InputError

@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any, Generic, Literal, TypeVar
 
-from placegap.instances.problem.kernel_folder import cache_folder
+from placegap.instances.kernels.kernel_folder import cache_folder
 from placegap.solvers.core.clock import STOP, STOP_SIGNALS, Interruptible
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 

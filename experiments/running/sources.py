@@ -14,19 +14,12 @@ from placegap.instances.corpus.layer_chains import (
     chain_with_modes,
     is_chain,
 )
-from placegap.instances.io.cluster_file import cluster_names, full_name, load_cluster
-from placegap.instances.io.cluster_text import is_cluster_text
-from placegap.instances.io.costing import Costs, with_costs
-from placegap.instances.io.document import Document
-from placegap.instances.io.layer_modes import ModelledOn
-from placegap.instances.problem import (
-    ASSUMED_DIMS,
-    WITHOUT_RULE,
-    Cluster,
-    Graph,
-    HybridPipeline,
-    Instance,
-)
+from placegap.instances.costing.costing import Costs, with_costs
+from placegap.instances.costing.layer_modes import ModelledOn
+from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
+from placegap.instances.files.cluster_text import is_cluster_text
+from placegap.instances.files.document import Document
+from placegap.instances.problem import ASSUMED_DIMS, WITHOUT_RULE, Cluster, Graph, HybridPipeline, Instance
 from placegap.instances.problem.cluster import slowed
 from placegap.instances.problem.memory_pressure import with_device_memory
 from placegap.instances.reading.checkout import is_workload, research
@@ -173,11 +166,11 @@ def check_rates(model: str, cluster: Cluster | None, times: Path | None = None) 
     """Refuse, before a model is traced, devices on which none of its ops could get a time."""
     if cluster is None or not is_traced(model):
         return
-    from placegap.instances.io.costing import catalogue, specs_of
+    from placegap.instances.costing.costing import catalogue, specs_of
 
     known = set(specs_of(cluster))
     if times is not None:
-        from placegap.instances.io.measured_times import read_times
+        from placegap.instances.importers.measured_times import read_times
 
         for _, kind in read_times(times).samples_ns:  # a trace does not say on which kind
             known |= {device.kind for device in cluster.devices} if kind is None else {kind}
@@ -197,7 +190,7 @@ def on_cluster(document: Document, cluster: Cluster | None, times: Path | None =
     chosen = cluster or document.cluster
     if times is None or chosen is None:
         return document.instance(cluster)
-    from placegap.instances.io.measured_times import read_times, with_times
+    from placegap.instances.importers.measured_times import read_times, with_times
 
     measured = with_times(document.graph, read_times(times), chosen)
     update = {"graph": measured.graph, "best_known": ()}
@@ -265,7 +258,7 @@ def find_model(
     if not os.path.exists(model) and "." not in os.path.basename(model):
         hint = instead_of(model, (*corpus_names(), *chain_names()), "placegap instances")
         raise InputError(f"there is no file {model!r}, and no such graph in the corpus{hint}")
-    from placegap.instances.io.reader import read_model
+    from placegap.instances.importers.reader import read_model
 
     return read_model(model, time_unit, dict(dims), weights)
 
@@ -324,7 +317,7 @@ def idle_devices(instance: Instance) -> str | None:
 
 def measured_times(graph: Graph) -> str | None:
     """One line on how many ops have measured times and which names match none; else None."""
-    from placegap.instances.io.measured_times import MEASURED
+    from placegap.instances.importers.measured_times import MEASURED
 
     sentence = graph.provenance.parameters.get(MEASURED)
     return sentence if isinstance(sentence, str) else None

@@ -7,9 +7,9 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
+from placegap.instances.kernels.kernel import all_compiled
 from placegap.instances.problem import Semantics
 from placegap.instances.problem.example import example
-from placegap.instances.problem.kernels import all_compiled
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import run_method
 from placegap.solvers.core.registry import find_method
@@ -53,7 +53,7 @@ def warm_up(method: str, semantics: Semantics, params: Mapping[str, Any]) -> Non
         return
     _warm.add(what)
     from placegap.instances.corpus.generate import generate
-    from placegap.instances.io.document import Document
+    from placegap.instances.files.document import Document
 
     small = example()
     graph = generate("layered", {"ops": 48, "width": 4}, seed=2)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from placegap.instances.io.output_files import write_bytes
+from placegap.instances.files.output_files import write_bytes
 from placegap.instances.reading.errors import MissingExtra
 from placegap.instances.reading.printable import printable
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from placegap.instances.io.measurements import Deviations
+    from placegap.instances.importers.measurements import Deviations
 
 
 NO_FIGURES = "figures need matplotlib: pip install 'placegap[plots]'"

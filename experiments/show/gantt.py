@@ -18,7 +18,7 @@ from placegap.experiments.show.drawing import COLOURS, new_figure, plain_label, 
 from placegap.experiments.show.figures import common_unit, format_gap, format_value
 from placegap.experiments.show.timeline import Block, blocks
 from placegap.instances import load_cluster, load_corpus
-from placegap.instances.io.output_files import write_bytes
+from placegap.instances.files.output_files import write_bytes
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError, shorten

@@ -37,7 +37,7 @@ from placegap.experiments.show.words import (
     move_sentence,
     path_sentences,
 )
-from placegap.instances.io.export_trace import Levels
+from placegap.instances.exporters.trace import Levels
 from placegap.instances.problem import Instance, PipelineIteration, memory_rule
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.modules import layer_of

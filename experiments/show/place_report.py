@@ -21,23 +21,9 @@ from placegap.experiments.show.hybrid_stages import (
     stages_apart,
 )
 from placegap.experiments.show.rendering import plain_table
-from placegap.instances.io.plan_file import describe_plan
-from placegap.instances.io.runtime_memory import RESERVED
-from placegap.instances.problem import (
-    AllLoads,
-    DeviceUse,
-    Evaluation,
-    HybridPipeline,
-    Instance,
-    LoadSemantics,
-    MaxContext,
-    PipelineIteration,
-    Plan,
-    Semantics,
-    has_two_levels,
-    memory_rule,
-    plan_class,
-)
+from placegap.instances.costing.runtime_memory import RESERVED
+from placegap.instances.files.plan_file import describe_plan
+from placegap.instances.problem import AllLoads, DeviceUse, Evaluation, HybridPipeline, Instance, LoadSemantics, MaxContext, PipelineIteration, Plan, Semantics, has_two_levels, memory_rule, plan_class
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
 from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable
@@ -46,7 +32,7 @@ from placegap.solvers.core.result import Result, relative_gap
 from placegap.solvers.solving.claims import Claim
 
 if TYPE_CHECKING:
-    from placegap.instances.io.certificate_file import Certificate
+    from placegap.instances.certificates.certificate_file import Certificate
     from placegap.solvers import Result
     from placegap.solvers.solving.second_opinion import Opinion
 

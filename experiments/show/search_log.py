@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from placegap.experiments.show.figures import common_unit, format_gap, format_s, format_value
 from placegap.experiments.show.rendering import SOON_S, shows_live, spinner, warn
-from placegap.instances.io.output_files import OutputFile, attempt
+from placegap.instances.files.output_files import OutputFile, attempt
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.progress import NOTHING, Listener, Progress

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from placegap.instances.io.output_files import OutputError, append_whole
+from placegap.instances.files.output_files import OutputError, append_whole
 from placegap.instances.reading.errors import InputError
 
 try:

@@ -16,7 +16,7 @@ from placegap.experiments.show.rendering import warn
 from placegap.experiments.studies.config import Study
 from placegap.experiments.studies.gap_tables import MODEL_HEAD, CellText, TableText, lay_out
 from placegap.experiments.studies.gaps import GapCell, MethodSummary, disagreements, summarize
-from placegap.instances.io.output_files import attempt, write_bytes
+from placegap.instances.files.output_files import attempt, write_bytes
 from placegap.instances.problem import DEFAULTS, Semantics
 from placegap.instances.reading.errors import MissingExtra
 from placegap.instances.reading.printable import printable

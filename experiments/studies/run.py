@@ -23,8 +23,8 @@ from placegap.experiments.studies.log import Record, RunLog
 from placegap.experiments.studies.own_code import code_of
 from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, StudyProgress
+from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.loading import loading_s
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, run_method
 from placegap.solvers.core.clock import while_compiling

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from ortools.graph.python import max_flow
 
 from placegap.formulations.shared.pairs import op_reach
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, LatencySubgraphs
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
 
 MOST_OPS = 2500
 """Larger graphs have no bound but 0: reachability is a matrix of ops by ops."""

@@ -23,8 +23,8 @@ from placegap.formulations.shared.times import (
     settled_windows,
     time_unit_ns,
 )
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, LatencySubgraphs
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 
 Pair = tuple[int, int]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.formulations.shared.or_tools import cp_model
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import ceil_div
 
 Literal = cp_model.IntVar

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.families import Linear, for_whole_groups, possible_devices
+from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics, Transfer
-from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of

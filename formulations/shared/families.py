@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Plan
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 
 if TYPE_CHECKING:  # half of this module serves CP-SAT, which need not wait for Pyomo to load

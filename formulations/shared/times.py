@@ -14,8 +14,8 @@ from functools import partial
 import numpy as np
 
 from placegap.formulations.shared.families import for_whole_groups, possible_devices
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.integers import NO_WAY, UNSUPPORTED
 from placegap.instances.problem.sections import Section

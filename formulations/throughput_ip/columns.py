@@ -24,8 +24,8 @@ import pyomo.environ as pyo
 from placegap.formulations.shared.families import Linear, first_of_group, possible_devices
 from placegap.formulations.shared.pairs import consumers_of_tensors
 from placegap.formulations.shared.times import time_unit_ns
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, LoadSemantics, has_replicas, has_two_levels
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.loads import (
     border_costs,

@@ -14,8 +14,8 @@ from typing import Annotated, Self
 
 from pydantic import StringConstraints, TypeAdapter, ValidationError, model_validator
 
-from placegap.instances.io.costing import with_costs
-from placegap.instances.io.document import Document, load_document, read_json
+from placegap.instances.costing.costing import with_costs
+from placegap.instances.files.document import Document, load_document, read_json
 from placegap.instances.problem import BestKnown, Cluster, Instance, Name, Semantics
 from placegap.instances.reading.errors import (
     InputError,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from placegap.instances.io.costing import with_costs
+from placegap.instances.costing.costing import with_costs
 from placegap.instances.problem import Edge, Graph, Name, Op, Provenance
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import (

@@ -14,15 +14,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from placegap.instances.corpus.corpus import corpus_names
-from placegap.instances.io.costing import with_costs
-from placegap.instances.io.document import Document
-from placegap.instances.io.layer_modes import LayerPart, ModelledOn, TrainedLayer, layer_graph
-from placegap.instances.problem import (
-    Edge,
-    Graph,
-    Op,
-    Provenance,
-)
+from placegap.instances.costing.costing import with_costs
+from placegap.instances.costing.layer_modes import LayerPart, ModelledOn, TrainedLayer, layer_graph
+from placegap.instances.files.document import Document
+from placegap.instances.problem import Edge, Graph, Op, Provenance
 from placegap.instances.reading.errors import InputError, look_up
 
 LARGEST_SIZE = 1_048_576

@@ -36,11 +36,11 @@ from weakref import ref
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.mean_costs import Flow
 from placegap.instances.problem.semantics import (
     LoadSemantics,

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem.cluster import Cluster
 from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.graph_index import GraphIndex, freeze

@@ -35,7 +35,7 @@ from typing import Literal
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import UNSUPPORTED

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags
+from placegap.instances.kernels.array_types import Flags
 from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.instance import Instance
 

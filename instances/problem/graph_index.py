@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.op import Edge
 
 

@@ -9,7 +9,7 @@ from math import floor
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.kernels.array_types import Floats, Ints
 
 NS_PER_S = 10**9
 

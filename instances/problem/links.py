@@ -13,7 +13,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem.part import Count, InstancePart, Name, Positive
 from placegap.instances.reading.errors import ClusterError, instead_of
 from placegap.instances.reading.input_files import MAX_DEVICE_PAIRS, MAX_LINK_GROUPS, MAX_LINKS

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.graph_index import DisjointSets

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.blocks import components, distinct
 from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.graph_index import freeze, group_by

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.reading.printable import printable
 
 

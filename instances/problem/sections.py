@@ -45,13 +45,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel, stable_order
 from placegap.instances.problem.cluster import Cluster
 from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.instance import Instance
 from placegap.instances.problem.integers import NO_LIMIT, UNSUPPORTED
-from placegap.instances.problem.kernels import kernel, stable_order
 from placegap.instances.problem.op import Edge, Op
 
 

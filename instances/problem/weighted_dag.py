@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel, pop, push
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.kernels import kernel, pop, push
 from placegap.instances.problem.mean_costs import Flow
 
 

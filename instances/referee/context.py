@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import MOST_TOKENS, Instance, MaxContext, Plan, Violation
-from placegap.instances.problem.array_types import Ints
 
 
 def tokens_per_device(instance: Instance, plan: Plan) -> list[int]:

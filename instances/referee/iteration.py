@@ -44,8 +44,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, PipelineIteration, Plan, Violation
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import InputError

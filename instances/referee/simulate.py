@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel, pop, push
 from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Transfer, TransferTimes
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import kernel, pop, push
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of, num_channels
 

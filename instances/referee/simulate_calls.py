@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule, TransferTimes
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.referee.simulate import PlanError, check_shape
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, PipelineIteration, Plan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.referee.simulate import PlanError
 

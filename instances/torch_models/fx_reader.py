@@ -29,7 +29,7 @@ from itertools import chain
 from math import prod
 from typing import Any, Literal
 
-from placegap.instances.io.weight_formats import stored_bytes
+from placegap.instances.costing.weight_formats import stored_bytes
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.torch_models.fx_nodes import (
     COPIES,

@@ -16,8 +16,8 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, get_args
 
-from placegap.instances.io.document import Document, read_json
-from placegap.instances.io.weight_formats import WeightFormat, configured_format, weight_format
+from placegap.instances.costing.weight_formats import WeightFormat, configured_format, weight_format
+from placegap.instances.files.document import Document, read_json
 from placegap.instances.problem import WITHOUT_OPS, Graph, Makespan, MaxLoad
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.torch_models.fx_reader import FxProgram, live_nodes, read_fx_graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-from placegap.instances.io.weight_formats import weight_format
+from placegap.instances.costing.weight_formats import weight_format
 from placegap.instances.reading.errors import InputError
 
 UNCOUNTED = "reads_weights_without_flop_rule"

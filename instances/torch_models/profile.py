@@ -10,7 +10,7 @@ from typing import get_args
 
 import yaml
 
-from placegap.instances.io.costing import catalogue, roofline_ns
+from placegap.instances.costing.costing import catalogue, roofline_ns
 from placegap.instances.problem import DeviceSpec
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_reader import FxProgram, read_fx_graph

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from placegap.instances.io.weight_formats import Role, WeightFormat, stored_bytes
+from placegap.instances.costing.weight_formats import Role, WeightFormat, stored_bytes
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.reading.input_files import MAX_TORCH_MODULES

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from placegap.instances.io.document import Document
-from placegap.instances.io.layer_modes import HEADS
+from placegap.instances.costing.layer_modes import HEADS
+from placegap.instances.files.document import Document
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import InputError
 from placegap.instances.torch_models.fx_reader import FxProgram

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import copy_to, kernel
 from placegap.instances.problem import Instance
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import NO_LIMIT, times_written
-from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.instances.problem.mean_costs import Flow, flow_of
 from placegap.instances.problem.weighted_dag import cpd_topo, predecessors
 from placegap.instances.transforms.merge import Merge, merge_groups

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.problem.integers import UNSUPPORTED

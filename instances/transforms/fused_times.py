@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.io.costing import roofline_ns, specs_of
-from placegap.instances.io.launches import bytes_inside
+from placegap.instances.costing.costing import roofline_ns, specs_of
+from placegap.instances.costing.launches import bytes_inside
 from placegap.instances.problem import Instance
 from placegap.instances.transforms.merge import Merge
 

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from placegap.instances.io.document import Version
+from placegap.instances.files.document import Version
 from placegap.instances.problem import Instance, InstancePart, Name
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.instances.reading.input_files import data_path

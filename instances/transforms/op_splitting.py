@@ -21,8 +21,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Cache, Edge, Graph, Instance, Op
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.reading.errors import (

@@ -19,8 +19,8 @@ from typing import Literal
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.transforms.colocation import Together
 from placegap.instances.transforms.merge import Merge, merge_groups
 

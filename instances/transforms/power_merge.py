@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.problem.integers import UNSUPPORTED, times_written
 from placegap.instances.problem.mean_costs import flow_of

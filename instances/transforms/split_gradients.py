@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Edge, Graph, Op
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import ceil_div
 
 OPTIMIZERS = frozenset(

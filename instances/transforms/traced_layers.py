@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from placegap.instances.io.layer_modes import (
+from placegap.instances.costing.layer_modes import (
     HEADS,
     LayerPart,
     ModelledOn,

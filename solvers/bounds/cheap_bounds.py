@@ -12,19 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.devices import colocated_times, possible_placements
-from placegap.instances.problem import (
-    MOST_TOKENS,
-    HybridPipeline,
-    Instance,
-    MaxContext,
-    MaxLoad,
-    PipelineIteration,
-    Semantics,
-)
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel
+from placegap.instances.problem import MOST_TOKENS, HybridPipeline, Instance, MaxContext, MaxLoad, PipelineIteration, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NO_WAY, ceil_div
-from placegap.instances.problem.kernels import kernel
 from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, why_not

@@ -27,15 +27,15 @@ import numpy as np
 from placegap.formulations.shared.devices import device_pools, identical_devices
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.times import serial_horizon_ns
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import GraphIndex, group_by
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.problem.sections import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import directions, least_starts, quick_bound
-from placegap.solvers.bounds.frontier_labels import (
+from placegap.solvers.bounds.labels.frontier_labels import (
     HEAD,
     TAIL,
     UNKNOWN,

@@ -41,12 +41,12 @@ from scipy import sparse
 
 from placegap.formulations.shared.devices import colocated_times, possible_placements
 from placegap.formulations.shared.times import serial_horizon_ns, time_unit_ns
+from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.problem.sections import Interval, intervals, memory_is_slack
 from placegap.instances.referee.evaluate import feasible_ns
-from placegap.solvers.bounds.layer_chain import CHAIN, Stops, least_chain, stops_of
+from placegap.solvers.bounds.labels.layer_chain import CHAIN, Stops, least_chain, stops_of
 from placegap.solvers.core.back_ends import word
 from placegap.solvers.core.back_ends.highs import solve_form, solve_integers
 from placegap.solvers.core.back_ends.outcome import bound_ns, say_ending

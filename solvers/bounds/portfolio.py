@@ -10,9 +10,9 @@ from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.sections import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import method_bound, quick_bound
 from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
-from placegap.solvers.bounds.layer_chain import CHAIN, chain_bound
-from placegap.solvers.bounds.layers_bound import layers_bound
-from placegap.solvers.bounds.memory_runs import memory_bound
+from placegap.solvers.bounds.labels.layer_chain import CHAIN, chain_bound
+from placegap.solvers.bounds.labels.layers_bound import layers_bound
+from placegap.solvers.bounds.labels.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits, Task

@@ -29,10 +29,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import copy_to, kernel, stable_order
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.kernels import copy_to, kernel, stable_order
 from placegap.instances.problem.sections import Interval, Section
 from placegap.instances.referee.channels import channels_of, num_channels
 from placegap.solvers.bounds.cheap_bounds import Direction, directions

@@ -16,7 +16,7 @@ from collections import Counter
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Floats, Ints
+from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import ceil_div, to_whole
 
 MOST_CUTS, ENOUGH = 50, 1e-6

@@ -25,11 +25,11 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.devices import possible_placements
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel, pop, push, stable_order
 from placegap.instances.problem import Instance
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY, ceil_div, to_whole
-from placegap.instances.problem.kernels import kernel, pop, push, stable_order
 from placegap.instances.problem.sections import Interval, Section, intervals
 from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions
 from placegap.solvers.bounds.section_gaps import IntervalArcs, interval_arcs

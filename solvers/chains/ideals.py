@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.solvers.chains.problem import WORD, ChainBlocks, CutNets
 from placegap.solvers.core.clock import Clock, LimitReached
 

@@ -21,8 +21,8 @@ from functools import partial
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, MaxLoad, Plan
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import Blocks, IdleRule
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.bracket import Bracket

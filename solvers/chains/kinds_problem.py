@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, MaxLoad
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.blocks import IdleRule, contract
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import NS_PER_S

@@ -16,7 +16,7 @@ from math import prod
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
 from placegap.solvers.chains.ideals import Ideals, all_blocks, blocks_of
 from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import Indices

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel, pop, push
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel, pop, push
 from placegap.solvers.chains.problem import ChainBlocks, CutNets, added_cut, put_in
 
 DEPTH_FIRST, BREADTH_FIRST, LEAST_CUT = 0, 1, 2

@@ -16,9 +16,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags
 from placegap.instances.problem import Instance, MaxLoad, Plan
 from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory
-from placegap.instances.problem.array_types import Flags
 from placegap.instances.problem.blocks import Blocks, IdleRule, contract
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.bracket import Bracket

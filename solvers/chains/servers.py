@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.solvers.chains.ideals import Ideals, blocks_of
 from placegap.solvers.chains.kinds_problem import KindsProblem, Pool, Stage
 from placegap.solvers.chains.layers import Layer, LayerSearch, Pipeline, offset_of, strides_of, take

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, MaxLoad
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import build_nets
 from placegap.solvers.chains.orders import places_to_cut
 from placegap.solvers.chains.problem import (

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import copy_to, kernel
 from placegap.instances.problem import Instance
-from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.solvers.chains.kinds_problem import Stage
 from placegap.solvers.chains.problem import WORD, Indices
 

@@ -23,9 +23,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.array_types import Flags, Floats, Ints
+from placegap.instances.kernels.array_types import Flags, Floats, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem.integers import to_whole
-from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.ideals import Amounts, CurrentSet, IdealPath, Ideals, next_ideal, write
 from placegap.solvers.chains.kinds_problem import KindsProblem
 from placegap.solvers.chains.problem import LARGEST_LOAD, WORD

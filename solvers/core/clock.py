@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
-from placegap.instances.problem.loading import loading_s
+from placegap.instances.kernels.loading import loading_s
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ def while_compiling(
     begin: Callable[[], object], end: Callable[[], object] = lambda: None
 ) -> Iterator[None]:
     """Call `begin` whenever this process begins to compile a kernel meanwhile, then `end`."""
-    from placegap.instances.problem.kernels import watchers
+    from placegap.instances.kernels.kernel import watchers
 
     watcher = (begin, end)
     watchers.append(watcher)
@@ -118,7 +118,7 @@ PROTECTED = (
     "pyomo",
     "weakref",
     "placegap.formulations",
-    "placegap.instances.problem.compiled_kernels",
+    "placegap.instances.kernels.compiled_kernels",
     "placegap.solvers.core.back_ends.standard_form",
 )
 """Modules and packages whose calls end before an interrupt takes effect. After half an import, or

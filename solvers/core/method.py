@@ -12,14 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, JsonValue
 from typing_extensions import TypeVar
 
-from placegap.instances.problem import (
-    OBJECTIVES,
-    Instance,
-    MemoryRule,
-    Objective,
-    Plan,
-    Semantics,
-)
+from placegap.instances.problem import OBJECTIVES, Instance, MemoryRule, Objective, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.result import RUN_OF, Outcome

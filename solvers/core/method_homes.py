@@ -9,7 +9,7 @@ from placegap.solvers.core.method import Cost, Home
 
 HOMES = {
     "auto": Home("solving.auto"),
-    "brute-force": Home("brute_force.brute_force"),
+    "brute-force": Home("brute_force"),
     "ideal-dp": Home("chains.ideal_dp"),
     "stage-cuts": Home("pipeline.stage_cuts"),
     "hybrid-cuts": Home("hybrid.hybrid_cuts"),

@@ -28,8 +28,8 @@ from typing import TypeVar, Unpack, get_args
 
 from pydantic import ValidationError
 
+from placegap.instances.kernels.loading import loading
 from placegap.instances.problem import Objective, memory_rule
-from placegap.instances.problem.loading import loading
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.solvers.core.method import (
     About,

@@ -15,8 +15,8 @@ import numpy as np
 from placegap.formulations.shared.devices import Classes, identical_devices
 from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.times import bare_lengths, path_bounds, windows
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Section
 

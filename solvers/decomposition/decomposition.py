@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from placegap.formulations.shared.times import LARGEST_HORIZON_NS, serial_horizon_ns
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.sections import (
     Interval,
     Section,

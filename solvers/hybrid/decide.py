@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.hybrid.modes import NO, UNKNOWN, YES, can_choose, choose, greedy_rows
 from placegap.solvers.hybrid.problem import EVERY_MODE, GREEDY, HybridProblem, Tables

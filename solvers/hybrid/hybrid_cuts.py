@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import HybridPipeline, Instance, Plan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER, ceil_div
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.hybrid import check_hybrid

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem.integers import NEVER, NO_WAY
-from placegap.instances.problem.kernels import kernel
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.hybrid.decide import PAIRS, RowStage, StageRows, border, fill, fits, nests
 from placegap.solvers.hybrid.modes import NO

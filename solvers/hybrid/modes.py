@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Floats, Ints
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.kernels.array_types import Floats, Ints
+from placegap.instances.kernels.kernel import kernel
 
 NO, YES, UNKNOWN = 0, 1, 2
 

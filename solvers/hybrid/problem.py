@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import HybridPipeline, Instance, Mode
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, NS_PER_S, ceil_div
 from placegap.instances.problem.nets import stage_arcs, stage_blocks
 from placegap.instances.referee.hybrid import least_bandwidth

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import copy_to, draw, kernel
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
-from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.solvers.latency.calls import CallProblem, Scratch, call_latency, new_scratch
 
 COLD = 1e-5

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.latency.calls import CallProblem

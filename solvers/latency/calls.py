@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Plan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
 
 
 class CallProblem(NamedTuple):

@@ -14,8 +14,8 @@ from pydantic import Field
 
 from placegap.formulations import latency_ip as model
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import LatencySubgraphs, Plan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.clock import LimitReached, now_s, raise_if_stopped

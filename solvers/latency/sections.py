@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import copy_to, kernel, stable_order
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.problem.kernels import copy_to, kernel, stable_order
 from placegap.solvers.latency.masks import beyond, has, ideals, masks, meets
 from placegap.solvers.latency.spine import Spine, most_ideals
 

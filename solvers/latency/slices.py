@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.orders import orders
 from placegap.solvers.chains.problem import (
     ACCELERATOR,

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.formulations.shared.pairs import op_reach
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.solvers.latency.masks import count_ideals, masks
 

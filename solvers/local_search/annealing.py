@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.array_types import Ints
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import EFFORT, Params, Task
 from placegap.solvers.core.progress import Incumbent, teller

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.kernels.kernel import kernel
 from placegap.solvers.core.clock import now_s
 
 CHUNK_S, FIRST_CHUNK = 0.2, 16

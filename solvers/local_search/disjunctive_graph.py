@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import copy_to, kernel
 from placegap.instances.problem import Channels, Instance, Makespan
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of, num_channels
 
 NONE = -1

@@ -12,8 +12,8 @@ import heapq
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.problem.modules import place_of_ops
 

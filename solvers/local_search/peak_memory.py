@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import copy_to, kernel, stable_order
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import copy_to, kernel, stable_order
 from placegap.solvers.local_search.disjunctive_graph import (
     DURATION,
     START,

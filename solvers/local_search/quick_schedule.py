@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel, pop, push, set_all
 from placegap.instances.problem import Instance, Makespan, Plan, Transfer
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel, pop, push, set_all
 from placegap.instances.referee.channels import plan_from_times
 from placegap.solvers.local_search.disjunctive_graph import NONE, Machines, machines_of
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Floats, Ints
+from placegap.instances.kernels.kernel import draw, kernel
 from placegap.instances.problem import Instance, Makespan, Plan, Transfer
-from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import draw, kernel
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.evaluate import feasible_ns

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.kernels.array_types import Flags, Floats, Ints
+from placegap.instances.kernels.kernel import copy_to, draw, kernel
 from placegap.instances.problem import Instance, Makespan, Plan, Schedule, memory_rule
 from placegap.instances.problem.additive_memory import relax_memory
-from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.referee.evaluate import evaluate, feasible_ns
 from placegap.solvers.core.clock import Clock, now_s

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.kernels import pop as pop_from
-from placegap.instances.problem.kernels import push as push_to
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel
+from placegap.instances.kernels.kernel import pop as pop_from
+from placegap.instances.kernels.kernel import push as push_to
 from placegap.solvers.local_search.disjunctive_graph import (
     AFTER,
     BEFORE,

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import copy_to, draw, kernel
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.solvers.local_search.cooling import CoolingSteps, heat_of, limit_of
 from placegap.solvers.local_search.disjunctive_graph import (
     AFTER,

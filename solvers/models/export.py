@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import pyomo.environ as pyo
 
-from placegap.instances.io.output_files import OutputError, OutputFile, is_file
+from placegap.instances.files.output_files import OutputError, OutputFile, is_file
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.reading.errors import InputError, paused_collector

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.kernels.array_types import Floats, Ints
+from placegap.instances.kernels.kernel import copy_to, draw, kernel
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import copy_to, draw, kernel
 from placegap.instances.problem.nets import NetLists
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.problem import SplitProblem, contract

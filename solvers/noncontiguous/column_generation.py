@@ -19,8 +19,8 @@ from typing import NamedTuple, TypeVar
 import highspy
 import numpy as np
 
-from placegap.instances.problem.array_types import Floats, Ints
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.kernels.array_types import Floats, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.solvers.core.back_ends.outcome import THREADS
 from placegap.solvers.core.back_ends.silent_highs import silent_highs
 from placegap.solvers.core.clock import Clock

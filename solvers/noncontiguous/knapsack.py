@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placegap.instances.problem.array_types import Flags, Ints
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel, sizes_of
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import LARGEST_SUM
-from placegap.instances.problem.kernels import kernel, sizes_of
 from placegap.instances.problem.nets import NetLists, Nets
 from placegap.solvers.core.clock import Clock
 

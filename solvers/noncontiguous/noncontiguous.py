@@ -14,8 +14,8 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import MaxLoad, Plan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock, LimitReached, raise_if_stopped

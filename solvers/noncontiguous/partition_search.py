@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.noncontiguous.annealing import anneal, search_levels

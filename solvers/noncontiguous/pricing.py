@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous.knapsack import (

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import Nets, build_nets

@@ -24,8 +24,8 @@ from typing import NamedTuple
 import highspy
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, PipelineIteration, Plan
-from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.integers import NEVER, to_whole
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.core.back_ends.silent_highs import silent_highs

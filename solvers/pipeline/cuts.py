@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, PipelineIteration
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
 from placegap.solvers.chains.ideals import ideals_as_bits
 
 MOST_PLACES = 300

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import copy_to, kernel
 from placegap.instances.problem import PipelineIteration
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.problem.kernels import copy_to, kernel
 from placegap.instances.referee.stages import device_orders
 from placegap.solvers.pipeline.cuts import CutProblem
 

@@ -16,8 +16,8 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import PipelineIteration, Plan
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import gradient_tie, stage_blocks

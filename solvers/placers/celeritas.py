@@ -13,9 +13,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel, pop, push, set_all
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel, pop, push, set_all
 from placegap.instances.problem.mean_costs import Flow, contracted, flow_of
 from placegap.instances.problem.weighted_dag import cpd_topo, dfs_topo
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, fusion_segments

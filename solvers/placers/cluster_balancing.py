@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel, pop, push, sizes_of
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel, pop, push, sizes_of
 from placegap.instances.problem.mean_costs import Flow, flow_of
 from placegap.instances.problem.weighted_dag import predecessors
 from placegap.solvers.core.method import Cost, Params, Task

@@ -20,11 +20,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BeforeValidator, Field
 
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel, set_all, sizes_of
 from placegap.instances.problem import Makespan
 from placegap.instances.problem.additive_memory import with_resident
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
-from placegap.instances.problem.kernels import kernel, set_all, sizes_of
 from placegap.instances.transforms.op_splitting import Axis, OpSplit, split_ops
 from placegap.instances.transforms.split_rule import (
     AXES,

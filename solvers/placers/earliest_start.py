@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel, sizes_of
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel, sizes_of
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome

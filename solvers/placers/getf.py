@@ -8,8 +8,8 @@ import numpy as np
 
 from placegap.formulations.getf import build_lp, count_rows_lp, extract_groups, horizon_ns
 from placegap.formulations.shared.devices import DeviceGroups, Grouping, device_groups
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import OBJECTIVES, MaxLoad, Plan, plan_class
-from placegap.instances.problem.array_types import Flags, Floats, Ints
 from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.nets import build_nets

@@ -8,11 +8,11 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.power_merge import MEMORY_SHARE, merge_by_power

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel, pop, push, sizes_of
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel, pop, push, sizes_of
 from placegap.solvers.placers.list_problem import (
     NOWHERE,
     Admission,

@@ -24,7 +24,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from placegap.instances.io.costing import is_cpu
+from placegap.instances.costing.costing import is_cpu
 from placegap.instances.problem import Cluster, Instance, Plan, plan_class
 from placegap.instances.problem.modules import homes_by_layer, layer_of, numbered_layers
 from placegap.solvers.core.method import Params, Task

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Plan
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.solvers.core.result import Outcome
 

@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from placegap.formulations import m_sct as lp
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.clock import now_s

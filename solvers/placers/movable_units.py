@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Flags, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, has_two_levels, plan_class
-from placegap.instances.problem.array_types import Flags, Ints
 from placegap.instances.problem.blocks import Blocks, block_sums, contract, roomy_devices
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import NetLists
 from placegap.solvers.chains.problem import ArcLists
 from placegap.solvers.core.method import Params, Task

@@ -21,8 +21,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem import Instance, LoadSemantics, Plan, plan_class
-from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.blocks import Blocks
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import UNSUPPORTED, to_whole

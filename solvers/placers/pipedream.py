@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 import networkx as nx
 import numpy as np
 
+from placegap.instances.kernels.array_types import Floats, Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, MaxLoad, Plan
-from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.problem.integers import NS_PER_S
-from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import equal_devices, narrowest_bandwidth
 from placegap.solvers.chains.orders import places_to_cut, prefix_cuts

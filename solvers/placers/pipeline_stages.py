@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Edge, Instance, MaxLoad, PipelineIteration, Plan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NO_LIMIT
-from placegap.instances.problem.kernels import kernel
 from placegap.instances.problem.nets import gradient_tie, stage_arcs, stage_blocks
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.instances.referee.loads import border_costs

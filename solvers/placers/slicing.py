@@ -7,8 +7,8 @@ from itertools import islice
 import numpy as np
 from pydantic import Field
 
+from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem import MaxLoad, Plan
-from placegap.instances.problem.array_types import Floats, Ints
 from placegap.solvers.chains.orders import NUM_ORDERS, order_of_keys, orders
 from placegap.solvers.chains.slices import Slicer
 from placegap.solvers.core.clock import Clock, LimitReached

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.kernels import kernel
 from placegap.solvers.placers.list_problem import NOWHERE, Admission, admits, settle
 
 

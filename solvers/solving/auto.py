@@ -25,13 +25,7 @@ from itertools import chain
 
 from pydantic import Field
 
-from placegap.instances.problem import (
-    OBJECTIVES,
-    LoadSemantics,
-    Makespan,
-    MaxContext,
-    memory_rule,
-)
+from placegap.instances.problem import OBJECTIVES, LoadSemantics, Makespan, MaxContext, memory_rule
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from placegap.instances.io.plan_file import StoredBound
+from placegap.instances.files.plan_file import StoredBound
 from placegap.instances.problem import Instance, Plan, Semantics, includes, told
 from placegap.instances.problem.modules import with_content
 from placegap.instances.reading.printable import printable

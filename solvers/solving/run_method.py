@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack, cast
 
+from placegap.instances.kernels.loading import loading, loading_s
 from placegap.instances.problem import Instance, Plan, Semantics, memory_rule
-from placegap.instances.problem.loading import loading, loading_s
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.loads import check_semantics
 from placegap.solvers.core.back_ends import SolverName, require

@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from placegap.instances.kernels.loading import loading, loading_s
 from placegap.instances.problem import Instance, Plan, Semantics
-from placegap.instances.problem.loading import loading, loading_s
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.bounds.portfolio import improving_bounds
 from placegap.solvers.core.clock import (

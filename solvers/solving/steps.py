@@ -9,18 +9,7 @@ from itertools import count
 import numpy as np
 
 from placegap.formulations.shared.devices import possible_placements
-from placegap.instances.problem import (
-    HybridPipeline,
-    LatencySubgraphs,
-    LoadSemantics,
-    Makespan,
-    MaxContext,
-    MaxLoad,
-    MaxLoadFwdBwd,
-    PipelineIteration,
-    Semantics,
-    with_plans,
-)
+from placegap.instances.problem import HybridPipeline, LatencySubgraphs, LoadSemantics, Makespan, MaxContext, MaxLoad, MaxLoadFwdBwd, PipelineIteration, Semantics, with_plans
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import memory_is_slack
@@ -146,7 +135,7 @@ def _is_knapsack(task: Task) -> bool:
     what no other device has room for, whole layers run one after another, or nearly all ops do.
     """
     from placegap.solvers.bounds.cheap_bounds import path_ns
-    from placegap.solvers.bounds.layer_chain import stops_of
+    from placegap.solvers.bounds.labels.layer_chain import stops_of
 
     if parts_of(task) > WHOLE_MODELS[KNAPSACK] or not memory_binds(task):
         return False

@@ -102,13 +102,13 @@ def ops_csv() -> str:
 
 
 def _instance() -> Any:
-    from placegap.instances.io.document import parse_document
+    from placegap.instances.files.document import parse_document
 
     return parse_document(good_document(), "good").instance()
 
 
 def _dnn_instance(folder: Path) -> Any:
-    from placegap.instances.io.reader import read_model
+    from placegap.instances.importers.reader import read_model
 
     path = folder / "good-dnn.json"
     path.write_bytes(as_json(good_dnn()))
@@ -119,7 +119,7 @@ def _dnn_instance(folder: Path) -> Any:
 def good_plan() -> dict[str, Any]:
     """A plan of the good document, with all that a file may state."""
     from placegap.instances import Makespan, simulate
-    from placegap.instances.io.plan_file import describe_plan
+    from placegap.instances.files.plan_file import describe_plan
     from placegap.instances.problem import Plan
 
     instance, semantics = _instance(), Makespan(channels="link")
@@ -145,8 +145,8 @@ def damaged_plan(rng: random.Random) -> bytes:
 
 def read_instance(path: Path) -> object:
     """Read a model, and what every command asks of it."""
-    from placegap.instances.io.cluster_file import load_cluster
-    from placegap.instances.io.reader import read_model
+    from placegap.instances.files.cluster_file import load_cluster
+    from placegap.instances.importers.reader import read_model
 
     document = read_model(path)
     instance = document.instance(load_cluster(OTHER_CLUSTER) if document.cluster is None else None)
@@ -155,8 +155,8 @@ def read_instance(path: Path) -> object:
 
 def read_sized(path: Path) -> object:
     """Read an ONNX model of which two sizes are stated."""
-    from placegap.instances.io.cluster_file import load_cluster
-    from placegap.instances.io.reader import read_model
+    from placegap.instances.files.cluster_file import load_cluster
+    from placegap.instances.importers.reader import read_model
 
     document = read_model(path, dims={"batch": 2, "seq": 4})
     return document.instance(load_cluster(OTHER_CLUSTER)).content_hash
@@ -189,7 +189,7 @@ def drawn_cluster_text(rng: random.Random) -> bytes:
 def read_cluster_text(path: Path) -> object:
     """Read a line that states a cluster, and place a graph on it where it is small."""
     from placegap.instances import load_corpus
-    from placegap.instances.io.cluster_file import load_cluster
+    from placegap.instances.files.cluster_file import load_cluster
 
     try:
         cluster = load_cluster(path.read_bytes().decode(errors="replace"))
@@ -203,15 +203,15 @@ def read_cluster_text(path: Path) -> object:
 def read_cluster(path: Path) -> object:
     """Read a cluster, and place a graph's arrays on it."""
     from placegap.instances import load_corpus
-    from placegap.instances.io.cluster_file import load_cluster
+    from placegap.instances.files.cluster_file import load_cluster
 
     return load_corpus("squeezenet").instance(load_cluster(path)).content_hash
 
 
 def read_plan(path: Path) -> object:
     """Read a plan and let both referees judge it."""
-    from placegap.instances.io.plan_file import load_stated_plan
-    from placegap.instances.io.verification import verify
+    from placegap.instances.certificates.verification import verify
+    from placegap.instances.files.plan_file import load_stated_plan
 
     instance = _instance()
     return verify(instance, load_stated_plan(instance, path), any_content=True)
@@ -219,9 +219,9 @@ def read_plan(path: Path) -> object:
 
 def read_measurements(path: Path) -> object:
     """Read measurements and estimate a batch from them."""
-    from placegap.instances.io.document import parse_document
-    from placegap.instances.io.measurements import read_ops
-    from placegap.instances.io.standard_evaluation import standard_evaluation
+    from placegap.instances.files.document import parse_document
+    from placegap.instances.importers.measurements import read_ops
+    from placegap.instances.importers.standard_evaluation import standard_evaluation
 
     document = parse_document(good_document(), "good")
     assert document.cluster is not None
@@ -247,8 +247,8 @@ def good_trace() -> dict[str, Any]:
 
 def read_measured_times(path: Path) -> object:
     """Read measured times and put them into the good document."""
-    from placegap.instances.io.document import parse_document
-    from placegap.instances.io.measured_times import MEASURED, read_times, with_times
+    from placegap.instances.files.document import parse_document
+    from placegap.instances.importers.measured_times import MEASURED, read_times, with_times
 
     document = parse_document(good_document(), "good")
     assert document.cluster is not None
@@ -267,14 +267,14 @@ def read_study(path: Path) -> object:
 
 def read_split_file(path: Path) -> object:
     """Read a split of the good dnn-partitioning input."""
-    from placegap.instances.io.dnn_partitioning import read_split
+    from placegap.instances.importers.dnn_partitioning import read_split
 
     return read_split(_dnn_instance(path.parent), path)
 
 
 def read_catalogue_file(path: Path) -> object:
     """Read a device catalogue."""
-    from placegap.instances.io.costing import read_catalogue
+    from placegap.instances.costing.costing import read_catalogue
 
     return read_catalogue(path)
 

@@ -18,8 +18,8 @@ from doubles.bad_files import (
 )
 
 from placegap.instances import InputError
-from placegap.instances.io.document import parse_document, write_json
-from placegap.instances.io.reader import read_model
+from placegap.instances.files.document import parse_document, write_json
+from placegap.instances.importers.reader import read_model
 
 CASES = bad_files()
 

@@ -24,8 +24,7 @@ from placegap.instances import (
     Op,
     Semantics,
 )
-from placegap.solvers import Task
-from placegap.solvers.brute_force import brute_force
+from placegap.solvers import Task, brute_force
 from placegap.solvers.core.method import Params
 
 MAKESPAN_SEMANTICS = tuple(

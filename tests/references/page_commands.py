@@ -21,7 +21,7 @@ from doubles.bad_files import good_piper
 from references.own_methods import my_placer
 
 from placegap.instances import Document, example, save_document
-from placegap.instances.io.document import write_json
+from placegap.instances.files.document import write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = tuple(
@@ -188,7 +188,7 @@ def furnish(folder: Path) -> None:
     for op in example().graph.ops:
         rows += [f"{op.name},gpu,{batch},{2 * batch},{10 * batch}" for batch in (1, 2, 4)]
     (folder / "small-batches.csv").write_text("\n".join(rows) + "\n")
-    checker = ROOT / "instances/io/certificate_checker.py"
+    checker = ROOT / "instances/certificates/certificate_checker.py"
     for file in (checker, checker.with_name("certificate_ideals.py")):
         shutil.copy(file, folder)
     (folder / "config.json").write_text(

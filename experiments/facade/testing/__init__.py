@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from placegap.instances.corpus.corpus import load_corpus, read_best_known
-from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate

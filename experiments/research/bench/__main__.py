@@ -52,11 +52,11 @@ from placegap.experiments.research.bench.splits import split_rows
 from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
-from placegap.instances.io.document import Document, load_document, save_document
-from placegap.instances.io.reader import read_model
+from placegap.instances.files.document import Document, load_document, save_document
+from placegap.instances.importers.reader import read_model
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan
-from placegap.instances.problem.array_types import Ints
-from placegap.instances.problem.kernels import kernel
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import run_method
 from placegap.solvers.local_search.disjunctive_search import Search

@@ -21,9 +21,9 @@ from placegap.experiments.research.bench.measuring import workbooks
 from placegap.formulations import archer, getf, latency_ip, moirai, pesto, throughput_ip
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.document import Document
-from placegap.instances.io.reader import read_model
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.document import Document
+from placegap.instances.importers.reader import read_model
 from placegap.instances.problem import Instance, LatencySubgraphs, Makespan, MaxLoad
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.highs import hand_over

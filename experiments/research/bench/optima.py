@@ -28,15 +28,9 @@ from placegap.instances.corpus.corpus import (
     read_best_known,
 )
 from placegap.instances.corpus.generate import generate
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.document import Document
-from placegap.instances.problem import (
-    LatencySubgraphs,
-    Makespan,
-    MaxLoad,
-    Semantics,
-    plan_class,
-)
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.document import Document
+from placegap.instances.problem import LatencySubgraphs, Makespan, MaxLoad, Semantics, plan_class
 from placegap.solvers.bounds.portfolio import bound
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import relative_gap

@@ -16,7 +16,7 @@ from placegap.experiments.research.workloads.catalogue import (
     count_parameters,
     workloads,
 )
-from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of
 
 HEADS = (

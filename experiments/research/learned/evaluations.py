@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan, Plan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import NO_LIMIT
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.progress import tell

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from placegap.experiments.research.learned.evaluations import Evaluations, seeded, usual_evaluations
 from placegap.experiments.research.learned.methods import HrlParams
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan
-from placegap.instances.problem.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task

@@ -36,9 +36,9 @@ from placegap.experiments.research.learned.placeto_nodes import (
     nodes_of,
     start_of,
 )
-from placegap.instances.io.document import read_json
+from placegap.instances.files.document import read_json
+from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem import Makespan
-from placegap.instances.problem.array_types import Floats, Ints
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Task

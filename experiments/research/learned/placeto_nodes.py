@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placegap.experiments.research.learned.heavy_edges import merge_heavy_edges
+from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance
-from placegap.instances.problem.array_types import Flags, Ints
 
 Numbers = NDArray[np.float32]
 

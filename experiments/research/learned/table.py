@@ -31,8 +31,8 @@ from placegap.experiments.studies.log import RunLog, run_key
 from placegap.experiments.studies.report import markdown_grid
 from placegap.instances.corpus.corpus import best_known, load_corpus
 from placegap.instances.corpus.generate import generate
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.output_files import write_text
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.reading.errors import InputError, MissingExtra
 from placegap.instances.referee.evaluate import evaluate

@@ -23,7 +23,7 @@ from typing import Any
 
 from placegap.experiments.research.tables.named_rows import print_named_rows
 from placegap.experiments.running.sources import costed_by
-from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import Instance, MaxLoad, Plan
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.referee.evaluate import evaluate

@@ -18,15 +18,15 @@ from time import process_time
 from typing import NamedTuple
 
 from placegap.instances.corpus.layer_chains import TRAIN, chain_with_modes
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.layer_modes import (
+from placegap.instances.costing.layer_modes import (
     MIXED,
     ModelledOn,
     Rates,
     cluster_rates,
     tensor_choices,
 )
-from placegap.instances.io.piper import read_piper
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.importers.piper import read_piper
 from placegap.instances.problem import Cluster, Graph, HybridPipeline, Instance, Plan, Sharding
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.evaluate import evaluate

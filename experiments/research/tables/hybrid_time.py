@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from math import exp, log
 from pathlib import Path
 
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.instances.problem import Cluster, Device, HybridPipeline
 from placegap.instances.problem.links import Group, Links
 from placegap.solvers import run_method

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from placegap.experiments.show.transform_table import TransformRow, row_texts, table_rows
 from placegap.instances.corpus.corpus import ONNX_FAMILY, corpus_names, load_corpus
 from placegap.instances.corpus.generate import generate
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.document import Document
-from placegap.instances.io.reader import read_model
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.document import Document
+from placegap.instances.importers.reader import read_model
 from placegap.instances.problem import Instance, Makespan, MaxLoad, Semantics
 
 CLUSTER = "celeritas-4xV100-pcie"

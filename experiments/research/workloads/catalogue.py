@@ -30,8 +30,8 @@ from placegap.experiments.research.workloads.transformers import (
     transformer,
 )
 from placegap.experiments.research.workloads.translation import gnmt, nmt
-from placegap.instances.io.costing import with_costs
-from placegap.instances.io.document import Document
+from placegap.instances.costing.costing import with_costs
+from placegap.instances.files.document import Document
 from placegap.instances.problem import Provenance
 from placegap.instances.reading.errors import InputError, look_up, paused_collector
 from placegap.instances.reading.yaml_file import read_yaml

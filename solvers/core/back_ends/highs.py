@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import highspy
 import numpy as np
 
-from placegap.instances.problem.array_types import Floats
+from placegap.instances.kernels.array_types import Floats
 from placegap.instances.reading.errors import paused_collector
 from placegap.solvers.core.back_ends.outcome import THREADS, Ending, MipOutcome, Watch
 from placegap.solvers.core.back_ends.silent_highs import silent_highs

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placegap.instances.problem.array_types import Flags, Floats
-from placegap.instances.problem.loading import loading
+from placegap.instances.kernels.array_types import Flags, Floats
+from placegap.instances.kernels.loading import loading
 from placegap.instances.reading.errors import paused_collector
 
 if TYPE_CHECKING:  # Pyomo takes half a second to load

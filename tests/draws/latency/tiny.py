@@ -9,7 +9,7 @@ from itertools import count, cycle
 from draws.tiny import tiny_instance
 
 from placegap.instances import Instance, LatencySubgraphs, Plan, Semantics
-from placegap.solvers.brute_force.placements import best_calls
+from placegap.instances.oracle.placements import best_calls
 
 ONCE, TWICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2))
 LATENCY_SEMANTICS = (ONCE, TWICE)

@@ -16,14 +16,9 @@ from placegap.experiments.running import exporting, placing
 from placegap.experiments.running.exporting import price_of_modules
 from placegap.experiments.running.placing import Attempt, run_attempt
 from placegap.instances import BestKnown, Graph, Instance, Makespan, MaxLoad, Op, Plan, example
-from placegap.instances.io.document import Document, save_document
-from placegap.instances.io.plan_file import StoredBound, load_stated_plan, save_plan
-from placegap.instances.problem import (
-    LatencySubgraphs,
-    PipelineIteration,
-    Semantics,
-    includes,
-)
+from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.plan_file import StoredBound, load_stated_plan, save_plan
+from placegap.instances.problem import LatencySubgraphs, PipelineIteration, Semantics, includes
 from placegap.instances.problem.modules import with_content, with_granularity
 from placegap.solvers import Result, run_method
 from placegap.solvers.solving import known_bounds

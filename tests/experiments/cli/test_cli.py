@@ -15,9 +15,9 @@ from doubles.pool_jobs import run_here
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.instances import Makespan, Plan, example
-from placegap.instances.io.costing import catalogue
-from placegap.instances.io.document import Document, load_document, save_document
-from placegap.instances.io.plan_file import save_plan
+from placegap.instances.costing.costing import catalogue
+from placegap.instances.files.document import Document, load_document, save_document
+from placegap.instances.files.plan_file import save_plan
 
 Capture = pytest.CaptureFixture[str]
 MAKESPAN = Makespan()

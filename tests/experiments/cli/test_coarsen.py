@@ -12,7 +12,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.show.transform_table import HEAD
 from placegap.instances import Makespan, example, load_document, load_plan, read_model
-from placegap.instances.io.document import Document, save_document
+from placegap.instances.files.document import Document, save_document
 from placegap.instances.transforms.table import TRANSFORMS
 
 Capture = pytest.CaptureFixture[str]

@@ -15,7 +15,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.studies import run as study_run
 from placegap.instances import Graph, Instance, example
-from placegap.instances.io.document import Document, load_document, save_document
+from placegap.instances.files.document import Document, load_document, save_document
 
 Capture = pytest.CaptureFixture[str]
 

@@ -12,8 +12,8 @@ from placegap.experiments.cli import main
 from placegap.experiments.running.sources import Source, find_model, load_source
 from placegap.instances import Edge, Graph, HybridPipeline, Op
 from placegap.instances.corpus.layer_chains import ModelShape, shape_layers
-from placegap.instances.io.document import Document, save_document
-from placegap.instances.io.layer_modes import MODELLED, ModelledOn, Rates, layer_modes
+from placegap.instances.costing.layer_modes import MODELLED, ModelledOn, Rates, layer_modes
+from placegap.instances.files.document import Document, save_document
 from placegap.instances.torch_models.options import TraceOptions
 
 Capture = pytest.CaptureFixture[str]

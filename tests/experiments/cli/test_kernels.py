@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from placegap.experiments.cli import main
-from placegap.instances.problem import compiled_kernels, kernel_folder
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.kernels import compiled_kernels, kernel_folder
+from placegap.instances.kernels.kernel import kernel
 
 
 def total_of(values: np.ndarray) -> int:

@@ -13,8 +13,8 @@ import placegap
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.instances import Cache, Cluster, Device, Edge, Graph, Instance, MaxContext, Op, Plan
-from placegap.instances.io.document import Document, save_document
-from placegap.instances.io.plan_file import save_plan
+from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.plan_file import save_plan
 
 Capture = pytest.CaptureFixture[str]
 

@@ -9,7 +9,7 @@ import pytest
 
 from placegap.experiments.cli import main
 from placegap.instances import load_document
-from placegap.instances.io.document import Document, save_document
+from placegap.instances.files.document import Document, save_document
 from placegap.instances.problem.example import example
 
 Capture = pytest.CaptureFixture[str]

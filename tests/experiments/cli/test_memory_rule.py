@@ -12,7 +12,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.studies.config import TableEntry
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
-from placegap.instances.io.document import Document, save_document
+from placegap.instances.files.document import Document, save_document
 
 Capture = pytest.CaptureFixture[str]
 

@@ -22,8 +22,8 @@ from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.studies import run as study
 from placegap.instances import Makespan, Plan, example
-from placegap.instances.io.document import Document, save_document
-from placegap.instances.io.plan_file import load_stated_plan, save_plan
+from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.plan_file import load_stated_plan, save_plan
 from placegap.solvers.core import registry
 
 Capture = pytest.CaptureFixture[str]

@@ -15,8 +15,8 @@ from placegap.experiments.running import placing
 from placegap.experiments.running.placing import Attempt
 from placegap.experiments.running.sources import Source
 from placegap.instances import Edge, Graph, Makespan, Op, Plan, Semantics, example
-from placegap.instances.io.document import Document, load_document, save_document
-from placegap.instances.io.plan_file import load_plan, load_stated_plan, save_plan
+from placegap.instances.files.document import Document, load_document, save_document
+from placegap.instances.files.plan_file import load_plan, load_stated_plan, save_plan
 from placegap.solvers import Result, SolverDisagreement
 from placegap.solvers.core.result import internal_error
 from placegap.solvers.solving import search_process

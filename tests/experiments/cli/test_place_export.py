@@ -16,8 +16,8 @@ from draws.hybrid import layer_row
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
-from placegap.instances.io.document import Document, save_document
-from placegap.instances.io.export_onnx import device_faults
+from placegap.instances.exporters.onnx import device_faults
+from placegap.instances.files.document import Document, save_document
 from placegap.instances.problem import WITHOUT_OPS, Cluster, Device, Edge, Graph, Link, Op
 from placegap.instances.torch_models.options import LEFT_OUT
 

@@ -14,7 +14,7 @@ from doubles.pool_jobs import run_here
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.running.sources import Source
-from placegap.instances.io.document import Document, save_document
+from placegap.instances.files.document import Document, save_document
 from placegap.solvers import run_method
 
 Capture = pytest.CaptureFixture[str]

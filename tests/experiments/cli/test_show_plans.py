@@ -9,8 +9,8 @@ import pytest
 
 from placegap.experiments.cli import main
 from placegap.instances import Plan, example, load_cluster, load_corpus
-from placegap.instances.io.document import Document, save_document
-from placegap.instances.io.plan_file import save_plan
+from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.plan_file import save_plan
 from placegap.instances.problem import Instance, Makespan, MaxLoad
 
 Capture = pytest.CaptureFixture[str]

@@ -14,8 +14,8 @@ from placegap.experiments.cli import main
 from placegap.experiments.cli import measured as cli_measured
 from placegap.experiments.show.drawing import plot_deviations
 from placegap.instances import Document, Makespan, evaluate, example, load_plan, save_document
-from placegap.instances.io.document import load_document
-from placegap.instances.io.measurements import Deviations
+from placegap.instances.files.document import load_document
+from placegap.instances.importers.measurements import Deviations
 
 Capture = pytest.CaptureFixture[str]
 

@@ -16,7 +16,7 @@ from draws.tiny import tiny_instance
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.instances import example
-from placegap.instances.io.document import Document, save_document
+from placegap.instances.files.document import Document, save_document
 
 POOL = """
 import sys

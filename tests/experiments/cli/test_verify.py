@@ -25,15 +25,15 @@ from placegap.instances import (
     load_cluster,
     load_corpus,
 )
+from placegap.instances.certificates import verification
+from placegap.instances.certificates.certificate_file import save_certificate
 from placegap.instances.corpus import corpus
 from placegap.instances.corpus.corpus import known_of, read_best_known
-from placegap.instances.io import verification
-from placegap.instances.io.certificate_file import save_certificate
-from placegap.instances.io.document import Document, save_document
-from placegap.instances.io.plan_file import save_plan
+from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.plan_file import save_plan
 from placegap.instances.problem import LoadSemantics
 from placegap.solvers import run_method
-from placegap.solvers.bounds.certificates import certify
+from placegap.solvers.bounds.certificates.write import certify
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 
 MAKESPAN = Makespan()

@@ -26,7 +26,7 @@ from placegap.instances import (
     save_document,
     save_plan,
 )
-from placegap.instances.io.document import Document
+from placegap.instances.files.document import Document
 from placegap.solvers import METHODS
 from placegap.solvers.core.progress import Progress
 

@@ -20,7 +20,7 @@ from placegap.experiments.research.certificates import (
 )
 from placegap.experiments.studies.gaps import GapCell
 from placegap.instances import InputError, Instance, Semantics, example
-from placegap.instances.io.certificate_file import Certificate, IdealsProof
+from placegap.instances.certificates.certificate_file import Certificate, IdealsProof
 
 RESULTS: Results = {
     ("chains", "easy", "dp"): plan(80, 80),

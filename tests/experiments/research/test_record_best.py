@@ -9,7 +9,7 @@ import pytest
 from placegap.experiments.research.record_best import main, record_best, what_it_proves
 from placegap.experiments.studies.log import RunLog
 from placegap.instances.corpus.corpus import load_corpus, read_best_known
-from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import BestKnown, MaxLoad
 
 

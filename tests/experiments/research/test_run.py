@@ -14,7 +14,7 @@ from doubles.hidden_extras import without_extras
 import placegap.experiments.research.run as run_module
 from placegap.experiments.running.sources import Source, find_model, load_source
 from placegap.instances import PipelineIteration, Plan
-from placegap.instances.io.plan_file import save_plan
+from placegap.instances.files.plan_file import save_plan
 from placegap.instances.torch_models.options import TraceOptions
 
 Capture = pytest.CaptureFixture[str]

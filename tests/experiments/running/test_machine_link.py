@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.cli import main
-from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.files.cluster_file import load_cluster
 
 pytestmark = pytest.mark.torch
 

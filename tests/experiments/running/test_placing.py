@@ -29,7 +29,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.io.document import parse_document
+from placegap.instances.files.document import parse_document
 from placegap.instances.problem import PlanClass
 from placegap.instances.torch_models.fx_reader import FxProgram
 from placegap.instances.torch_models.model import as_document

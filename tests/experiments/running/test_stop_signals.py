@@ -17,8 +17,8 @@ from doubles.processes import PLACEGAP, dispositions, finish, no_session, send, 
 from placegap.experiments.cli import main
 from placegap.experiments.running import pool
 from placegap.instances import example
-from placegap.instances.io.document import Document, save_document
-from placegap.instances.io.plan_file import load_plan
+from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.plan_file import load_plan
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 

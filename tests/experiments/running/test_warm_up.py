@@ -34,7 +34,7 @@ import sys
 from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.running.warm_up import warm_up
 from placegap.instances import Makespan, MaxLoad
-from placegap.instances.problem.loading import loading_s
+from placegap.instances.kernels.loading import loading_s
 from placegap.solvers import run_method
 
 objectives = {"makespan": Makespan(memory="peak"), "max_load": MaxLoad(plans="chain")}

@@ -25,15 +25,9 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.corpus.generate import generate
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.document import Document
-from placegap.instances.problem import (
-    LatencySubgraphs,
-    Makespan,
-    MaxLoadFwdBwd,
-    PipelineIteration,
-    Semantics,
-)
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.document import Document
+from placegap.instances.problem import LatencySubgraphs, Makespan, MaxLoadFwdBwd, PipelineIteration, Semantics
 from placegap.instances.problem.modules import with_granularity
 from placegap.solvers.core.result import Bound
 

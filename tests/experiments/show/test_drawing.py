@@ -24,7 +24,7 @@ before = dict(matplotlib.rcParams)
 from doubles.gap_runs import CHAIN, cells_of, plan
 from placegap.experiments.studies.report import plot_gaps
 from placegap.experiments.show.drawing import plot_deviations
-from placegap.instances.io.measurements import Deviations
+from placegap.instances.importers.measurements import Deviations
 import numpy as np
 plot_gaps(cells_of({{("t", "net", "dp"): plan(9, 9)}}, {{"t": CHAIN}}))
 plot_deviations({{"a": Deviations(np.array([0.1]), 0)}}, "t")

@@ -25,7 +25,7 @@ from placegap.instances import (
     Plan,
     evaluate,
 )
-from placegap.instances.io.document import Document, save_document
+from placegap.instances.files.document import Document, save_document
 from placegap.instances.problem.links import Group, Links
 from placegap.solvers import run_method
 

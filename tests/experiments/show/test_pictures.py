@@ -29,8 +29,8 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.corpus.generate import generate
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.document import Document
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.document import Document
 from placegap.instances.problem import Makespan, PipelineIteration, Semantics
 from placegap.instances.reading.printable import printable
 

@@ -9,7 +9,7 @@ import pytest
 from doubles.full_disk import full_disk
 
 from placegap.experiments.show.search_log import Moment, check_plot, draw, search_log
-from placegap.instances.io.output_files import release_outputs
+from placegap.instances.files.output_files import release_outputs
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import Bound

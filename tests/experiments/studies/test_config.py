@@ -99,7 +99,7 @@ def test_paths_are_relative_to_the_study(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from placegap.instances import example
-    from placegap.instances.io.document import Document, save_document
+    from placegap.instances.files.document import Document, save_document
 
     (tmp_path / "models").mkdir()
     save_document(Document.of(example()), tmp_path / "models" / "own.json")

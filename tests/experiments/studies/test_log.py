@@ -10,7 +10,7 @@ from doubles.full_disk import full_disk
 
 from placegap.experiments.studies.log import RunLog, run_key
 from placegap.instances import InputError
-from placegap.instances.io.output_files import OutputError
+from placegap.instances.files.output_files import OutputError
 
 
 def record(number: int) -> dict[str, object]:

@@ -34,8 +34,8 @@ from placegap.experiments.studies.progress import (
 )
 from placegap.experiments.studies.run import run_study, run_task
 from placegap.instances import Makespan
-from placegap.instances.problem import compiled_kernels
-from placegap.instances.problem.kernels import kernel
+from placegap.instances.kernels import compiled_kernels
+from placegap.instances.kernels.kernel import kernel
 
 HEAVY = ("numba", "scipy", "networkx", "pandas", "pyomo", "highspy", "ortools", "matplotlib")
 Capture = pytest.CaptureFixture[str]

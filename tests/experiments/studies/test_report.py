@@ -24,7 +24,7 @@ from placegap.experiments.studies.report import (
     write_report,
 )
 from placegap.instances import Makespan
-from placegap.instances.io.output_files import release_outputs
+from placegap.instances.files.output_files import release_outputs
 
 RESULTS: Results = {
     ("chains", "net", "dp"): plan(2_000_000, 2_000_000),

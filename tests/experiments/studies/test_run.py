@@ -19,7 +19,7 @@ from placegap.experiments.studies.plan import Run
 from placegap.experiments.studies.progress import StudyProgress
 from placegap.experiments.studies.run import run_study
 from placegap.instances import InputError
-from placegap.instances.io.document import save_document
+from placegap.instances.files.document import save_document
 
 
 def test_every_ending_is_a_line_of_the_log(

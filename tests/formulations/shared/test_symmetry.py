@@ -45,13 +45,12 @@ from placegap.instances import (
     Semantics,
     evaluate,
 )
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.costing import cost_graph
+from placegap.instances.costing.costing import cost_graph
+from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import Transfer
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.simulate import simulate
-from placegap.solvers import Limits, Task
-from placegap.solvers.brute_force import brute_force
+from placegap.solvers import Limits, Task, brute_force
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.method import Params
 

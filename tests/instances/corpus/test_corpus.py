@@ -29,8 +29,8 @@ from placegap.instances.corpus.corpus import (
     load_corpus,
     read_best_known,
 )
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.dnn_partitioning import read_dnn_partitioning
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning
 from placegap.instances.reading.input_files import data_path
 
 INPUTS = Path(__file__).parents[4] / "shared" / "instances" / "dnn-partitioning"

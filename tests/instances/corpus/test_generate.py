@@ -10,7 +10,7 @@ import pytest
 from placegap.instances import Cluster, Device, InputError, Instance, MaxLoad, Plan
 from placegap.instances import check as check_plan
 from placegap.instances.corpus.generate import FAMILIES, generate, mirror_training
-from placegap.instances.io.document import to_networkx
+from placegap.instances.files.document import to_networkx
 
 SIZED = {
     "layered": {"ops": 60, "width": 5},

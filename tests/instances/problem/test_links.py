@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, Device, InputError, Instance, Link, load_corpus
-from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.oracle.facts import Facts
 from placegap.instances.problem.links import Group, Links, all_joined
-from placegap.instances.recheck.facts import Facts
 
 
 def drawn(seed: int) -> tuple[Cluster, Cluster]:

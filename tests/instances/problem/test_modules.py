@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, InputError, Instance, Link, Op, Plan
-from placegap.instances.io.export_modules import layer_devices
+from placegap.instances.exporters.modules import layer_devices
 from placegap.instances.problem.modules import (
     homes_by_layer,
     layer_of,

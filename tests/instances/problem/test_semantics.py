@@ -16,7 +16,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.io.document import parse_document
+from placegap.instances.files.document import parse_document
 from placegap.instances.problem import DEFAULTS, parse_semantics
 
 EACH = (

@@ -16,10 +16,10 @@ import pytest
 from doubles.bad_files import good_document, good_rows, workbook
 
 from placegap.instances import InputError
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.document import load_document, parse_json, write_json
-from placegap.instances.io.measurements import read_ops
-from placegap.instances.io.reader import read_model
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.document import load_document, parse_json, write_json
+from placegap.instances.importers.measurements import read_ops
+from placegap.instances.importers.reader import read_model
 from placegap.instances.reading.errors import LONGEST_LINE, shorten
 from placegap.instances.reading.input_files import read_content
 from placegap.instances.reading.yaml_file import read_yaml

@@ -18,7 +18,7 @@ from placegap.instances import (
     load_plan,
     save_plan,
 )
-from placegap.instances.io.costing import device_spec
+from placegap.instances.costing.costing import device_spec
 from placegap.instances.problem import parse_semantics
 from placegap.instances.reading.errors import from_validation_error, instead_of, near_names
 from placegap.instances.transforms.table import find_transform

@@ -21,8 +21,8 @@ from placegap.instances import (
     Plan,
     evaluate,
 )
-from placegap.instances.io.dnn_partitioning import read_split
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.dnn_partitioning import read_split
+from placegap.instances.importers.reader import read_model
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
 ONCE, TWICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2))

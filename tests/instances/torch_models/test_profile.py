@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, Device, InputError
-from placegap.instances.io.costing import catalogue
-from placegap.instances.io.measured_times import read_times, with_times
+from placegap.instances.costing.costing import catalogue
+from placegap.instances.importers.measured_times import read_times, with_times
 from placegap.instances.torch_models.options import TraceOptions
 from placegap.instances.torch_models.profile import (
     OpTime,

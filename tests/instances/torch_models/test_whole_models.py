@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from placegap.instances import Graph, InputError, Instance, MaxLoad, Plan, load_cluster
-from placegap.instances.io.costing import cost_graph
-from placegap.instances.io.export_table import export_plan
+from placegap.instances.costing.costing import cost_graph
+from placegap.instances.exporters.table import export_plan
 from placegap.instances.problem.modules import homes_by_layer
 from placegap.instances.torch_models import model as model_room
 from placegap.instances.torch_models.model import read_traced_model

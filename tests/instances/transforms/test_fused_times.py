@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
-from placegap.instances.io.costing import catalogue, roofline_ns
+from placegap.instances.costing.costing import catalogue, roofline_ns
 from placegap.instances.transforms.fused_times import with_fused_times
 from placegap.instances.transforms.half_precision import in_half_precision
 from placegap.instances.transforms.merge import merge_groups

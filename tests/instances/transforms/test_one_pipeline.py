@@ -19,7 +19,7 @@ from placegap.instances import (
     Plan,
     evaluate,
 )
-from placegap.instances.io.document import Document, save_document
+from placegap.instances.files.document import Document, save_document
 from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
 from placegap.solvers import run_method
 

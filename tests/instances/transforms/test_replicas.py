@@ -20,7 +20,7 @@ from placegap.instances import (
     load_corpus,
 )
 from placegap.instances.corpus.generate import mirror_training
-from placegap.instances.io.costing import cost_graph
+from placegap.instances.costing.costing import cost_graph
 from placegap.instances.transforms import op_splitting as replicas_module
 from placegap.instances.transforms.op_splitting import replicate, stated_batch
 

@@ -19,7 +19,7 @@ from placegap.instances import (
     load_corpus,
 )
 from placegap.instances.corpus.generate import mirror_training
-from placegap.instances.recheck.recheck import recheck
+from placegap.instances.oracle.recheck import recheck
 from placegap.instances.transforms import op_splitting as split_module
 from placegap.instances.transforms.op_splitting import Cut, split_ops
 from placegap.instances.transforms.split_gradients import gradient_bytes, is_update

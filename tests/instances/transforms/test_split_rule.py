@@ -26,7 +26,7 @@ from placegap.instances import (
     simulate,
 )
 from placegap.instances.corpus.generate import generate
-from placegap.instances.io.document import Document
+from placegap.instances.files.document import Document
 from placegap.instances.transforms import op_splitting as split_parts
 from placegap.instances.transforms.op_splitting import GATHER, WHOLE, Axis, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_rule import AXES, SplitRule, choose_cuts, split_heavy_ops

@@ -13,8 +13,8 @@ from placegap.instances import (
     Op,
     load_corpus,
 )
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.layer_modes import HEADS, cluster_rates
+from placegap.instances.costing.layer_modes import HEADS, cluster_rates
+from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import Mode, Provenance
 from placegap.instances.transforms.traced_layers import traced_layers
 from placegap.solvers import run_method

@@ -16,7 +16,7 @@ from placegap.instances.corpus.corpus import (
     corpus_names,
     read_best_known,
 )
-from placegap.instances.io.cluster_file import cluster_names, load_cluster
+from placegap.instances.files.cluster_file import cluster_names, load_cluster
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.solvers import run_method
 

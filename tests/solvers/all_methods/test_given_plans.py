@@ -24,7 +24,7 @@ from placegap.instances import (
     example,
     save_plan,
 )
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.solvers import run_method
 from placegap.solvers.placers.baselines import expert as _expert  # noqa: F401 - it registers itself
 

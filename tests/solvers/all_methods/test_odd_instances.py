@@ -17,8 +17,7 @@ from references.brute_force import (
 )
 
 from placegap.instances import Instance, Semantics
-from placegap.solvers import METHODS, Task, run_method
-from placegap.solvers.brute_force import brute_force
+from placegap.solvers import METHODS, Task, brute_force, run_method
 from placegap.solvers.core.method import Params
 from placegap.solvers.core.registry import parse_params, why_not
 

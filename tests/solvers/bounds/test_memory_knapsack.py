@@ -32,8 +32,9 @@ from placegap.instances import (
     evaluate,
 )
 from placegap.solvers import run_method
-from placegap.solvers.bounds import layer_chain, memory_knapsack
-from placegap.solvers.bounds.layer_chain import chain_bound, least_chain, stops_of
+from placegap.solvers.bounds import memory_knapsack
+from placegap.solvers.bounds.labels import layer_chain
+from placegap.solvers.bounds.labels.layer_chain import chain_bound, least_chain, stops_of
 from placegap.solvers.bounds.memory_knapsack import knapsack, relaxed_ns, run
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import PROOF

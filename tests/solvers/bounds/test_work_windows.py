@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
-from placegap.solvers.bounds.memory_runs import memory_bound
+from placegap.solvers.bounds.labels.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 
 

@@ -24,7 +24,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.solvers import Result, run_method
 from placegap.solvers.chains import bracket as ideal_bracket
 

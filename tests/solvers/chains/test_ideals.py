@@ -9,7 +9,7 @@ import pytest
 from draws.chains import all_ideals, chain_instance, wide_instance
 
 from placegap.instances import MaxLoad
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import Amounts, Ideals, prefixes
 from placegap.solvers.chains.kinds_problem import NO_SYNC, Stage, build_kinds

@@ -18,7 +18,7 @@ from references.brute_force import (
 )
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op, Plan
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import METHODS, Task, run_method

@@ -13,7 +13,7 @@ from draws.equal_devices import equal_device_draws
 from references.brute_force import max_load_draws, oracle
 
 from placegap.instances import MaxLoad, Semantics
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.solvers.chains.ideals import Ideals, enumerate_ideals, prefixes
 from placegap.solvers.chains.kinds_problem import (

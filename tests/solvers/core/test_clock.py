@@ -15,9 +15,9 @@ import pytest
 
 from placegap.formulations import makespan_cp
 from placegap.instances import Makespan, example
-from placegap.instances.problem import compiled_kernels
-from placegap.instances.problem.kernels import kernel
-from placegap.instances.problem.loading import loading_s
+from placegap.instances.kernels import compiled_kernels
+from placegap.instances.kernels.kernel import kernel
+from placegap.instances.kernels.loading import loading_s
 from placegap.solvers import Method, Outcome, Task, run_method
 from placegap.solvers.core.clock import (
     STOP,

@@ -29,7 +29,7 @@ from placegap.instances import (
     load_cluster,
     load_corpus,
 )
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.sections import cuts, memory_is_slack, sections_between
 from placegap.solvers import Result, SolverDisagreement, run_method
 from placegap.solvers.core import worker_process

@@ -32,7 +32,7 @@ from placegap.instances.problem.sections import (
     sections_between,
 )
 from placegap.solvers import run_method
-from placegap.solvers.bounds.memory_runs import memory_bound
+from placegap.solvers.bounds.labels.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import work_windows
 from placegap.solvers.decomposition.arcs import ArcTable, Chain, interval_chain, lower_table, tiling
 from placegap.solvers.decomposition.search import runs_of

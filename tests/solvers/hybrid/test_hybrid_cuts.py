@@ -22,9 +22,9 @@ from placegap.instances import (
     read_model,
     recheck,
 )
+from placegap.instances.oracle.hybrid_plans import best_hybrid
 from placegap.instances.problem.links import Group, Links
 from placegap.solvers import METHODS, Result, Task, run_method
-from placegap.solvers.brute_force.hybrid_plans import best_hybrid
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.hybrid import hybrid_cuts
 from placegap.solvers.hybrid.problem import HybridProblem, build_problem

@@ -19,7 +19,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, run_method
 from placegap.solvers.latency import latency

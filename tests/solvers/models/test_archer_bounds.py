@@ -20,7 +20,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.solvers import Result, run_method
 from placegap.solvers.models import archer
 from placegap.solvers.models.archer import heaviest_unit, spread_work

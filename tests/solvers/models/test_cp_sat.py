@@ -26,7 +26,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.solvers import run_method
 from placegap.solvers.models import cp_sat
 

@@ -11,7 +11,7 @@ from placegap.formulations import moirai
 from placegap.formulations.moirai import Form, count_rows
 from placegap.instances import Cluster, Device, Instance, Link, Makespan, Plan, example
 from placegap.instances.corpus.generate import generate
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.instances.problem import Channels
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, run_method

@@ -21,7 +21,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, Result, Task, run_method
 from placegap.solvers.core.clock import LimitReached

@@ -10,7 +10,7 @@ from draws.tiny import tiny_instance
 from references.brute_force import max_load_draws
 
 from placegap.instances import Cluster, Device, Graph, Instance, Op
-from placegap.instances.problem.array_types import Ints
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous import column_generation

@@ -21,8 +21,8 @@ from placegap.instances import (
     Plan,
     evaluate,
 )
+from placegap.instances.oracle.stage_chains import MOST_PLANS, chains, count_chains
 from placegap.solvers import run_method
-from placegap.solvers.brute_force.stage_chains import MOST_PLANS, chains, count_chains
 
 
 def balance(

@@ -36,13 +36,13 @@ from placegap.instances import (
 )
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.layer_chains import layer_chain
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.problem.array_types import Floats, Ints
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.kernels.array_types import Floats, Ints
+from placegap.instances.oracle.stage_chains import MOST_PLANS, best_chain, count_chains
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import stage_blocks
 from placegap.solvers import METHODS, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.brute_force.stage_chains import MOST_PLANS, best_chain, count_chains
 from placegap.solvers.core.progress import Progress, listening
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.pipeline import stage_cuts as method

@@ -17,7 +17,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.corpus.generate import mirror_training
-from placegap.instances.recheck.recheck import recheck
+from placegap.instances.oracle.recheck import recheck
 from placegap.solvers import Result, run_method
 
 FREE = Makespan(channels="free")

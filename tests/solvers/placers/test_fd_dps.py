@@ -23,7 +23,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.corpus.generate import mirror_training
-from placegap.instances.recheck.recheck import recheck
+from placegap.instances.oracle.recheck import recheck
 from placegap.solvers import Outcome, SolverDisagreement, run_method
 from placegap.solvers.core.result import finish
 

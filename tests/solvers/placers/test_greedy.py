@@ -21,7 +21,7 @@ from placegap.instances import (
     Semantics,
     evaluate,
 )
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.solvers import Task, run_method
 from placegap.solvers.placers.greedy_and_moves import greedy
 

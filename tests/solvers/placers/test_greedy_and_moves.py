@@ -10,7 +10,7 @@ from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
 from references.brute_force import MAX_LOAD_SEMANTICS, max_load_draws, oracle
 
 from placegap.instances import Instance, MaxLoad, Plan, Semantics, evaluate, example
-from placegap.instances.io.reader import read_model
+from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import combine, device_loads

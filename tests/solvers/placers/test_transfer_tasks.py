@@ -8,11 +8,11 @@ from references.placers import Facts, pressed_instance, table_instance
 
 from placegap.instances import Edge, Instance, Makespan, evaluate, load_cluster, load_corpus
 from placegap.instances.corpus.generate import mirror_training
-from placegap.instances.io.costing import cost_graph
+from placegap.instances.costing.costing import cost_graph
+from placegap.instances.oracle.recheck import recheck
 from placegap.instances.problem import parse_semantics
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.problem.weighted_dag import cpd_topo
-from placegap.instances.recheck.recheck import recheck
 from placegap.solvers import Task, run_method
 from placegap.solvers.placers.celeritas import CeleritasParams, celeritas
 

@@ -27,12 +27,8 @@ from placegap.instances import (
     generate,
     load_cluster,
 )
-from placegap.instances.io.document import Document
-from placegap.instances.problem import (
-    HybridPipeline,
-    PipelineIteration,
-    has_two_levels,
-)
+from placegap.instances.files.document import Document
+from placegap.instances.problem import HybridPipeline, PipelineIteration, has_two_levels
 from placegap.solvers import METHODS, Limits, Outcome, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
 from placegap.solvers.bounds.spread_bound import spread_bound

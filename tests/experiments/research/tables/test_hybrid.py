@@ -24,8 +24,8 @@ from placegap.experiments.research.tables.hybrid import (
 )
 from placegap.instances import HybridPipeline, InputError, Instance, evaluate
 from placegap.instances.corpus.layer_chains import chain_with_modes
-from placegap.instances.io.cluster_file import load_cluster
-from placegap.instances.io.layer_modes import ModelledOn
+from placegap.instances.costing.layer_modes import ModelledOn
+from placegap.instances.files.cluster_file import load_cluster
 
 PIPER = SHARED / "instances" / "piper"
 needs_piper = needs_inputs("piper", "it holds the inputs of github.com/msr-fiddle/piper")

@@ -21,7 +21,7 @@ from placegap.instances.corpus.corpus import (
     corpus_names,
     corpus_path,
 )
-from placegap.instances.io.cluster_file import load_cluster
+from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.torch_models.options import is_traced
 

@@ -15,8 +15,8 @@ from placegap.experiments.research.workloads.catalogue import (
     workloads,
 )
 from placegap.instances import Graph, InputError, Makespan
-from placegap.instances.io.cluster_file import cluster_names, load_cluster
-from placegap.instances.io.document import Document
+from placegap.instances.files.cluster_file import cluster_names, load_cluster
+from placegap.instances.files.document import Document
 from placegap.instances.reading.checkout import PAPERS, is_workload
 from placegap.solvers import run_method
 

@@ -1,0 +1,1 @@
+"""Certificates: the files, and checkers that stand alone."""

@@ -1,0 +1,1 @@
+"""Times from FLOPs, bytes and what is known of devices."""

@@ -1,0 +1,342 @@
+"""Costing: FLOPs and bytes moved become times on the device kinds of a cluster, by the catalogue.
+
+The time of an op is the launch overhead plus its roofline, the larger of FLOPs / peak rate and
+bytes moved / memory bandwidth, rounded up once to whole nanoseconds. An op that computes nothing
+and moves nothing is a view (Reshape, Identity): no kernel is launched, and it takes 0 ns.
+
+That is ``roofline``: each op is a kernel, and rates are datasheets'. Under ``calibrated`` costs the
+ops that run as one kernel (`launch_of`) are launched once, move what goes in and out of it, and
+share its time in proportion to the bytes that they move by themselves; rates are those that kernels
+reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, TypeAdapter
+
+from placegap.instances.costing.launches import bytes_inside, launch_of
+from placegap.instances.problem import Cluster, Device, DeviceSpec, Graph, Name, Op
+from placegap.instances.problem.integers import NS_PER_S, ceil_div
+from placegap.instances.reading.errors import (
+    InputError,
+    as_input_error,
+    instead_of,
+    paused_collector,
+)
+from placegap.instances.reading.input_files import data_path
+from placegap.instances.reading.yaml_file import read_yaml
+
+Costs = Literal["roofline", "calibrated"]
+
+COSTS = "costs"
+"""Parameter of the provenance that says how ops without times are costed; by default calibrated."""
+
+COMPUTE_PERCENT = 79
+"""What large products reach of the peak: the median of measured ones of 2,048 rows and more on an
+A100, 1 / 1.26. H100, H200 and RTX PRO 6000 reach 76, L40S 60."""
+
+BANDWIDTH_PERCENT, HOST_BANDWIDTH_PERCENT = 80, 70
+"""What kernels of cards and of hosts reach of the memory's bandwidth. With `THREADS_NS` they are
+figures of a coarse grid that bring twelve reported token rates close
+(`experiments.research.speeds`)."""
+
+THREADS_NS = 30_000
+"""What a host takes more for each kernel, to wake its threads and join them."""
+
+HOST_OVERHEAD_NS = 1_000
+"""The launch overhead of a host that states none; the catalogue's for all CPUs."""
+
+
+def _as_spec(raw: Any) -> Any:
+    """A kind of a file with the fields of `DeviceSpec`: one of hosts is a CPU."""
+    if not isinstance(raw, dict):
+        return raw
+    fields = {"is_cpu" if name == "is_host" else name: value for name, value in raw.items()}
+    if len(fields) < len(raw):
+        raise ValueError("is_cpu and is_host say the same; leave out is_cpu")
+    overhead = {"launch_overhead_ns": HOST_OVERHEAD_NS} if fields.get("is_cpu") is True else {}
+    return overhead | fields
+
+
+StatedSpec = Annotated[DeviceSpec, BeforeValidator(_as_spec)]
+"""A kind as a file states it; ``is_host`` says that its devices are hosts."""
+
+
+def as_host(spec: DeviceSpec) -> DeviceSpec:
+    """A kind as a CPU; a launch overhead that it states stays."""
+    is_open = "launch_overhead_ns" not in spec.model_fields_set
+    overhead = {"launch_overhead_ns": HOST_OVERHEAD_NS} if is_open else {}
+    return spec.model_copy(update={"is_cpu": True, **overhead})
+
+
+@cache
+def catalogue() -> dict[str, DeviceSpec]:
+    """The catalogue that ships with the package, by device kind."""
+    return read_catalogue(data_path("devices.yaml"))
+
+
+def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
+    """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`.
+
+    ``is_host`` may stand for ``is_cpu``.
+    """
+    raw = read_yaml(path)
+    with as_input_error(raw, path):
+        return TypeAdapter(dict[Name, StatedSpec]).validate_python(raw)
+
+
+def device_spec(kind: str) -> DeviceSpec:
+    """The catalogue's entry for a kind; an unknown kind is an InputError that offers others."""
+    spec = catalogue().get(kind)
+    if spec is None:
+        hint = instead_of(kind, sorted(catalogue()), "placegap instances")
+        raise InputError(f"device kind {kind!r} is not in the catalogue{hint}")
+    return spec
+
+
+def specs_of(cluster: Cluster) -> dict[str, DeviceSpec]:
+    """What is known of the cluster's device kinds: by the cluster itself, else by the catalogue."""
+    known = {**catalogue(), **cluster.kinds}
+    kinds = sorted({device.kind for device in cluster.devices})
+    return {kind: known[kind] for kind in kinds if kind in known}
+
+
+def is_cpu(device: Device, cluster: Cluster) -> bool:
+    """Whether a device is a host, or of a CPU kind ("cpu" is what `profile` calls one)."""
+    spec = cluster.kinds.get(device.kind) or catalogue().get(device.kind)
+    return device.is_host or device.kind == "cpu" or (spec is not None and spec.is_cpu)
+
+
+def roofline_ns(
+    flops: int,
+    bytes_moved: int,
+    spec: DeviceSpec,
+    compute_percent: int = 100,
+    bandwidth_percent: int = 100,
+    dtype: str | None = None,
+) -> int:
+    """Time of an op on a device, in ns.
+
+    Parameters
+    ----------
+    flops, bytes_moved : int
+        Floating-point operations, and bytes read from and written to device memory.
+    compute_percent, bandwidth_percent : int
+        Share of the peak rate and of the bandwidth that is reached.
+    dtype : str, optional
+        Number type that it computes in, whose peak rate counts; None stands for float32.
+
+    Examples
+    --------
+    1 GFLOP at 8.1 TFLOP/s takes 123.5 us, 16 MB at 320 GB/s take 50 us; 5 us to launch the kernel:
+
+    >>> roofline_ns(10**9, 16_000_000, catalogue()["T4"])
+    128457
+    >>> roofline_ns(0, 0, catalogue()["T4"])
+    0
+    """
+    if not flops and not bytes_moved:
+        return 0
+    compute_ns = ceil_div(flops * NS_PER_S * 100, spec.peak(dtype) * compute_percent)
+    memory_ns = ceil_div(
+        bytes_moved * NS_PER_S * 100, spec.bandwidth_bytes_per_s * bandwidth_percent
+    )
+    return spec.launch_overhead_ns + max(compute_ns, memory_ns)
+
+
+def cost_graph(
+    graph: Graph, cluster: Cluster, *, compute_percent: int = 100, bandwidth_percent: int = 100
+) -> Graph:
+    """The graph with a time for every device kind of the cluster whose rates are known.
+
+    Each op is a kernel of its own (`Costs` "roofline"). The peak rate is that of the op's number
+    type (`Op.dtype`). Times that the ops bring are kept; ops that state neither FLOPs nor bytes
+    moved are left alone, and of an op that states one of them the other counts as 0. What was used
+    is written into the provenance. The same graph comes back where nothing is to be added.
+
+    Parameters
+    ----------
+    graph : Graph
+    cluster : Cluster
+    compute_percent, bandwidth_percent : int
+        Share of the peak rate and of the bandwidth that is reached, at least 1.
+
+    Raises
+    ------
+    InputError
+        If a percentage is not positive, the times sum to more than 2**62 ns, or the graph has
+        times that were costed for a kind at other rates.
+
+    Notes
+    -----
+    O(ops x kinds).
+
+    Examples
+    --------
+    >>> from placegap.instances.problem import Device
+    >>> graph = Graph(name="one", ops=(Op(name="a", flops=10**9, bytes_moved=16_000_000),))
+    >>> cost_graph(graph, Cluster(name="c", devices=(Device(name="d", kind="T4"),))).ops[0].time_ns
+    {'T4': 128457}
+    """
+    if compute_percent < 1 or bandwidth_percent < 1:
+        raise InputError("costing: compute_percent and bandwidth_percent must be at least 1")
+    specs = specs_of(cluster)
+    _refuse_other_rates(graph, specs)
+    percent = {"compute_percent": compute_percent, "bandwidth_percent": bandwidth_percent}
+    with paused_collector():
+        ops, added = _cost_ops(graph.ops, specs, **percent)
+        if not added:
+            return graph
+        used = {kind: specs[kind] for kind in sorted(added)}
+        dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
+        provenance = graph.provenance.noting(
+            f"times on {', '.join(used)} are roofline estimates",
+            _parameters(used, percent, dtypes),
+        )
+        with as_input_error(source=graph.name):
+            return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
+
+
+def with_costs(graph: Graph, costs: Costs) -> Graph:
+    """The graph, noting how its ops without times are costed."""
+    noted = {**graph.provenance.parameters, COSTS: costs}
+    provenance = graph.provenance.model_copy(update={"parameters": noted})
+    return graph.model_copy(update={"provenance": provenance})
+
+
+def costed(graph: Graph, cluster: Cluster) -> Graph:
+    """The graph with a time for every device kind of the cluster whose rates are known, by the
+    costs that its provenance names.
+    """
+    if graph.provenance.parameters.get(COSTS) == "roofline":
+        return cost_graph(graph, cluster)
+    specs = specs_of(cluster)
+    _refuse_other_rates(graph, specs)
+    if not any(op.flops is not None or op.bytes_moved is not None for op in graph.ops):
+        return graph
+    with paused_collector():
+        ops, added, kernels = _cost_kernels(graph, specs)
+        if not added:
+            return graph
+        used = {kind: specs[kind] for kind in sorted(added)}
+        dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
+        noted = _parameters(used, {"compute_percent": COMPUTE_PERCENT}, dtypes)
+        for kind, spec in used.items():
+            noted[f"costing.{kind}.bandwidth_percent"] = _bandwidth_percent(spec)
+            noted[f"costing.{kind}.threads_ns"] = THREADS_NS if spec.is_cpu else 0
+        provenance = graph.provenance.noting(
+            f"times on {', '.join(used)} are calibrated estimates (kernels: {kernels})",
+            {COSTS: "calibrated", **noted},
+        )
+        with as_input_error(source=graph.name):
+            return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})
+
+
+def _cost_kernels(graph: Graph, specs: Mapping[str, DeviceSpec]) -> tuple[list[Op], set[str], int]:
+    """The ops with their shares of their kernels' times, the new kinds, and how many kernels."""
+    ops, launch, index = list(graph.ops), launch_of(graph), graph.index
+    first = index.tensor_first_edge.tolist()
+    saved = bytes_inside(index, np.array([graph.edges[e].bytes for e in first], np.int64), launch)
+    members: dict[int, list[int]] = {}
+    for i, number in enumerate(launch.tolist()):
+        members.setdefault(number, []).append(i)
+    added, kernels = set[str](), 0
+    for number, own in members.items():
+        parts = [ops[i] for i in own]
+        missing = specs.keys() - parts[0].time_ns.keys()
+        if not missing or all(op.flops is None and op.bytes_moved is None for op in parts):
+            continue
+        flops = sum(op.flops or 0 for op in parts)
+        shares = [op.bytes_moved or 0 for op in parts]
+        moved = max(sum(shares) - int(saved[number]), bool(sum(shares)))
+        dtype = max(parts, key=lambda op: op.flops or 0).dtype
+        kernels += bool(flops or moved)
+        added |= missing
+        group = parts[0].colocation or (f"kernel of {parts[0].name}" if len(own) > 1 else None)
+        split = {
+            kind: _split(kernel_ns(flops, moved, spec, dtype), shares)
+            for kind, spec in specs.items()
+        }
+        for at, (i, op) in enumerate(zip(own, parts, strict=True)):
+            times = {kind: parts_ns[at] for kind, parts_ns in split.items()}
+            ops[i] = op.model_copy(update={"time_ns": {**times, **op.time_ns}, "colocation": group})
+    return ops, added, kernels
+
+
+def kernel_ns(flops: int, bytes_moved: int, spec: DeviceSpec, dtype: str | None = None) -> int:
+    """Time of a kernel on a device under calibrated costs, in ns."""
+    time = roofline_ns(flops, bytes_moved, spec, COMPUTE_PERCENT, _bandwidth_percent(spec), dtype)
+    return time + THREADS_NS if time and spec.is_cpu else time
+
+
+def _bandwidth_percent(spec: DeviceSpec) -> int:
+    return HOST_BANDWIDTH_PERCENT if spec.is_cpu else BANDWIDTH_PERCENT
+
+
+def _split(time_ns: int, shares: Sequence[int]) -> list[int]:
+    """A time in whole parts in proportion to shares; equal ones where all are 0."""
+    ends = list(accumulate(shares if any(shares) else [1] * len(shares), initial=0))
+    return [end - begin for begin, end in pairwise(time_ns * end // ends[-1] for end in ends)]
+
+
+def _cost_ops(
+    ops: Iterable[Op], specs: Mapping[str, DeviceSpec], compute_percent: int, bandwidth_percent: int
+) -> tuple[list[Op], set[str]]:
+    """The ops with their new times, and the kinds that some op got a time for."""
+    known: dict[tuple[int, int, str | None], dict[str, int]] = {}
+    added: set[str] = set()
+    costed = []
+    for op in ops:
+        missing = specs.keys() - op.time_ns.keys()
+        if missing and (op.flops is not None or op.bytes_moved is not None):
+            work = (op.flops or 0, op.bytes_moved or 0, op.dtype)
+            if work not in known:
+                known[work] = {
+                    kind: roofline_ns(*work[:2], spec, compute_percent, bandwidth_percent, op.dtype)
+                    for kind, spec in specs.items()
+                }
+            added |= missing
+            op = op.model_copy(update={"time_ns": {**known[work], **op.time_ns}})
+        costed.append(op)
+    return costed, added
+
+
+def _parameters(
+    specs: Mapping[str, DeviceSpec], percent: dict[str, int], dtypes: Sequence[str]
+) -> dict[str, str | int | float | bool | None]:
+    """What the times were made from, as it stands in the provenance."""
+    found: dict[str, str | int | float | bool | None] = {}
+    for kind, spec in specs.items():
+        rates = _rates(spec) | {f"peak_flops_per_s.{dtype}": spec.peak(dtype) for dtype in dtypes}
+        found |= {f"costing.{kind}.{name}": rate for name, rate in (rates | percent).items()}
+        found[f"costing.{kind}.source"] = spec.source
+    return found
+
+
+def _rates(spec: DeviceSpec) -> dict[str, int]:
+    return {
+        "peak_flops_per_s": spec.peak(None),
+        "bandwidth_bytes_per_s": spec.bandwidth_bytes_per_s,
+        "launch_overhead_ns": spec.launch_overhead_ns,
+    }
+
+
+def _refuse_other_rates(graph: Graph, specs: Mapping[str, DeviceSpec]) -> None:
+    """Times are kept, so that those of a kind of the same name and other rates would be wrong."""
+    noted = graph.provenance.parameters
+    for kind, spec in specs.items():
+        for name, rate in _rates(spec).items():
+            was = noted.get(f"costing.{kind}.{name}", rate)
+            if was != rate:
+                raise InputError(
+                    f"times on {kind!r} were costed at {name} {was}, and here it has {rate}; give"
+                    " the devices a kind of another name, or start from the model without times",
+                    graph.name,
+                )

@@ -1,0 +1,59 @@
+"""What a runtime takes of a card's memory besides the model: its context, and compute buffers."""
+
+from __future__ import annotations
+
+from placegap.instances.costing.costing import COSTS, is_cpu
+from placegap.instances.costing.layer_modes import MODELLED
+from placegap.instances.problem import Cluster, Graph
+from placegap.instances.problem.integers import format_bytes
+
+CONTEXT_BYTES = 500_000_000
+"""CUDA's context with kernels of libraries and cuBLAS' workspace: 0.3 to 0.5 GB by card."""
+
+PROMPT_TOKENS = 512
+"""An engine that decodes reads its prompts in pieces: llama.cpp's ubatch."""
+
+RESERVED = "reserved"
+"""Parameter of a cluster's provenance: a sentence on what was taken of cards that state nothing."""
+
+
+def with_reserve(cluster: Cluster, graph: Graph) -> Cluster:
+    """The cluster without what a runtime takes of the cards that do not state it.
+
+    Only for graphs whose costs are ours and calibrated: papers and files with times count no such
+    memory.
+    """
+    parameters = graph.provenance.parameters
+    costs = parameters.get(COSTS, "calibrated" if MODELLED in parameters else None)
+    if costs != "calibrated":
+        return cluster
+    buffers = buffer_bytes(graph)
+    taken, devices = CONTEXT_BYTES + buffers, []
+    for device in cluster.devices:
+        size = device.memory_bytes
+        if size is not None and device.name in cluster.open_memory and not is_cpu(device, cluster):
+            device = device.model_copy(update={"memory_bytes": max(0, size - taken)})
+        devices.append(device)
+    if tuple(devices) == cluster.devices:
+        return cluster
+    much = f"{format_bytes(taken)}{f', {format_bytes(buffers)} for buffers,' if buffers else ''}"
+    said = f"the runtime takes {much} of each card that does not say what is free"
+    noted = cluster.provenance.noting(said, {RESERVED: said})
+    changed = cluster.model_copy(update={"devices": tuple(devices), "provenance": noted})
+    return changed.read_from(cluster.source)
+
+
+def buffer_bytes(graph: Graph) -> int:
+    """Buffers of an engine that decodes: the widest product of a piece of a prompt, in float32.
+
+    A log of llama.cpp shows 398 MiB for 201,088 words of width 2,880; this gives 393. The memory of
+    a plan counts the activations of all other passes.
+    """
+    parameters = graph.provenance.parameters
+    if not parameters.get("decode"):
+        return 0
+    rows = int(parameters.get("batch") or 1)
+    products = [op for op in graph.ops if op.flops and op.parameter_bytes]
+    held = (op.resident_bytes - max(op.parameter_bytes, op.state_bytes or 0) for op in products)
+    wide = 1 if parameters.get("dtype") == "float32" else 2  # other types have half the bytes
+    return max(held, default=0) * wide * max(PROMPT_TOKENS, rows) // rows

@@ -1,0 +1,1 @@
+"""Plans in other tools' formats."""

@@ -1,0 +1,123 @@
+"""The table of exporters: a name, and what writes a plan in that format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placegap.instances.costing.costing import is_cpu
+from placegap.instances.exporters.home_tools import (
+    write_exllama,
+    write_llamacpp,
+    write_ollama,
+)
+from placegap.instances.exporters.hybrid import SETTINGS, read_layers, write_hybrid
+from placegap.instances.exporters.modules import layer_list, write_device_map, write_op_table
+from placegap.instances.exporters.onnx import annotate
+from placegap.instances.exporters.stages import (
+    refuse_several_stages,
+    write_megatron,
+    write_pipelining,
+    write_split,
+    write_torchtitan,
+    write_vllm,
+)
+from placegap.instances.exporters.trace import write_chrome_trace
+from placegap.instances.problem import HybridPipeline, Instance, Plan, Semantics
+from placegap.instances.problem.modules import layer_of
+from placegap.instances.reading.errors import InputError, look_up
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """One row of the table.
+
+    `whole_layers` tells whether only plans of whole layers can be written, `experts_apart` that
+    experts of a layer may be elsewhere all the same; `join_ends`, whether
+    the first stage must hold all that comes before the numbered layers, and the last one all that
+    comes after them; `gpus_alone`, whether a stage on a CPU is one that its tool cannot run. A
+    format that is a copy of the model's own file has `annotate` in place of
+    `write`: it changes the model, as it was read from that file.
+    """
+
+    summary: str
+    write: Callable[[Instance, Plan, Semantics], str] | None
+    whole_layers: bool = False
+    join_ends: bool = False
+    gpus_alone: bool = False
+    experts_apart: bool = False
+    annotate: Callable[[Any, Instance, Plan, Semantics], None] | None = None
+
+
+EXPORTERS: Mapping[str, Exporter] = {
+    "device_map": Exporter("accelerate's map of modules to devices", write_device_map, True),
+    "torchtitan": Exporter("module_fqns_per_model_part", write_torchtitan, True, gpus_alone=True),
+    "megatron": Exporter("--pipeline-model-parallel-layout", write_megatron, True, True, True),
+    "vllm": Exporter("VLLM_PP_LAYER_PARTITION", write_vllm, True, True, True),
+    "pipelining": Exporter("split points of torch.distributed.pipelining", write_pipelining, True),
+    "llamacpp": Exporter(
+        "-ngl, -ts, --n-cpu-moe or -ot of llama.cpp", write_llamacpp, True, experts_apart=True
+    ),
+    "exllama": Exporter("-gs of exllama, GB of each GPU", write_exllama, True),
+    "ollama": Exporter("num_gpu of a Modelfile", write_ollama, True),
+    "onnx": Exporter("ONNX device_configurations, in a copy of the file", None, annotate=annotate),
+    "dnn-partitioning": Exporter("its split file", write_split),
+    "chrome-trace": Exporter("Trace Event JSON, for Perfetto and Chrome", write_chrome_trace),
+    "csv": Exporter("one row per op", write_op_table),
+}
+
+
+def find_exporter(name: str) -> Exporter:
+    """The exporter of a name."""
+    return look_up("export", name, EXPORTERS)
+
+
+def export_plan(kind: str, instance: Instance, plan: Plan, semantics: Semantics) -> str:
+    """The content of the file of one kind, which is no copy of the model's."""
+    exporter = find_exporter(kind)
+    write = exporter.write
+    if write is None:
+        raise InputError("the plan goes into a copy of the model's own file", f"export {kind}")
+    try:
+        if exporter.gpus_alone:
+            _refuse_cpus(instance, plan)
+        if isinstance(semantics, HybridPipeline):
+            return write_hybrid(kind, instance, plan, semantics)
+        return write(instance, plan, semantics)
+    except InputError as error:
+        raise InputError(str(error), f"export {kind}") from None
+
+
+def check_export(kind: str, instance: Instance, semantics: Semantics) -> None:
+    """Refuse, before a plan is looked for, a format that can say none of this model's plans."""
+    exporter = find_exporter(kind)
+    try:
+        if isinstance(semantics, HybridPipeline):
+            if kind not in SETTINGS:
+                raise InputError(
+                    "says nothing of replicas, tensor degrees and modes; export"
+                    f" {', '.join(SETTINGS)}, or write the plan (-o FILE)"
+                )
+            read_layers(instance)
+            return
+        if exporter.whole_layers and not any(layer_of(instance.graph)):
+            raise InputError(
+                f"no op of {instance.graph.name} names its module; trace the model (hf:, py:)"
+            )
+        if exporter.join_ends:
+            layer_list(instance)
+        if exporter.write is write_vllm:
+            refuse_several_stages(semantics)
+    except InputError as error:
+        raise InputError(str(error), f"export {kind}") from None
+
+
+def _refuse_cpus(instance: Instance, plan: Plan) -> None:
+    for k in sorted({k for on in plan.placement for k in on}):
+        device = instance.cluster.devices[k]
+        if is_cpu(device, instance.cluster):
+            raise InputError(
+                f"a stage runs on {device.name!r}, a CPU, and the ranks of this tool are GPUs;"
+                " leave it out of the cluster"
+            )

@@ -1,0 +1,1 @@
+"""Placegap's own files: documents, clusters, plans."""

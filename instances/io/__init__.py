@@ -1,1 +1,0 @@
-"""Files in and out: documents, plans, certificates, importers, exporters, costs, measured times."""

@@ -1,0 +1,1 @@
+"""Kernels: compiled when it pays, and kept on disk."""

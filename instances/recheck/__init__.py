@@ -1,1 +1,0 @@
-"""A second referee, which shares no code with the first."""

@@ -1,0 +1,1 @@
+"""What certificates are made of."""

@@ -1,0 +1,380 @@
+"""Write certificates: bounds that the stand-alone checker proves again, and says so beforehand.
+
+A makespan's are a chain of sections, of which the arcs of shortest paths are proven by trees of
+cases (`certificate_lp`), or one tree of the whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from placegap.formulations.shared.devices import colocated_times
+from placegap.instances.certificates.certificate_checker import Able, Rejected, Terms
+from placegap.instances.certificates.certificate_file import (
+    ArcRow,
+    Branch,
+    Certificate,
+    ChainProof,
+    IdealsProof,
+    Leaf,
+    LongestProof,
+    PathProof,
+    Proof,
+    SectionArc,
+    StagesProof,
+    TreeProof,
+    WorkProof,
+    plain_document,
+)
+from placegap.instances.certificates.certificate_hybrid import HybridLayers, plan_within
+from placegap.instances.certificates.certificate_ideals import IdealBlocks, chain_within
+from placegap.instances.problem import HybridPipeline, Instance, LatencySubgraphs, Makespan, MaxContext, MaxLoad, PipelineIteration, Semantics
+from placegap.instances.problem.integers import NEVER
+from placegap.instances.problem.sections import choose_chain, intervals
+from placegap.solvers.bounds.certificates.section_lp import (
+    MOST_ROUTES,
+    SectionLp,
+    grow_tree,
+    num_routes,
+)
+from placegap.solvers.bounds.cheap_bounds import quick_bound
+from placegap.solvers.bounds.spread_bound import spread_weights
+from placegap.solvers.core.clock import Clock, LimitReached, stop_asked
+
+S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6
+"""Seconds that `Terms` takes for each op and edge, and for each edge and pair of devices."""
+
+MOST_MOVES = 50_000_000
+"""Times of edges from device to device that are held in memory: 2 GB."""
+
+LEAVES = (1, 8, 64, 512)
+"""Of the trees of arcs, round by round."""
+
+Proved = tuple[Any, Proof]
+"""A bound, and its proof."""
+
+MOST_PARTS = 20_000
+"""Of instances whose sections are looked at: ops and edges."""
+
+MOST_LEAVES = 200
+
+MOST_HALVES = 8
+"""How often ideals are checked: at the bound, then half-way between what is proven and what not."""
+
+
+def certify(
+    instance: Instance,
+    semantics: Semantics,
+    time_limit_s: float | None = None,
+    target_ns: float = math.inf,
+) -> Certificate | None:
+    """The certificate with the highest bound that is found in some seconds; None where none is.
+
+    There is none for latency_subgraphs and pipeline_iteration, and none where some op can be
+    nowhere.
+
+    Parameters
+    ----------
+    time_limit_s : float, optional
+        The cheapest certificate is written in any case.
+    target_ns : float
+        A bound that suffices, such as the best one known.
+    """
+    if isinstance(semantics, LatencySubgraphs | PipelineIteration | MaxContext):
+        return None
+    clock = Clock(time_limit_s)
+    if isinstance(semantics, HybridPipeline):
+        if semantics.bubble:
+            return None
+        return _certify_stages(instance, semantics, clock, target_ns)
+    cheapest = _cheapest(instance, semantics)
+    if not fits(instance, clock):
+        return _certificate(instance, semantics, *cheapest)
+    parts = checked_parts(instance)
+    problem = TimedTerms(parts, semantics.model_dump(mode="json"), clock)
+    if not all(problem.able.values()):
+        return None
+    best = cheapest
+    proofs = _proofs(instance, problem, parts, semantics, target_ns)
+    with suppress(LimitReached):
+        for bound, proof in proofs:
+            if best[0] < bound < math.inf:
+                best = bound, proof
+            if best[0] >= target_ns:
+                break
+    return _certificate(instance, semantics, *best)
+
+
+def checked_parts(instance: Instance) -> dict[str, Any]:
+    """What the checker reads of the file of an instance."""
+    document = plain_document(instance)
+    graph, cluster = document["graph"], document["cluster"]
+    return {
+        "devices": cluster["devices"],
+        "links": cluster.get("links", []),
+        "edges": graph.get("edges", []),
+        "ops": graph["ops"],
+    }
+
+
+def _certificate(
+    instance: Instance, semantics: Semantics, bound_ns: int, proof: Proof
+) -> Certificate:
+    return Certificate(
+        instance=instance.name,
+        instance_hash=instance.content_hash,
+        semantics=semantics,
+        bound_ns=bound_ns,
+        proof=proof,
+    )
+
+
+def _cheapest(instance: Instance, semantics: Semantics) -> Proved:
+    """Work, or the longest group, on arrays; the checker finds no less, as memory is left out."""
+    arrays = instance.arrays
+    runs, total = arrays.group_runs, np.zeros(arrays.group_runs.shape, np.int64)
+    np.add.at(total, arrays.group, arrays.time_ns.clip(0))
+    work, weights = spread_weights(total, runs)
+    replicas = isinstance(semantics, MaxLoad) and semantics.replicas
+    if not isinstance(semantics, Makespan) and not replicas:
+        longest = int(np.where(runs, total, NEVER).min(axis=1).max())
+        if work < longest < NEVER:
+            return longest, LongestProof()
+    return work, WorkProof(weights=tuple(weights))
+
+
+def _proofs(
+    instance: Instance,
+    problem: TimedTerms,
+    parts: dict[str, Any],
+    semantics: Semantics,
+    target_ns: float,
+) -> Iterator[Proved]:
+    """Proofs and what they prove, cheapest first; each is worked out when it is asked for."""
+    possible, together = colocated_times(instance)
+    work = WorkProof(weights=tuple(spread_weights(together, possible)[1]))
+    least = problem.work({"weights": list(work.weights)})
+    yield least, work
+    if not isinstance(semantics, Makespan):
+        if not problem.rules.get("replicas"):
+            least = max(least, longest := problem.longest({}))
+            yield longest, LongestProof()
+        yield from _no_chain_below(problem, parts, semantics, least, target_ns)
+        return
+    clock = problem.clock
+    clock.check()
+    yield problem.path({}), PathProof()
+    if clock.left_s == 0 or len(problem.time) + len(problem.edges) > MOST_PARTS:
+        return
+    yield from filter(None, [prove_chain(instance, problem, clock.part(0.5))])
+    if num_routes(problem, problem.able) <= MOST_ROUTES:
+        windows = [s.ops for s in choose_chain(instance, intervals(instance)) if s.num_inner > 1]
+        lp = SectionLp(problem, problem.able, windows=(None, *windows), clock=clock)
+        tree, bound = grow_tree(
+            lp, problem.able, most_leaves=MOST_LEAVES, target_ns=target_ns, clock=clock
+        )
+        yield bound, TreeProof(tree=tree)
+
+
+def _no_chain_below(
+    problem: TimedTerms, parts: dict[str, Any], semantics: Semantics, least: int, target_ns: float
+) -> Iterator[Proved]:
+    """What the check of ideals proves: the target, or as much as it does in the time."""
+    if not isinstance(semantics, MaxLoad) or semantics.plans != "chain":
+        return
+    if semantics.replicas or semantics.levels == 2 or not least < target_ns < math.inf:
+        return
+    clock, overlap = problem.clock, semantics.load == "overlap"
+    try:
+        blocks = IdealBlocks(problem, parts, clock.check)
+    except Rejected:  # too large
+        return
+    within = partial(chain_within, blocks, overlap=overlap)
+    for bound in _by_halves(within, least, int(target_ns), clock):
+        yield bound, IdealsProof()
+
+
+def _certify_stages(
+    instance: Instance, semantics: HybridPipeline, clock: Clock, target_ns: float
+) -> Certificate | None:
+    """What the check of rows of stages proves: the target, or as much as it does in the time."""
+    least = quick_bound(instance, semantics).ns
+    target = least if target_ns == math.inf else int(target_ns)
+    rules = semantics.model_dump(mode="json")
+    proven = 0
+    with suppress(LimitReached, Rejected):
+        layers = HybridLayers(checked_parts(instance), rules)
+        for bound in _by_halves(partial(plan_within, layers, rules), 0, target, clock):
+            proven = bound
+    return _certificate(instance, semantics, proven, StagesProof()) if proven else None
+
+
+def _by_halves(within: Callable[..., bool], least: int, target: int, clock: Clock) -> Iterator[int]:
+    """Bounds that a check proves: the target, or ever higher ones half-way to what it does not."""
+    trial = most = target
+    for _ in range(MOST_HALVES):
+        try:
+            if within(limit=trial - 1, tick=clock.part(0.5).check):
+                return  # the target is none
+            least = trial
+            yield trial
+        except (LimitReached, Rejected):  # the less is to be proven, the faster it goes
+            clock.check()
+            most = trial
+        if most - least <= 1:
+            return
+        trial = (least + most) // 2
+
+
+def prove_chain(
+    instance: Instance, problem: TimedTerms, clock: Clock
+) -> tuple[Any, ChainProof] | None:
+    """A chain through an instance, as far as it is proven when the time is over; None without one.
+
+    Parameters
+    ----------
+    problem : TimedTerms
+        The checker's view of it, under a makespan.
+
+    Returns
+    -------
+    tuple of (int, ChainProof), or None
+        The bound comes first; it is infinite where there is no plan.
+    """
+    chain = choose_chain(instance, intervals(instance))
+    if not chain:
+        return None
+    before = problem.ends(problem.order)[chain[0].ops[0]]
+    tails = problem.ends(problem.order[::-1], back=True)
+    sections = list[_Section]()
+    for section in chain:  # the chain ends where half of the time is over
+        if 2 * clock.spent_s > (clock.limit_s or math.inf) or stop_asked():
+            break
+        with suppress(LimitReached):
+            sections.append(_section(problem, section.ops))
+    if not sections:
+        return None
+    last = sections[-1].ops[-1]
+    after = [
+        tails[last][k] - problem.time[last][k] if k in problem.able[last] else math.inf
+        for k in range(problem.num)
+    ]
+    with suppress(LimitReached):
+        for leaves in LEAVES:
+            while not stop_asked():
+                clock.check()
+                path, _ = _shortest(before, after, sections)
+                arcs = list(zip(sections, path, path[1:], strict=False))
+                done = [_refine(problem, section, (a, b), leaves, clock) for section, a, b in arcs]
+                if all(done):
+                    break
+    return _shortest(before, after, sections)[1], ChainProof(
+        ops=(sections[0].ops[0], *(section.ops[-1] for section in sections)),
+        arcs=tuple(section.arc() for section in sections),
+    )
+
+
+@dataclass
+class _Section:
+    """A section, what is proven of its arcs by devices, and by which trees."""
+
+    ops: tuple[int, ...]
+    able: Able
+    table: list[list[Any]]
+    trees: dict[tuple[int, int], tuple[int, Branch | Leaf]] = field(default_factory=dict)
+
+    def arc(self) -> SectionArc:
+        rows = (
+            ArcRow(start=a, end=b, tree=tree) for (a, b), (_, tree) in sorted(self.trees.items())
+        )
+        return SectionArc(inside=self.ops[1:-1], rows=tuple(rows))
+
+
+def _section(problem: TimedTerms, ops: tuple[int, ...]) -> _Section:
+    able = problem.between(list(ops))
+    return _Section(ops, able, problem.paths(able, ops[0], ops[-1]))
+
+
+def _refine(
+    problem: TimedTerms, section: _Section, ends: tuple[int, int], leaves: int, clock: Clock
+) -> bool:
+    """Prove more of an arc, unless as many leaves have; whether there was nothing to do."""
+    (a, b), (first, last) = ends, (section.ops[0], section.ops[-1])
+    if len(section.ops) == 2 or section.table[a][b] == math.inf:
+        return True
+    if ends in section.trees and section.trees[ends][0] >= leaves:
+        return True
+    if clock.is_over():
+        return False
+    able = section.able | {first: frozenset({a}), last: frozenset({b})}
+    if num_routes(problem, able) > MOST_ROUTES:
+        return True
+    lp = SectionLp(problem, able, first, clock=clock)
+    tree, bound = grow_tree(lp, able, most_leaves=leaves, clock=clock)
+    section.trees[ends] = leaves, tree
+    section.table[a][b] = max(section.table[a][b], bound)
+    return False
+
+
+def _shortest(
+    before: list[Any], after: list[Any], sections: list[_Section]
+) -> tuple[list[int], Any]:
+    """Devices of the ops along a shortest path, the lowest of equal ones; and its length."""
+    rest = [after]
+    for section in reversed(sections):
+        rest.append([min(map(sum, zip(row, rest[-1], strict=True))) for row in section.table])
+    rest.reverse()
+    length, at = min((before[k] + ns, k) for k, ns in enumerate(rest[0]))
+    path = [at]
+    for section, left in zip(sections, rest[1:], strict=True):
+        row = section.table[at]
+        at = min((row[k] + ns, k) for k, ns in enumerate(left))[1]
+        path.append(at)
+    return path, length
+
+
+def fits(instance: Instance, clock: Clock) -> bool:
+    """Whether the view can be made in the time that is left; nothing can interrupt that."""
+    num_edges, left_s = len(instance.graph.edges), clock.left_s
+    moves = num_edges * instance.num_devices**2
+    takes_s = S_PER_PART * (instance.num_ops + num_edges) + S_PER_MOVE * moves
+    return moves <= MOST_MOVES and (left_s is None or takes_s < left_s)
+
+
+class TimedTerms(Terms):
+    """The checker's view; what takes long raises `LimitReached` when the time is over.
+
+    Parameters
+    ----------
+    parts, rules : dict
+        As `Terms` reads them.
+    clock : Clock
+        It may be replaced by that of a part of the work.
+    """
+
+    def __init__(self, parts: dict[str, Any], rules: dict[str, Any], clock: Clock) -> None:
+        self.clock = clock
+        self._whole = dict[bool, dict[int, list[Any]]]()
+        super().__init__(parts, rules)
+
+    def ends(self, order: Any, back: bool = False, start: Any = None) -> dict[int, list[Any]]:
+        """Least ends of ops; those of the whole instance are worked out once."""
+        whole = start is None and len(order) == len(self.order)
+        if whole and back in self._whole:
+            return self._whole[back]
+        found = super().ends(self._watched(order), back, start)
+        if whole:
+            self._whole[back] = found
+        return found
+
+    def _watched(self, order: list[int]) -> Iterator[int]:
+        for i in order:
+            self.clock.check()
+            yield i

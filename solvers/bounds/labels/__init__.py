@@ -1,0 +1,1 @@
+"""Bounds from labels: paths through sections and layers, and their dominance."""

@@ -1,0 +1,226 @@
+"""Colocation groups that run one after another: the knapsack of `memory_knapsack`, in integers.
+
+Where layers stay whole, a model is a row of *stops*: colocation groups of which each waits for the
+one before (a chain of intervals, each with the ops of a single group). The times of the stops on
+their devices, and the transfers between neighbours, then add up in every schedule.
+
+The least sum that memory allows is found by labels: after each stop the time so far, the device,
+and the bytes on every device. Of labels that differ in time alone the best is kept. With prices per
+byte (`room_prices`) the least priced way from a stop to the end bounds what a label can become, and
+one that ends above an *aim* is left out: where none is left, the aim is a bound, and the next one
+is higher. All numbers are integers, so the least sum is a bound to the nanosecond.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.formulations.shared.devices import possible_placements
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.problem import Instance
+from placegap.instances.problem.integers import NO_LIMIT, NO_WAY
+from placegap.instances.problem.sections import choose_chain, intervals
+from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices
+
+CHAIN = "layers in a row"
+"""Origin of its bounds."""
+
+NEVER = 2**58
+"""A stop cannot be there: more than all times and priced bytes together. Sums stay below 2**62."""
+
+MOST_INNER = 1_000
+"""Ops of an interval, at most."""
+
+MOST_LABELS, MOST_TIES = 100_000, 32
+"""Labels after a stop, and ways to place groups that come more than once; beyond, nothing is
+said."""
+
+MOST_BITS, SPARE_BITS = 57, 4
+"""Of a sum of times in the prices' unit; and what priced bytes have less than they may."""
+
+FIRST_AIM = 0.002
+"""By what share the first aim is above what prices prove; doubled each time."""
+
+
+class Stops(NamedTuple):
+    """S groups in a row on K devices."""
+
+    #: (S,) int64
+    group: Ints
+    #: (S, K) int64: `NEVER` where it cannot be.
+    time_ns: Ints
+    #: (S, K, K) int64: From the stop before on a to this one on b.
+    move_ns: Ints
+    #: (S,) int64: 0 where a group comes again.
+    size_bytes: Ints
+
+
+class LeastChain(NamedTuple):
+    """A bound, and the devices of the stops that reach it, (S,)."""
+
+    ns: int
+    at: Ints
+
+
+def stops_of(instance: Instance) -> Stops | None:
+    """The row of groups; None where groups run beside each other."""
+    arrays, index, group = instance.arrays, instance.arrays.index, instance.arrays.group
+    chain = choose_chain(instance, intervals(instance, MOST_INNER))
+    if not chain or chain[0].entry is None:
+        return None
+    possible, link = possible_placements(instance), arrays.link_class
+    time = np.where(possible, arrays.time_ns, NEVER)
+    groups, times = [int(group[chain[0].entry])], [time[chain[0].entry].copy()]
+    moves = [np.zeros(link.shape, np.int64)]
+    for part in chain:
+        inside = list(part.ops[1:])
+        g = int(group[inside[-1]])
+        if (group[inside] != g).any():
+            return None
+        runs = (time[inside] < NEVER).all(axis=0)
+        work = np.where(runs, np.minimum(time[inside].sum(axis=0), NEVER), NEVER)
+        if g == groups[-1]:
+            times[-1] = np.minimum(times[-1] + work, NEVER)
+            continue
+        sent = [e for e in part.edges if index.producer[e] == part.entry]
+        groups.append(g)
+        times.append(work)
+        moves.append(arrays.transfer_ns[index.tensor[sent]].min(axis=0)[link])
+    size = arrays.group_bytes[groups]
+    _, first = np.unique(groups, return_index=True)
+    again = np.ones(len(groups), np.bool_)
+    again[first] = False
+    size[again] = 0
+    return Stops(np.array(groups), np.array(times), np.array(moves), size)
+
+
+def least_chain(instance: Instance, stops: Stops) -> LeastChain | None:
+    """The least sum over all placements of the stops that fit; None beyond the limits.
+
+    Groups that come more than once are tried on every device.
+    """
+    groups, count = np.unique(stops.group, return_counts=True)
+    tied, num_devices = groups[count > 1].tolist(), instance.num_devices
+    if num_devices ** len(tied) > MOST_TIES:
+        return None
+    best: LeastChain | None = None
+    for homes in product(range(num_devices), repeat=len(tied)):
+        time = stops.time_ns.copy()
+        for g, home in zip(tied, homes, strict=True):
+            away = np.arange(num_devices) != home
+            time[np.ix_(stops.group == g, away)] = NEVER
+        found = _least(stops._replace(time_ns=time), instance.arrays.memory_bytes)
+        if found is None:
+            return None
+        if best is None or found.ns < best.ns:
+            best = found
+    return None if best is None or best.ns >= NEVER else best
+
+
+def _least(stops: Stops, room: Ints) -> LeastChain | None:
+    total = int(stops.size_bytes.sum())
+
+    def trial(prices: RoomPrices) -> tuple[int, Ints]:
+        tails = _tails(stops, prices)
+        at = int(tails[0].argmin())
+        if tails[0][at] >= NEVER:
+            return NO_WAY, np.zeros(len(room), np.int64)
+        least = -((-int(tails[0][at])) >> prices.shift) - _worth_ns(prices, room)
+        used = np.zeros(len(room), np.int64)
+        for s, size in enumerate(stops.size_bytes.tolist()):
+            if s:
+                at = int((_shifted(stops.move_ns[s][at], prices) + tails[s]).argmin())
+            used[at] += size
+        return least, used
+
+    most = int(np.where(stops.time_ns < NEVER, stops.time_ns, 0).max(axis=1).sum())
+    most += int(stops.move_ns.max(axis=(1, 2)).sum()) + 1
+    most_shift = MOST_BITS - most.bit_length()
+    if most_shift < 0:
+        return None
+    if trial(FREE)[0] >= NO_WAY:
+        return LeastChain(NEVER, np.zeros(0, np.int64))
+    # times and priced bytes together stay below `NEVER`
+    prices = climb_prices(trial, room, total << SPARE_BITS, most_shift=most_shift)
+    aim, share = max(0, trial(prices)[0]), FIRST_AIM
+    while True:
+        aim = min(most, int(aim * (1 + share)) + 1)
+        found = _below(stops, room, prices, aim)
+        if found is None or found.ns < aim:
+            return found
+        if aim == most:
+            return LeastChain(NEVER, np.zeros(0, np.int64))
+        share *= 2
+
+
+def _worth_ns(prices: RoomPrices, room: Ints) -> int:
+    return prices.worth_ns(room) if prices.each else 0
+
+
+def _shifted(time_ns: Ints, prices: RoomPrices) -> Ints:
+    """Times in the prices' unit; `NEVER` stays where it is."""
+    return np.where(time_ns >= NEVER, NEVER, time_ns << prices.shift)
+
+
+def _tails(stops: Stops, prices: RoomPrices) -> list[Ints]:
+    """The least priced sum from each stop to the end, by its device; at most `NEVER`."""
+    price = np.array(prices.each or [0] * stops.time_ns.shape[1], np.int64)
+    tails = [np.zeros(0, np.int64)] * len(stops.group)
+    for s in range(len(stops.group) - 1, -1, -1):
+        own = _shifted(stops.time_ns[s], prices) + price * stops.size_bytes[s]
+        if s + 1 < len(stops.group):
+            ways = _shifted(stops.move_ns[s + 1], prices) + tails[s + 1][None, :]
+            own = own + ways.min(axis=1)
+        tails[s] = np.minimum(own, NEVER)
+    return tails
+
+
+def _below(stops: Stops, room: Ints, prices: RoomPrices, aim: int) -> LeastChain | None:
+    """The least sum below an aim, else the aim; None where labels are too many."""
+    tails, num_devices = _tails(stops, prices), len(room)
+    price = np.array(prices.each or [0] * num_devices, np.int64)
+    finite = room < NO_LIMIT
+    every = np.arange(num_devices)
+    value, at = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    used = np.zeros((1, num_devices), np.int64)
+    traces: list[tuple[Ints, Ints]] = []
+    worth = _worth_ns(prices, room)
+    for s, size in enumerate(stops.size_bytes.tolist()):
+        move = stops.move_ns[s][at]
+        sums = value[:, None] + move + stops.time_ns[s]
+        source, to = np.nonzero(sums < aim)
+        held = used[source]
+        held[np.arange(len(to)), to] += size
+        sums = sums[source, to]
+        rest = tails[s][to] - _shifted(stops.time_ns[s][to], prices) - price[to] * size
+        paid = (held[:, finite] * price[finite]).sum(axis=1) + rest
+        least = sums + -((-paid) >> prices.shift) - worth
+        kept = (held <= room).all(axis=1) & (least < aim) & (tails[s][to] < NEVER)
+        source, to, sums, held = source[kept], to[kept], sums[kept], held[kept]
+        order = np.lexsort((sums, *held.T, to))
+        keys = np.column_stack([to, held])[order]
+        first = np.ones(len(order), np.bool_)
+        first[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+        order = order[first]
+        value, at, used = sums[order], to[order], held[order]
+        traces.append((source[order], at))
+        if not len(value):
+            return LeastChain(aim, every[:0])
+        if len(value) > MOST_LABELS:
+            return None
+    row, path = int(value.argmin()), list[int]()
+    least = int(value[row])
+    for source, where in reversed(traces):
+        path.append(int(where[row]))
+        row = int(source[row])
+    return LeastChain(least, np.array(path[::-1], np.int64))
+
+
+def chain_bound(instance: Instance) -> int:
+    """What a row of stops proves of an instance whose bytes add up; 0 if there is none."""
+    stops = stops_of(instance)
+    chain = None if stops is None else least_chain(instance, stops)
+    return 0 if chain is None else chain.ns

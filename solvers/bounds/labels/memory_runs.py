@@ -1,0 +1,476 @@
+"""A chain of sections under memory: each run of it on one device must fit there.
+
+The nodes of a chain are ops, with a section between each and the next (`problem.sections`). Their
+colocation groups, in the order in which the chain first meets them, are the *stops*. A training
+step meets its layers twice, forward and backward, and what it takes between two neighbouring stops
+adds up over both passes.
+
+Whatever the placement, the stops fall into runs: neighbouring stops on the same device, as long as
+possible. The groups of a run are on its device together, so that their bytes fit there; and where
+one run ends and the next begins, the sections between take what is proven of them (their *arcs*)
+for two unlike devices. So the least cost of any division into runs that fit is a bound. What lies
+between two stops of one run either is on the run's device, and its bytes count and its times add
+up; or some groups of it are elsewhere, and then a path leads there and back (`Through`). `Passage`
+counts both.
+
+All costs are what others prove (arcs, paths, sums of times). The search (`least_runs`) is a
+shortest path with resources, in integers: the bytes of the current run, and those of all runs since
+the path came to a pool of devices with fast links (`device_pools`), which fit there together.
+
+Several runs may be on one device. Where devices differ, *prices* see to that: for prices p[k] >= 0,
+the least of cost + sum over k of p[k] (bytes on k - room of k) is a bound as well. A subgradient
+method looks for prices that prove much (`priced`); any that it finds are valid.
+
+What lies between two stops on one device leaves out groups by *modes*: mode 0 leaves out none, the
+others all those whose way there and back takes no longer than some threshold.
+
+The portfolio's `memory_bound` takes a chain of `sections.intervals`, with what `interval_arcs`
+proves between each op and the next as its arcs, once with groups as stops and once with ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from placegap.formulations.shared.devices import DevicePools, device_pools, identical_devices
+from placegap.formulations.shared.families import possible_devices
+from placegap.instances.kernels.array_types import Ints
+from placegap.instances.problem import Instance
+from placegap.instances.problem.arrays import Arrays
+from placegap.instances.problem.integers import NO_WAY
+from placegap.instances.problem.sections import Interval, Section, choose_chain, memory_is_slack
+from placegap.solvers.bounds.labels.least_runs import LinkWays, RunTerms, least_runs, price_links
+from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices
+from placegap.solvers.bounds.section_gaps import IntervalArcs
+from placegap.solvers.bounds.work_windows import WorkWindows, chain_arcs
+from placegap.solvers.core.clock import never
+
+MODES = 4
+"""Ways to count what lies between two stops on one device."""
+
+Through = Callable[[int], tuple[Ints, Ints] | None]
+"""Of a section by its place in the chain, (K, ops, K) twice: entries [a, i, c] are the least times
+from the entry's end on device a to that of the i-th op on c, and from that to the exit's end on a.
+The ops that are ends do not matter. None: nothing is known."""
+
+MOST_LABELS = 64
+"""Partial runs that are told apart at a stop; beyond, neighbours count as one, at the least of both
+costs and both sizes."""
+
+FEWEST_LABELS, MOST_WORK = 8, 8_000_000
+"""Stops x devices x labels: longer chains have fewer labels, the longest are not tried."""
+
+MOST_INNER = 2_000
+"""Of larger sections no way through is looked at: what lies between their ends counts nowhere."""
+
+MOST_CELLS = 5_000_000
+"""Of ways by three devices; beyond, between two devices bytes count where they cost least."""
+
+
+class Passage(NamedTuple):
+    """One section between two neighbouring stops."""
+
+    #: Its place in the chain.
+    section: int
+    #: Whether it leads to the earlier stop.
+    backward: bool
+    #: (G, K, K, K) int64: Entry [g, a, b, c]: at least so long if the earlier stop is on a, the
+    #: later one on b, and group g of the link on c. Without ``is_wide``, (G, K, 1, K): for both on
+    #: a alone.
+    way_ns: Ints
+    #: (G, K) int64: Time of group g's ops in the section on each device.
+    work_ns: Ints
+    #: (K,) int64: Time of the ops of both stops in it, the entry aside.
+    rest_ns: Ints
+
+
+class BetweenStops(NamedTuple):
+    """What lies between a stop and the next one: sections, and the bytes of the groups inside."""
+
+    passages: tuple[Passage, ...]
+    size_bytes: Ints
+
+
+class Costs(NamedTuple):
+    """What arcs make of runs: `RunTerms`, the least time of all sections between stops that are no
+    neighbours, and the ways of the groups of all links.
+    """
+
+    terms: RunTerms
+    apart_ns: int
+    links: LinkWays
+
+
+class Cheapest(NamedTuple):
+    """The least cost of runs that fit, `NO_WAY` if none do.
+
+    `ends` has the devices of each section's entry and exit (rows and columns of its table), and
+    `used_bytes` what the runs hold on each device.
+    """
+
+    ns: int
+    ends: list[tuple[int, int]]
+    used_bytes: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryRuns:
+    """Runs along a chain, apart from what its arcs are worth.
+
+    Those are tables, one per section: rows for the devices of its entry (one, without an entry) and
+    columns for those of its exit.
+    """
+
+    sections: tuple[Section, ...]
+    #: before_ns, after_ns: When the first section's entry ends at the earliest, and what follows
+    #: the last one's exit at least, by device; of one entry where the section has no such end.
+    before_ns: Ints
+    after_ns: Ints
+    #: Per stop but the last, what lies between it and the next.
+    links: tuple[BetweenStops, ...]
+    #: Sections between ops of the same stop.
+    inside: tuple[tuple[int, int], ...]
+    #: Sections between stops that are no neighbours.
+    other: tuple[int, ...]
+    #: (c,) int64: Of each stop's group.
+    size_bytes: Ints
+    #: (K,) int64
+    room_bytes: Ints
+    #: Each device is its own where they say nothing.
+    pools: DevicePools
+    #: first, last: Stops of the chain's first and last node.
+    first: int
+    last: int
+    prices: RoomPrices = FREE
+
+    def cheapest(self, tables: Sequence[Ints]) -> Cheapest:
+        """The cheapest runs that fit."""
+        return self._cheapest(self._costs(tables), tables)
+
+    def _costs(self, tables: Sequence[Ints]) -> Costs:
+        num, num_devices = len(self.size_bytes), len(self.room_bytes)
+        stop = np.zeros((num, num_devices), np.int64)
+        before, after = self.before_ns, self.after_ns
+        if self.sections[0].entry is None:
+            before = np.minimum(before[0] + tables[0][0], NO_WAY)
+        if self.sections[-1].exit is None:
+            after = np.minimum(tables[-1][:, 0] + after[0], NO_WAY)
+        stop[self.first] += before
+        stop[self.last] += after
+        for s, at in self.inside:
+            stop[at] += np.diag(tables[s])
+        cut = np.zeros((num - 1, num_devices, num_devices), np.int64)
+        stay = np.full((num - 1, num_devices, MODES), NO_WAY)
+        held = np.zeros((num - 1, num_devices, MODES), np.int64)
+        ways = list[Ints]()
+        for c, link in enumerate(self.links):
+            for passage in link.passages:
+                table = tables[passage.section]
+                cut[c] = np.minimum(cut[c] + (table.T if passage.backward else table), NO_WAY)
+            ways.append(ways_of(link, tables))
+            fill_modes(link, tables, ways[c], np.diag(cut[c]), stay[c], held[c])
+        groups = [way for way, link in zip(ways, self.links, strict=True) if len(link.size_bytes)]
+        none = np.zeros((0, num_devices, num_devices, num_devices), np.int64)
+        links = LinkWays(
+            np.cumsum([0, *(len(link.size_bytes) for link in self.links)]),
+            np.concatenate([link.size_bytes for link in self.links]),
+            np.concatenate(groups) if groups else none,
+        )
+        terms = RunTerms(
+            np.minimum(stop, NO_WAY),
+            cut,
+            stay,
+            held,
+            self.size_bytes,
+            self.room_bytes,
+            self.pools.pool,
+            self.pools.room_bytes,
+        )
+        return Costs(terms, sum(int(tables[s].min()) for s in self.other), links)
+
+    def _cheapest(self, costs: Costs, tables: Sequence[Ints]) -> Cheapest:
+        labels = _labels(len(self.size_bytes), len(self.room_bytes))
+        terms, worth = costs.terms, 0
+        if self.prices.each:  # bytes cost something, rounded down; room is worth it, rounded up
+            nowhere = np.full(len(self.size_bytes), -1)
+            cut, stay, _ = self._links(costs, nowhere, nowhere)
+            price = np.array(self.prices.each, np.int64)
+            stop = terms.stop_ns + ((self.size_bytes[:, None] * price) >> self.prices.shift)
+            terms = terms._replace(stop_ns=np.minimum(stop, NO_WAY), cut_ns=cut, stay_ns=stay)
+            worth = self.prices.worth_ns(self.room_bytes)
+        total, at, mode = least_runs(terms, labels)
+        used = np.zeros(len(self.room_bytes), np.int64)
+        if total >= NO_WAY:
+            return Cheapest(NO_WAY, [], used)
+        np.add.at(used, at, self.size_bytes)
+        used += self._links(costs, at, mode)[2]
+        least = max(0, min(NO_WAY, int(total) + costs.apart_ns - worth))
+        return Cheapest(least, self._ends(tables, at.tolist()), used)
+
+    def _links(self, costs: Costs, at: Ints, mode: Ints) -> tuple[Ints, Ints, Ints]:
+        """What links cost at the prices, and the bytes of those between some stops."""
+        price = np.array(self.prices.each or [0] * len(self.room_bytes), np.int64)
+        cut, stay = costs.terms.cut_ns, costs.terms.stay_ns
+        return price_links(cut, stay, costs.links, price, self.prices.shift, at, mode)
+
+    def priced(
+        self,
+        tables: Sequence[Ints],
+        value_ns: int | None = None,
+        stop: Callable[[], bool] = never,
+    ) -> MemoryRuns:
+        """The same runs with the prices that prove most, of those that a subgradient method tries.
+
+        Its steps are those of Polyak (1969) towards the value of a known plan, until `stop`; where
+        none is known, towards a value that is a share above what is proven by then.
+        """
+        costs = self._costs(tables)
+        total = int(self.size_bytes.sum()) + sum(int(x.size_bytes.sum()) for x in self.links)
+
+        def trial(prices: RoomPrices) -> tuple[int, Ints]:
+            found = replace(self, prices=prices)._cheapest(costs, tables)
+            return found.ns, found.used_bytes
+
+        best = climb_prices(trial, self.room_bytes, total, value_ns, stop)
+        return replace(self, prices=best) if best.each else self
+
+    def _ends(self, tables: Sequence[Ints], at: list[int]) -> list[tuple[int, int]]:
+        """Rows and columns of the sections' tables, by the devices of the stops."""
+        stops: dict[int, tuple[int, int]] = {s: (stop, stop) for s, stop in self.inside}
+        for c, link in enumerate(self.links):
+            for passage in link.passages:
+                stops[passage.section] = (c + 1, c) if passage.backward else (c, c + 1)
+        ends = []
+        for s, (section, table) in enumerate(zip(self.sections, tables, strict=True)):
+            if s in stops:
+                a, b = (at[stop] for stop in stops[s])
+            elif section.entry is None or section.exit is None:
+                a = 0 if section.entry is None else at[self.last]
+                b = 0 if section.exit is None else at[self.first]
+            else:
+                a, b = divmod(int(table.argmin()), table.shape[1])
+            ends.append((a, b))
+        return ends
+
+
+def memory_runs(
+    instance: Instance,
+    sections: Sequence[Section],
+    before_ns: Ints,
+    after_ns: Ints,
+    through: Through,
+    *,
+    fold: bool = True,
+) -> MemoryRuns | None:
+    """What memory asks of a chain; None if it asks nothing, or the chain is too long.
+
+    Without `fold` each op of the chain is a stop of its own, wherever others of its group are, and
+    bytes count where a group is first met, on the chain or between: what two passes take adds up
+    nowhere then, but no section is between stops that are no neighbours.
+    """
+    group = instance.arrays.group
+    nodes = [section.entry for section in sections if section.entry is not None]
+    nodes += [section.exit for section in sections[-1:] if section.exit is not None]
+    keys = group[nodes].tolist() if fold else nodes
+    place = {key: at for at, key in enumerate(dict.fromkeys(keys))}
+    stop = {i: place[key] for i, key in zip(nodes, keys, strict=True)}
+    if len(place) < 2 or _labels(len(place), instance.num_devices) < FEWEST_LABELS:
+        return None
+    if memory_is_slack(instance):
+        return None
+    passing: list[list[tuple[int, bool]]] = [[] for _ in range(len(place) - 1)]
+    inside, other = list[tuple[int, int]](), list[int]()
+    for s, section in enumerate(sections):
+        if section.entry is None or section.exit is None:
+            continue  # counted at its only stop
+        g, h = stop[section.entry], stop[section.exit]
+        if abs(g - h) == 1:
+            passing[min(g, h)].append((s, h < g))
+        elif g == h:
+            inside.append((s, g))
+        else:
+            other.append(s)
+    size = instance.arrays.group_bytes
+    time = np.where(possible_devices(instance), instance.arrays.time_ns, NO_WAY)
+    is_wide = instance.arrays.num_groups * instance.num_devices**3 <= MOST_CELLS
+    names = list(place) if fold else group[nodes].tolist()
+    seen, links = set(names if fold else names[:1]), list[BetweenStops]()
+    holds = size[names]
+    for c, passed in enumerate(passing):
+        ops, ends = [i for s, _ in passed for i in sections[s].ops], names[c : c + 2]
+        groups = [g for g in dict.fromkeys(group[ops].tolist()) if g not in {*seen, *ends}]
+        ways: list[tuple[Ints, Ints] | None] = [None for _ in passed]
+        if any(sections[s].num_inner > MOST_INNER for s, _ in passed):
+            groups = []
+        elif groups:
+            ways = [through(s) for s, _ in passed]
+        if any(way is None for way in ways):
+            groups = []
+        seen.update(groups)
+        if not fold and names[c + 1] in seen:
+            holds[c + 1] = 0
+        seen.add(names[c + 1])
+        passages = tuple(
+            passage_of(
+                (s, backward), sections[s], (groups, ends), group, time, way, is_wide=is_wide
+            )
+            for (s, backward), way in zip(passed, ways, strict=True)
+        )
+        links.append(BetweenStops(passages, size[groups]))
+    room = instance.arrays.memory_bytes
+    first, last = stop[nodes[0]], stop[nodes[-1]]
+    return MemoryRuns(
+        tuple(sections),
+        before_ns,
+        after_ns,
+        tuple(links),
+        tuple(inside),
+        tuple(other),
+        holds,
+        room,
+        _pools(instance.arrays, room),
+        first,
+        last,
+    )
+
+
+def memory_bound(instance: Instance, windows: WorkWindows) -> int:
+    """What memory along a chain proves of every makespan, in ns; 0 if nothing."""
+    sections = choose_chain(instance, windows.intervals)
+    time, best = windows.time_ns, 0
+    parts, arcs, all_tables = chain_arcs(instance, sections, windows)
+    tables = list(all_tables)
+    if not parts:
+        return 0
+    before = windows.head_ns[parts[0].entry] + time[parts[0].entry]
+    after = np.where(time[parts[-1].exit] < NO_WAY, windows.tail_ns[parts[-1].exit], NO_WAY)
+    pointer = np.cumsum([0, *(len(part.inner) for part in parts)])
+    known = len(arcs.head_ns) == pointer[-1]
+
+    def through(s: int) -> tuple[Ints, Ints] | None:
+        return _through(arcs, parts[s], slice(pointer[s], pointer[s + 1]), time) if known else None
+
+    alike = max(map(len, identical_devices(instance)), default=1) == instance.num_devices
+    for fold in (True, False):
+        runs = memory_runs(
+            instance,
+            sections[: len(parts)],
+            np.minimum(before, NO_WAY),
+            np.minimum(after, NO_WAY),
+            through,
+            fold=fold,
+        )
+        least = NO_WAY if runs is None else runs.cheapest(tables).ns
+        if runs is None or least >= NO_WAY:
+            continue  # no plan at all: nothing that the portfolio says
+        if not alike:
+            runs = runs.priced(tables)
+        best = max(best, runs.cheapest(tables).ns)
+    return best
+
+
+def _through(arcs: IntervalArcs, part: Interval, rows: slice, time: Ints) -> tuple[Ints, Ints]:
+    """A `Through` by the paths of the arcs; nothing is said of the ends."""
+    num_devices = time.shape[1]
+    shape = (num_devices, len(part.inner) + 2, num_devices)
+    before, after = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    inner = time[list(part.inner)]
+    head, tail = (_spread(ways[rows], num_devices) for ways in (arcs.head_ns, arcs.tail_ns))
+    before[:, 1:-1] = np.minimum(head + inner, NO_WAY)
+    after[:, 1:-1] = np.minimum(tail + time[part.exit][:, None, None], NO_WAY)
+    return before, after
+
+
+def _spread(ways: Ints, num_devices: int) -> Ints:
+    """Rows of heads or tails for all devices, (K, ops, K)."""
+    if ways.shape[2] == num_devices:
+        return ways.transpose(1, 0, 2)
+    # all devices are alike: the end's own one, and any other
+    here, there = ways[None, :, 0, 0, None], ways[None, :, 0, 2, None]
+    return np.where(np.eye(num_devices, dtype=np.bool_)[:, None, :], here, there)
+
+
+def passage_of(
+    at: tuple[int, bool],
+    section: Section,
+    groups: tuple[list[int], list[int]],
+    group: Ints,
+    time: Ints,
+    through: tuple[Ints, Ints] | None,
+    *,
+    is_wide: bool,
+) -> Passage:
+    """What a section says of the groups of its link, and of those of its two stops."""
+    inner, stops = groups
+    num_devices = time.shape[1]
+    way = np.zeros((len(inner), num_devices, num_devices if is_wide else 1, num_devices), np.int64)
+    work = np.zeros((len(inner), num_devices), np.int64)
+    rest = np.zeros(num_devices, np.int64)
+    places = {g: place for place, g in enumerate(inner)}
+    for place, i in enumerate(section.ops):
+        g = int(group[i])
+        if g in places and through is not None:
+            before, after = (part[:, place] for part in (through if not at[1] else through[::-1]))
+            length = before[:, None] + (after[None, :] if is_wide else after[:, None])
+            work[places[g]] = np.minimum(work[places[g]] + time[i], NO_WAY)
+            way[places[g]] = np.maximum(way[places[g]], np.minimum(length, NO_WAY))
+        elif g in stops and place > 0:
+            rest = np.minimum(rest + time[i], NO_WAY)
+    return Passage(*at, way, work, rest)
+
+
+def ways_of(link: BetweenStops, tables: Sequence[Ints]) -> Ints:
+    """The least time between two stops with a group of the link on a device, as in `Passage`."""
+    ways = np.zeros((1, 1, 1, 1), np.int64)
+    for passage in link.passages:
+        table = tables[passage.section]
+        table = table.T if passage.backward else table
+        if passage.way_ns.shape[2] == 1:
+            table = np.diag(table)[:, None]
+        ways = np.minimum(ways + np.maximum(passage.way_ns, table[None, :, :, None]), NO_WAY)
+    return ways
+
+
+def fill_modes(
+    link: BetweenStops, tables: Sequence[Ints], ways: Ints, together: Ints, cost: Ints, held: Ints
+) -> None:
+    """Fill in the least times between two stops on one device, (K, MODES), and the bytes held.
+
+    Mode 0 has all groups there. In every other one some are elsewhere; those that may be are all
+    whose least time elsewhere is no more than a threshold, and the first of them costs its time.
+    """
+    num_devices, num = len(together), len(link.size_bytes)
+    same = np.arange(num_devices)
+    away = np.zeros((num, num_devices, num_devices), np.int64)
+    if num:
+        away[:] = ways[:, same, same % ways.shape[2]]
+    away[:, same, same] = NO_WAY  # elsewhere: not on the device of the run
+    least = away.min(axis=2) if num else np.zeros((0, num_devices), np.int64)
+    for a in range(num_devices):
+        keys = np.unique(least[:, a])
+        keys = keys[keys < NO_WAY]
+        parts = np.array_split(keys, min(MODES - 1, len(keys))) if len(keys) else []
+        begins = [int(together[a]), *(int(part[0]) for part in parts)]
+        for mode in range(len(parts) + 1):
+            stays = np.ones(num, np.bool_) if mode == 0 else least[:, a] > parts[mode - 1][-1]
+            serial = 0
+            for passage in link.passages:
+                work = int(passage.rest_ns[a]) + sum(passage.work_ns[stays, a].tolist())
+                serial += max(work, int(tables[passage.section][a, a]))
+            cost[a, mode] = min(NO_WAY, max(begins[mode], serial))
+            held[a, mode] = link.size_bytes[stays].sum()
+
+
+def _pools(arrays: Arrays, room: Ints) -> DevicePools:
+    pools = device_pools(arrays)
+    if len(pools.room_bytes):
+        return pools
+    return DevicePools(np.arange(len(room)), room.copy())  # as those: one kernel for both
+
+
+def _labels(num: int, num_devices: int) -> int:
+    return min(MOST_LABELS, MOST_WORK // (num * num_devices))

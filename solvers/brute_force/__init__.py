@@ -1,1 +1,0 @@
-"""Every plan, one after the other: the oracle of the tests."""

@@ -1,0 +1,342 @@
+"""Which ops run as one kernel, and what such a kernel takes."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from itertools import product as product_of
+from pathlib import Path
+
+import pytest
+
+from placegap.instances import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    Makespan,
+    Op,
+    Plan,
+    evaluate,
+    load_cluster,
+)
+from placegap.instances.costing.costing import catalogue, cost_graph, costed, kernel_ns, with_costs
+from placegap.instances.costing.launches import launch_of
+from placegap.instances.files.document import Document
+from placegap.instances.problem.modules import layer_of
+from placegap.instances.torch_models.options import TraceOptions
+
+T4 = Cluster(name="c", devices=(Device(name="d", kind="T4"),))
+
+
+def graph(*ops: Op, wires: str) -> Graph:
+    """Ops, and edges of 100 bytes as ``a>b b>c``."""
+    ends = [wire.split(">") for wire in wires.split()]
+    edges = tuple(Edge(producer=a, consumer=b, bytes=100, tensor=a) for a, b in ends)
+    return Graph(name="g", ops=ops, edges=edges)
+
+
+def light(name: str, module: str | None = None, **more: object) -> Op:
+    """An op that reads 100 bytes and writes 100."""
+    return Op(name=name, module=module, flops=0, bytes_moved=200, **more)  # type: ignore[arg-type]
+
+
+def product(name: str, module: str | None = None, weight: int = 1000) -> Op:
+    return Op(
+        name=name, module=module, flops=2000, bytes_moved=200 + weight, parameter_bytes=weight
+    )
+
+
+def kernels(of: Graph) -> list[str]:
+    """The names of the ops of each kernel, in order."""
+    found: dict[int, list[str]] = {}
+    for op, number in zip(of.ops, launch_of(of).tolist(), strict=True):
+        found.setdefault(number, []).append(op.name)
+    return [" ".join(names) for names in found.values()]
+
+
+def test_a_norm_is_one_kernel_and_the_sum_before_it_another() -> None:
+    # the norm's module has weights, so that it is not fused with what the layer around it does
+    norm = [light(name, "h.0.norm") for name in ("square", "mean", "scale")]
+    weigh = light("weigh", "h.0.norm", parameter_bytes=50)
+    of = graph(
+        light("add", "h.0"),
+        *norm,
+        weigh,
+        wires="add>square square>mean mean>scale add>scale scale>weigh",
+    )
+    assert kernels(of) == ["add", "square mean scale weigh"]
+
+
+def test_an_activation_is_fused_with_the_product_of_elements_after_it() -> None:
+    ops = (
+        product("gate", "h.0.mlp.gate"),
+        light("silu", "h.0.mlp.act"),
+        product("up", "h.0.mlp.up"),
+        light("mul", "h.0.mlp"),
+        product("down", "h.0.mlp.down"),
+    )
+    assert kernels(graph(*ops, wires="gate>silu silu>mul up>mul mul>down")) == [
+        "gate",
+        "silu mul",
+        "up",
+        "down",
+    ]
+
+
+def test_attention_that_is_written_out_is_one_kernel() -> None:
+    ops = (
+        product("q", "h.0.attn.q"),
+        light("rotate", "h.0.attn"),
+        product("scores", "h.0.attn", weight=0),
+        light("mask", "h.0.attn"),
+        light("softmax", "h.0.attn", kind="_softmax"),
+        product("values", "h.0.attn", weight=0),
+        product("out", "h.0.attn.out"),
+    )
+    wires = "q>rotate rotate>scores scores>mask mask>softmax softmax>values values>out"
+    assert kernels(graph(*ops, wires=wires)) == ["q", "rotate", "scores mask softmax values", "out"]
+
+
+def test_nothing_is_fused_across_a_product_between_two_ops_of_a_module() -> None:
+    # before -> mm -> after, and before -> after: as one kernel it would wait for itself
+    ops = (light("before", "m"), product("mm", "m.mm"), light("after", "m"))
+    of = graph(*ops, wires="before>mm mm>after before>after")
+    assert kernels(of) == ["before", "mm", "after"]
+
+
+def test_a_step_of_a_recurrence_is_one_kernel_and_the_copy_to_its_state_another() -> None:
+    # decay reads the state and waits for key, which is no part of the step, nor is the gate
+    ops = (
+        light("gate", "m"),
+        light("decay", "m", state_bytes=100),
+        product("mm", "m.mm"),
+        light("key", "m"),
+        light("add", "m"),
+        light("read", "m"),
+        light("copy", "m", kind="copy"),
+    )
+    wires = "gate>decay decay>add mm>key key>add add>read add>copy"
+    assert kernels(graph(*ops, wires=wires)) == ["gate", "decay add read", "mm", "key", "copy"]
+
+
+def test_nothing_is_fused_across_layers() -> None:
+    of = graph(
+        light("last", "h.0"),
+        light("root", None),
+        light("first", "h.1"),
+        wires="last>root root>first last>first",
+    )
+    assert kernels(of) == ["last", "root", "first"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        light("b", "m", colocation="mine"),
+        light("b", "m", backward=True),
+        light("b", "m.experts"),
+        light("b", "m", time_ns={"T4": 7}),
+        Op(name="b", module="m", time_ns={"T4": 7}),
+    ],
+    ids=["group", "backward", "experts", "timed", "measured alone"],
+)
+def test_ops_that_belong_elsewhere_are_kernels_of_their_own(other: Op) -> None:
+    assert kernels(graph(light("a", "m"), other, light("c", "m"), wires="a>b b>c")) == [
+        "a",
+        "b",
+        "c",
+    ]
+
+
+def test_ops_of_one_group_are_fused_and_keep_it() -> None:
+    ops = [light(name, "m", colocation="mine") for name in "ab"]
+    found = costed(graph(*ops, wires="a>b"), T4)
+    assert [op.colocation for op in found.ops] == ["mine", "mine"]
+
+
+def test_an_onnx_op_with_flops_may_be_no_product() -> None:
+    ops = (
+        Op(name="conv", kind="Conv", flops=10**6, bytes_moved=300, parameter_bytes=100),
+        Op(name="relu", kind="Relu", flops=25, bytes_moved=200),
+        Op(name="add", kind="Add", flops=25, bytes_moved=300),
+    )
+    assert kernels(graph(*ops, wires="conv>relu relu>add")) == ["conv", "relu add"]
+
+
+def test_a_kernel_is_launched_once_and_moves_what_goes_in_and_out() -> None:
+    # Three ops move 600 bytes: the two tensors between them are written and read, 4 x 100, which
+    # a kernel does not do. It moves 200 bytes, in 0.8 ns at 0.8 of 320 GB/s, and a launch 5 us.
+    ops = [light(name, "m") for name in "abc"]
+    found = costed(graph(*ops, wires="a>b b>c"), T4)
+    assert sum(op.time_ns["T4"] for op in found.ops) == kernel_ns(0, 200, catalogue()["T4"]) == 5001
+    assert [op.time_ns["T4"] for op in found.ops] == [1667, 1667, 1667]  # in thirds of 5001
+    assert len({op.colocation for op in found.ops}) == 1
+
+
+def test_a_tensor_that_another_kernel_reads_is_written() -> None:
+    # a -> b inside, and a -> mm outside: only the reading by b is saved, 400 - 100 bytes
+    ops = (light("a", "m"), light("b", "m"), product("mm", "m.mm"))
+    of = graph(*ops, wires="a>b a>mm")
+    times = [op.time_ns["T4"] for op in costed(of, T4).ops]
+    assert sum(times[:2]) == kernel_ns(0, 300, catalogue()["T4"])
+
+
+def test_a_host_wakes_its_threads_for_each_kernel() -> None:
+    # 70 % of 51.2 GB/s: 35.84 bytes a ns; 1 us for an op of a host and 30 us for its threads
+    assert kernel_ns(0, 3584, catalogue()["DDR4-2ch"]) == 100 + 1_000 + 30_000
+
+
+def row_of_layers(count: int) -> Graph:
+    """Layers of a decode step: ten sums, a product that reads 20 MB, nine sums."""
+    ops, wires = [], []
+    for layer in range(count):
+        names = [f"{layer}.{k}" for k in range(20)]
+        module = f"h.{layer}"
+        ops += [light(name, module) for name in names]
+        ops[-10] = Op(name=names[10], module=module, flops=4 * 10**7, bytes_moved=2 * 10**7)
+        wires += names
+    return graph(*ops, wires=" ".join(f"{a}>{b}" for a, b in pairwise(wires)))
+
+
+def taken(instance: Instance, layers: tuple[int, ...]) -> int:
+    """What it takes with layer k on the device of number layers[k]."""
+    plan = Plan.on([layers[int(op.name.partition(".")[0])] for op in instance.graph.ops])
+    value = evaluate(instance, plan, Makespan(memory="peak")).value_ns
+    assert value is not None
+    return value
+
+
+def test_no_layer_that_fits_a_card_belongs_on_the_host() -> None:
+    # Op by op a card would launch 20 times 5 us a layer, and a host 20 times 1 us, so that the
+    # slower host won. A layer is three kernels: 3 x 5 us and 20 MB at 806 GB/s, 40 us, on the
+    # card, 3 x 31 us and 62 us at 323 GB/s on the host.
+    of, cluster = row_of_layers(3), load_cluster("RTX4090+DDR5-12ch, pcie4")
+    calibrated = Document(name="g", graph=of).instance(cluster)
+    card, host = taken(calibrated, (0, 0, 0)), taken(calibrated, (1, 1, 1))
+    assert abs(card - 3 * 39_800) < 1_000
+    assert abs(host - 3 * 155_000) < 1_000
+    assert card == min(taken(calibrated, layers) for layers in product_of((0, 1), repeat=3))
+    eager = Document(name="g", graph=with_costs(of, "roofline")).instance(cluster)
+    assert taken(eager, (1, 1, 1)) < taken(eager, (0, 0, 0))
+
+
+def test_a_host_kind_of_a_file_takes_the_overhead_of_hosts(tmp_path: Path) -> None:
+    # as if it had stated the 1000 ns that the page names, in calibrated costs and in rooflines
+    kinds = tmp_path / "kinds.yaml"
+    rates = "peak_flops_per_s: 4.3e12, bandwidth_bytes_per_s: 6.144e11, memory_bytes: 768e9"
+    for costs in ("calibrated", "roofline"):
+        found = []
+        for more in ("", ", launch_overhead_ns: 1000"):
+            kinds.write_text(f"cpu12: {{{rates}, is_cpu: true{more}}}\n")
+            of = Document(name="g", graph=with_costs(row_of_layers(2), costs))
+            instance = of.instance(load_cluster("RTX4090+cpu12, pcie5", kinds))
+            found.append(taken(instance, (1, 1)))
+        assert found[0] == found[1]
+
+
+def test_a_view_takes_no_time() -> None:
+    view = Op(name="a", flops=0, bytes_moved=0)
+    assert costed(graph(view, wires=""), T4).ops[0].time_ns == {"T4": 0}
+
+
+def test_costs_that_are_noted_as_rooflines_are_those() -> None:
+    of = with_costs(graph(light("a", "m"), light("b", "m"), wires="a>b"), "roofline")
+    assert costed(of, T4).ops == cost_graph(of, T4).ops
+
+
+def test_what_was_done_is_noted() -> None:
+    of = costed(graph(light("a", "m"), light("b", "m"), wires="a>b"), T4)
+    assert of.provenance.changes == ("times on T4 are calibrated estimates (kernels: 1)",)
+    assert of.provenance.parameters["costs"] == "calibrated"
+    assert of.provenance.parameters["costing.T4.compute_percent"] == 79
+    assert of.provenance.parameters["costing.T4.bandwidth_percent"] == 80
+
+
+def test_what_is_noted_of_a_host_is_a_host_s() -> None:
+    host = Cluster(name="c", devices=(Device(name="h", kind="DDR4-2ch"),))
+    known = costed(graph(light("a"), wires=""), host).provenance.parameters
+    assert known["costing.DDR4-2ch.bandwidth_percent"] == 70
+    assert known["costing.DDR4-2ch.threads_ns"] == 30_000
+
+
+SMALL = {
+    "hidden_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 128,
+    "vocab_size": 256,
+    "head_dim": 16,
+    "max_position_embeddings": 128,
+}
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LINEAR = {
+    **EXPERTS,
+    "layer_types": [*["linear_attention"] * 3, "full_attention"],
+    "shared_expert_intermediate_size": 32,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
+LATENT = {
+    "head_dim": 8,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 32,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 16,
+    "first_k_dense_replace": 1,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "moe_intermediate_size": 32,
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("kind", "more", "tools"),
+    [
+        # Nodes that llama.cpp's CUDA back end launches for one token, of src/models and
+        # llama-graph.cpp; a norm with its weight, a router's softmax with top-k (its pull request
+        # 16130) and the sum over experts (15631) are one each.
+        # qwen3: norm, q, k, v, two norms of heads, two rotations, two writes to the cache,
+        # attention, o, add, norm, gate, up, swiglu, down, add
+        ("qwen3", {}, 19),
+        # qwen3moe: in place of the last four but one: router, top-k, gate, up, swiglu, down of the
+        # experts, their weights, their sum
+        ("qwen3_moe", EXPERTS, 23),
+        # deepseek2: norm, q_a, norm, q_b, kv_a, norm, two rotations, absorbed q, two
+        # concatenations, a write to the cache, attention, v_b, o, add, norm; router, top-k, gate,
+        # up, swiglu, down, weights, sum; gate, up, swiglu, down of the shared expert; two adds
+        ("deepseek_v3", LATENT, 31),
+        # qwen3next, of delta-net-base.cpp, too: norm, qkv, z, beta and alpha; copy and sigmoid of
+        # beta; copy of alpha, bias, softplus with its product; the convolution's state: read,
+        # joined, written; convolution with silu; two norms of heads, two repeats; the recurrence's
+        # state read, its step, state written; norm, silu with its product, out, add, norm; router,
+        # top-k, gate, up, swiglu, down, weights, sum; gate, up, swiglu, down of the shared expert;
+        # its own gate, sigmoid, product; two adds
+        ("qwen3_next", LINEAR, 42),
+    ],
+)
+def test_a_decode_layer_has_about_as_many_kernels_as_a_tool_launches(
+    kind: str, more: dict[str, int], tools: int, tmp_path: Path
+) -> None:
+    from placegap.instances.torch_models.model import read_traced_model
+
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": kind, **SMALL, **more}))
+    options = TraceOptions(dtype="float16", decode=True, kv_tokens=64)
+    of = read_traced_model(f"hf:{path}", options).graph
+    layer = layer_of(of)
+    mine = {
+        number
+        for number, whole, op in zip(launch_of(of).tolist(), layer, of.ops, strict=True)
+        if whole == "model.layers.2" and op.bytes_moved
+    }
+    assert 0.75 * tools <= len(mine) <= 1.25 * tools

@@ -1,0 +1,142 @@
+"""Costing: the roofline, exact and recorded."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil
+
+import pytest
+
+from placegap.instances import Cluster, Device, Edge, Graph, InputError, Op, Provenance
+from placegap.instances.costing.costing import cost_graph, device_spec, roofline_ns, with_costs
+from placegap.instances.files.document import Document
+
+
+def cluster(*kinds: str) -> Cluster:
+    devices = tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds))
+    return Cluster(name="c", devices=devices)
+
+
+def graph(**op: object) -> Graph:
+    return Graph(name="g", ops=(Op(name="a", **op),))  # type: ignore[arg-type]
+
+
+def test_an_op_bound_by_compute_takes_its_flops_over_the_peak() -> None:
+    # T4: 8.1e12 FLOP/s, 320e9 bytes/s, 5000 ns. 8.1e9 FLOP take 1 ms, 3.2e7 bytes 0.1 ms.
+    assert roofline_ns(8_100_000_000, 32_000_000, device_spec("T4")) == 5_000 + 1_000_000
+
+
+def test_an_op_in_half_precision_takes_its_flops_over_the_rate_of_that_type() -> None:
+    # T4: 65e12 FLOP/s in float16; 6.5e10 FLOP take 1 ms, in float32 6.5e10 / 8.1e12 s = 8.0247 ms
+    op = {"flops": 65_000_000_000, "bytes_moved": 0}
+    assert cost_graph(graph(**op, dtype="float16"), cluster("T4")).ops[0].time_ns == {
+        "T4": 5_000 + 1_000_000
+    }
+    assert cost_graph(graph(**op), cluster("T4")).ops[0].time_ns == {"T4": 5_000 + 8_024_692}
+
+
+def test_the_rate_of_a_number_type_stands_in_the_provenance() -> None:
+    costed = cost_graph(graph(flops=1, dtype="float16"), cluster("T4"))
+    assert costed.provenance.parameters["costing.T4.peak_flops_per_s.float16"] == 65 * 10**12
+
+
+def test_an_op_bound_by_memory_takes_its_bytes_over_the_bandwidth() -> None:
+    # 8.1e8 FLOP take 0.1 ms, 3.2e8 bytes 1 ms
+    assert roofline_ns(810_000_000, 320_000_000, device_spec("T4")) == 5_000 + 1_000_000
+
+
+def test_times_are_rounded_up_once() -> None:
+    # 8101 FLOP at 8.1 FLOP/ps take 1.0001 ns
+    assert roofline_ns(8_101, 0, device_spec("T4")) == 5_000 + 2
+
+
+def test_half_of_the_peak_doubles_the_time() -> None:
+    spec = device_spec("T4")
+    assert roofline_ns(8_100_000_000, 0, spec, compute_percent=50) == 5_000 + 2_000_000
+    assert roofline_ns(0, 320_000_000, spec, bandwidth_percent=50) == 5_000 + 2_000_000
+
+
+def test_huge_ops_are_exact_beyond_64_bits() -> None:
+    spec, flops = device_spec("H100-80GB"), 2**61 + 1
+    exact = ceil(Fraction(flops * 10**9, spec.peak(None)))
+    assert roofline_ns(flops, 7, spec) == spec.launch_overhead_ns + exact
+
+
+def test_an_op_that_computes_and_moves_nothing_is_free() -> None:
+    assert cost_graph(graph(flops=0, bytes_moved=0), cluster("T4")).ops[0].time_ns == {"T4": 0}
+
+
+def test_every_kind_of_the_cluster_that_the_catalogue_knows_gets_a_time() -> None:
+    costed = cost_graph(graph(flops=10**9, bytes_moved=0), cluster("P4", "T4", "T4", "mine"))
+    # 1e9 / 5.5e12 = 181.8 us and 1e9 / 8.1e12 = 123.5 us
+    assert costed.ops[0].time_ns == {"P4": 5_000 + 181_819, "T4": 5_000 + 123_457}
+
+
+def test_one_of_flops_and_bytes_is_enough() -> None:
+    assert cost_graph(graph(bytes_moved=320_000), cluster("T4")).ops[0].time_ns == {"T4": 6_000}
+    assert cost_graph(graph(flops=8_100_000), cluster("T4")).ops[0].time_ns == {"T4": 6_000}
+
+
+def test_times_that_an_op_brings_are_kept() -> None:
+    costed = cost_graph(graph(flops=8_100_000, time_ns={"T4": 3, "x": 4}), cluster("T4", "P4"))
+    assert costed.ops[0].time_ns == {"T4": 3, "x": 4, "P4": 5_000 + 1_473}
+
+
+@pytest.mark.parametrize(
+    "untouched",
+    [
+        graph(time_ns={"gpu": 1}),  # nothing to cost from
+        graph(flops=5, time_ns={"T4": 1}),  # nothing lacks
+        graph(),
+    ],
+)
+def test_a_graph_with_nothing_to_add_comes_back_itself(untouched: Graph) -> None:
+    assert cost_graph(untouched, cluster("T4")) is untouched
+    assert cost_graph(graph(flops=5), cluster("mine")) == graph(flops=5)
+
+
+def test_what_the_times_were_made_from_is_recorded() -> None:
+    mine = Provenance(source="s", licence="l", changes=("one",), parameters={"p": 1})
+    before = Graph(name="g", ops=(Op(name="a", flops=1),), provenance=mine)
+    after = cost_graph(before, cluster("T4"), compute_percent=40).provenance
+    assert (after.source, after.licence) == ("s", "l")
+    assert after.changes == ("one", "times on T4 are roofline estimates")
+    assert after.parameters == {
+        "p": 1,
+        "costing.T4.peak_flops_per_s": 8_100_000_000_000,
+        "costing.T4.bandwidth_bytes_per_s": 320_000_000_000,
+        "costing.T4.launch_overhead_ns": 5_000,
+        "costing.T4.source": device_spec("T4").source,
+        "costing.T4.compute_percent": 40,
+        "costing.T4.bandwidth_percent": 100,
+    }
+
+
+def test_costing_twice_adds_only_what_is_new() -> None:
+    once = cost_graph(graph(flops=5), cluster("T4"))
+    twice = cost_graph(once, cluster("T4", "P4"))
+    assert twice.provenance.changes == (
+        "times on T4 are roofline estimates",
+        "times on P4 are roofline estimates",
+    )
+    assert twice.ops[0].time_ns["T4"] == once.ops[0].time_ns["T4"]
+    assert cost_graph(twice, cluster("P4")) is twice
+
+
+def test_a_document_is_costed_for_the_cluster_it_meets() -> None:
+    ops = (Op(name="a", flops=8_100_000), Op(name="b", bytes_moved=0, flops=0))
+    pair = Graph(name="g", ops=ops, edges=(Edge(producer="a", consumer="b"),))
+    instance = Document(name="g", graph=with_costs(pair, "roofline")).instance(cluster("T4"))
+    assert instance.arrays.time_ns.tolist() == [[6_000], [0]]
+
+
+def test_times_that_sum_too_high_are_an_input_error() -> None:
+    ops = tuple(Op(name=f"o{i}", flops=2**62) for i in range(3000))
+    # each takes 2**62 / 1267.2 ns, and 3000 of them more than 2**62
+    with pytest.raises(InputError, match=r"g: .*sum of the times.*above 2\*\*62"):
+        cost_graph(Graph(name="g", ops=ops), cluster("Xeon-5220"))
+
+
+def test_a_share_of_nothing_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="at least 1"):
+        cost_graph(graph(flops=1), cluster("T4"), compute_percent=0)

@@ -1,0 +1,204 @@
+"""Outputs: whole or not there, what was there stays until then, and refused before the work."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from doubles.full_disk import full_disk
+
+from placegap.instances import InputError
+from placegap.instances.files.output_files import (
+    OutputError,
+    OutputFile,
+    attempt,
+    release_outputs,
+    reserve_outputs,
+    write_bytes,
+    write_text,
+)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder, in which nothing temporary may stay."""
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    release_outputs()
+    assert [path for path in tmp_path.rglob("*") if ".tmp-" in path.name] == []
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_on_a_full_disk_the_old_file_stays_whole(here: Path) -> None:
+    Path("plan.json").write_text("old")
+    with full_disk(100), pytest.raises(OutputError, match=r"plan\.json: cannot be written: File"):
+        write_bytes(b"x" * 1000, "plan.json")
+    assert (Path("plan.json").read_text(), names(here)) == ("old", ["plan.json"])
+
+
+def test_on_a_full_disk_there_is_no_new_file(here: Path) -> None:
+    with full_disk(100), pytest.raises(OutputError):
+        write_text("x" * 1000, "plan.json")
+    assert names(here) == []
+
+
+def test_a_file_takes_its_place_at_once_and_can_grow_there(here: Path) -> None:
+    Path("run.jsonl").write_text("old")
+    with OutputFile("run.jsonl") as file:
+        file.write(b"1\n")
+        assert Path("run.jsonl").read_text() == "old"
+        file.place()
+        file.write(b"2\n")
+        assert Path("run.jsonl").read_text() == "1\n2\n"
+        with full_disk(5), pytest.raises(OutputError):  # room for one byte more
+            file.write(b"33\n")
+    assert Path("run.jsonl").read_text() == "1\n2\n"  # no half line
+
+
+def test_an_interrupt_before_it_has_its_place_leaves_the_old_file(here: Path) -> None:
+    Path("plan.json").write_text("old")
+    with suppress(KeyboardInterrupt), OutputFile("plan.json") as file:
+        file.write(b"new")
+        raise KeyboardInterrupt
+    assert (Path("plan.json").read_text(), names(here)) == ("old", ["plan.json"])
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_a_link_and_its_target_is_written(here: Path, there: bool) -> None:
+    Path("far").mkdir()
+    if there:
+        Path("far/plan.json").write_text("old")
+    Path("plan.json").symlink_to("far/plan.json")
+    reserve_outputs(Path("plan.json"))
+    write_text("new", "plan.json")
+    assert Path("plan.json").is_symlink()
+    assert (Path("far/plan.json").read_text(), names(here / "far")) == ("new", ["plan.json"])
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_the_permissions_of_a_file_stay(mode: int) -> None:
+    Path("plan.json").write_text("old")
+    Path("plan.json").chmod(mode)
+    reserve_outputs(Path("plan.json"))
+    write_text("new", "plan.json")
+    assert stat.S_IMODE(Path("plan.json").stat().st_mode) == mode
+
+
+def test_a_new_file_has_the_usual_permissions() -> None:
+    before = os.umask(0o027)
+    try:
+        write_text("new", "plan.json")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(Path("plan.json").stat().st_mode) == 0o640  # 666 without 027
+
+
+def test_temporary_files_are_there_from_the_start_to_the_end(here: Path) -> None:
+    Path("b.csv").write_text("old")
+    reserve_outputs(Path("a.json"), None, Path("b.csv"))
+    reserved = [f"{name}.tmp-{os.getpid()}" for name in ("a.json", "b.csv")]
+    assert names(here) == sorted([*reserved, "b.csv"])
+    write_text("new", "a.json")
+    assert release_outputs() == []
+    assert (names(here), Path("b.csv").read_text()) == (["a.json", "b.csv"], "old")
+
+
+def test_what_cannot_be_written_is_refused_at_once(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("folder").mkdir()
+    Path("file").write_text("old")
+    Path("loop").symlink_to("loop")
+    for name, words in (
+        ("folder", "folder: is a folder; name a file in it"),
+        (".", "is a folder"),
+        ("none/a.json", "none/a.json: cannot be written: its folder does not exist"),
+        ("file/a.json", "file/a.json: cannot be written: Not a directory"),
+        ("loop", "loop: cannot be written: Too many levels of symbolic links"),
+        ("x" * 300, "cannot be written: File name too long"),
+        ("/proc/a.json", "/proc/a.json: cannot be written"),
+    ):
+        with pytest.raises(InputError, match=words) as error:
+            reserve_outputs(Path(name))
+        assert not isinstance(error.value, OutputError)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write to any file
+    with pytest.raises(InputError, match="file: cannot be written: Permission denied"):
+        reserve_outputs(Path("file"))
+    with pytest.raises(OutputError, match="file: cannot be written: Permission denied"):
+        write_text("new", "file")
+    assert Path("file").read_text() == "old"
+
+
+def test_two_outputs_of_one_file_are_refused() -> None:
+    Path("b.json").symlink_to("a.json")
+    for other in ("a.json", "./a.json", "b.json"):
+        with pytest.raises(InputError, match=r"two outputs have this name; choose another"):
+            reserve_outputs(Path("a.json"), Path(other))
+
+
+def test_an_output_that_is_an_input_is_refused_by_whatever_name(here: Path) -> None:
+    Path("m.json").write_text("model")
+    Path("link.json").symlink_to("m.json")
+    Path("hard.json").hardlink_to("m.json")
+    for name in ("m.json", "./m.json", str(here / "m.json"), "link.json", "hard.json"):
+        for given in ("m.json", "link.json", here / "m.json"):
+            with pytest.raises(InputError, match=f"is read as '{given}'; choose another output"):
+                reserve_outputs(Path(name), inputs=["2xT4, pcie3", "\0", "z" * 300, given])
+    assert Path("m.json").read_text() == "model"
+    reserve_outputs(Path("n.json"), inputs=["m.json", "n.json"])  # none of that name is read
+
+
+def test_devices_and_pipes_are_written_to_as_they_are() -> None:
+    os.mkfifo("pipe")
+    reserve_outputs(Path("pipe"), Path("/dev/null"), Path("/dev/null"))  # waits for no reader
+    read = list[bytes]()
+    reader = threading.Thread(target=lambda: read.append(Path("pipe").read_bytes()))
+    reader.start()
+    write_bytes(b"plan", "pipe")
+    reader.join()
+    write_bytes(b"plan", "/dev/null")
+    assert read == [b"plan"]
+    assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+
+
+STDOUT = """
+from pathlib import Path
+from placegap.instances.files.output_files import release_outputs, reserve_outputs, write_text
+print("before")
+reserve_outputs(Path("/dev/stdout"))
+write_text("plan\\n", "/dev/stdout")
+print("after")
+print(release_outputs(), Path("/dev/stdout").is_symlink())
+"""
+
+
+@pytest.mark.parametrize("redirection", ["> out.txt", ">> out.txt", "| cat > out.txt"])
+def test_stdout_keeps_what_is_printed_before_and_after(redirection: str) -> None:
+    # opened anew, the file would be cut off; replaced, what is printed later would be lost
+    Path("program.py").write_text(STDOUT)
+    subprocess.run(["sh", "-c", f"{sys.executable} program.py {redirection}"], check=True)
+    assert Path("out.txt").read_text() == "before\nplan\nafter\n[] True\n"
+
+
+def test_an_attempt_goes_on_and_its_reason_is_kept() -> None:
+    with attempt("a.json") as failed:
+        raise OSError(28, "No space left on device")
+    with attempt("b.json"):
+        raise InputError("no format", "b.json")
+    with attempt("c.json"):
+        write_text("c", "c.json")
+    lines = ["a.json: cannot be written: No space left on device", "b.json: no format"]
+    assert [str(error) for error in release_outputs()] == lines
+    assert [str(error) for error in failed] == lines[:1]
+    assert release_outputs() == []

@@ -1,0 +1,105 @@
+"""Measured times: what files say, what takes their place in a graph, and what is told about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from placegap.instances import Cluster, Device, Graph, InputError, Op
+from placegap.instances.importers.measured_times import read_times, with_times
+
+HEAD = "name,device_kind,time_ns\n"
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "times.csv"
+    path.write_text(text)
+    return path
+
+
+def cluster(*kinds: str) -> Cluster:
+    devices = tuple(Device(name=f"d{k}", kind=kind) for k, kind in enumerate(kinds))
+    return Cluster(name="c", devices=devices)
+
+
+GRAPH = Graph(name="net", ops=(Op(name="a", time_ns={"T4": 9}), Op(name="b", flops=10**9)))
+
+
+def test_columns_may_come_in_any_order_and_times_in_other_units(tmp_path: Path) -> None:
+    times = read_times(written(tmp_path, "time_us, name,device_kind\n\n1.5,a,T4\n"))
+    assert dict(times.samples_ns) == {("a", "T4"): [1500.0]}
+
+
+def test_an_op_that_is_measured_several_times_gets_the_median(tmp_path: Path) -> None:
+    rows = "".join(f"a,T4,{time}\n" for time in (900, 20, 22, 21, 24))
+    measured = with_times(GRAPH, read_times(written(tmp_path, HEAD + rows)), cluster("T4"))
+    assert measured.graph.ops[0].time_ns == {"T4": 22}
+
+
+def test_a_median_between_two_times_is_rounded_half_to_even(tmp_path: Path) -> None:
+    times = read_times(written(tmp_path, HEAD + "a,T4,2\na,T4,3\n"))  # 2.5
+    assert with_times(GRAPH, times, cluster("T4")).graph.ops[0].time_ns == {"T4": 2}
+
+
+def test_measured_times_stand_in_place_of_stated_and_of_modelled_ones(tmp_path: Path) -> None:
+    from placegap.instances.files.document import Document
+
+    times = read_times(written(tmp_path, HEAD + "a,T4,5\na,P4,6\nb,P4,7\n"))
+    both = cluster("T4", "P4")
+    measured = with_times(GRAPH, times, both)
+    assert [op.time_ns for op in measured.graph.ops] == [{"T4": 5, "P4": 6}, {"P4": 7}]
+    assert measured.num_ops == 2
+    costed = Document(name="net", graph=measured.graph).instance(both).graph.ops[1].time_ns
+    assert costed["P4"] == 7
+    # 5 us + 1 GFLOP / (0.79 * 8.1 TFLOP/s) = 161,274.6 ns
+    assert costed["T4"] == 161_275
+    assert "measured times of 2 ops" in measured.graph.provenance.changes[-1]
+
+
+def test_names_that_no_op_has_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
+    rows = "".join(f"{name},T4,1\n" for name in ("z", "a", "y", "x", "w", "v", "u"))
+    measured = with_times(GRAPH, read_times(written(tmp_path, HEAD + rows)), cluster("T4"))
+    assert measured.unmatched == ("z", "y", "x", "w", "v", "u")
+    assert measured.graph.provenance.parameters["measured_times"] == (
+        f"{tmp_path / 'times.csv'}: measured times for 1 of 2 ops;"
+        " 6 names match no op: z, y, x, w, v, ..."
+    )
+
+
+def test_kinds_that_the_cluster_has_not_are_left_aside(tmp_path: Path) -> None:
+    times = read_times(written(tmp_path, HEAD + "a,T4,5\na,P4,6\n"))
+    assert with_times(GRAPH, times, cluster("P4")).graph.ops[0].time_ns == {"T4": 9, "P4": 6}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        (HEAD, "has a header but no rows; add the measurements"),
+        ("name,time_ns\n", "row 1: column 'device_kind' is missing; the header is name,device_k"),
+        (HEAD.replace("time_ns", "time"), "row 1: unknown column 'time'"),
+        (HEAD + "a,T4\n", "row 2: has 2 fields, the header 3; write one per column"),
+        (HEAD + ",T4,1\n", "row 2: name is empty; name it"),
+        (HEAD + "a,,1\n", "row 2: device_kind is empty; name it"),
+        (HEAD + "a,T4,-1\n", "row 2: time_ns must be a number from 0 to 2**53"),
+        (HEAD + "a,T4,soon\n", "row 2: time_ns must be a number (got 'soon')"),
+    ],
+)
+def test_a_bad_file_is_one_line_with_the_row(tmp_path: Path, text: str, message: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(InputError) as error:
+        read_times(path)
+    assert str(error.value).startswith(f"{path}: {message}")
+
+
+def test_times_of_other_devices_are_refused(tmp_path: Path) -> None:
+    times = read_times(written(tmp_path, HEAD + "a,P4,1\n"))
+    with pytest.raises(InputError, match=r"has times on P4, none on the cluster's T4"):
+        with_times(GRAPH, times, cluster("T4"))
+
+
+def test_times_of_another_model_are_refused(tmp_path: Path) -> None:
+    times = read_times(written(tmp_path, HEAD + "conv,T4,1\n"))
+    with pytest.raises(InputError, match="none of its names is an op of 'net'"):
+        with_times(GRAPH, times, cluster("T4"))

@@ -1,0 +1,270 @@
+"""Standard Evaluation: lines through small batches, and everything that speaks against them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from placegap.instances import Document, InputError, example
+from placegap.instances.importers.measurements import (
+    Table,
+    deviations,
+    fit_lines,
+    fit_links,
+    with_links,
+)
+from placegap.instances.importers.standard_evaluation import Estimate, standard_evaluation
+
+DIAMOND = Document.of(example())
+CLUSTER = example().cluster
+OPS = [op.name for op in example().graph.ops]
+
+Row = tuple[str, str, int, float, float]
+
+
+def ops_table(rows: Sequence[Row]) -> Table:
+    """Rows of (op, kind, batch, time, memory)."""
+    return Table(
+        tuple((op, kind) for op, kind, *_ in rows),
+        np.array([row[2] for row in rows], np.int64),
+        {
+            "time_ns": np.array([row[3] for row in rows], np.float64),
+            "memory_bytes": np.array([row[4] for row in rows], np.float64),
+        },
+        tuple(f"m.csv: row {number}" for number in range(2, 2 + len(rows))),
+    )
+
+
+def pairs_table(
+    keys: Sequence[tuple[str, str]], sizes: Sequence[int], figure: str, values: Sequence[float]
+) -> Table:
+    places = tuple(f"p.csv: row {number}" for number in range(2, 2 + len(keys)))
+    return Table(
+        tuple(keys), np.array(sizes, np.int64), {figure: np.array(values, np.float64)}, places
+    )
+
+
+def straight(batches: Sequence[int], ops: Sequence[str] = OPS) -> list[Row]:
+    """Times 10 + 3 batch, memory 1000 + 64 batch."""
+    return [(op, "gpu", b, 10 + 3 * b, 1000 + 64 * b) for op in ops for b in batches]
+
+
+def about(found: Estimate) -> dict[str, tuple[str, ...]]:
+    return {caution.about: caution.items for caution in found.warnings}
+
+
+def test_exact_lines_are_extrapolated_exactly() -> None:
+    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2, 4])), 512)
+    ops = found.document.graph.ops
+    assert [op.time_ns["gpu"] for op in ops] == [10 + 3 * 512] * 4
+    assert [op.resident_bytes for op in ops] == [1000 + 64 * 512] * 4
+    assert found.measured_batches == (1, 2, 4)
+    assert found.document.graph.provenance.changes[-1] == (
+        "Standard Evaluation at batch 512: lines through batches 1, 2, 4; rounded half to even"
+    )
+    assert list(about(found)) == ["tensor sizes of the model file, whatever its batch"]
+
+
+def test_lines_are_those_of_scipy() -> None:
+    rng = random.Random(3)
+    points = [
+        (g, rng.randrange(1, 40), rng.random() * 10 ** rng.randrange(1, 9))
+        for g in range(60)
+        for _ in range(rng.randrange(3, 9))
+    ]
+    group, x, y = (np.array(column) for column in zip(*points, strict=True))
+    lines = fit_lines(group, x, y, 60)
+    compared = 0
+    for g in range(60):
+        if len(set(x[group == g].tolist())) < 2:
+            continue
+        expected = stats.linregress(x[group == g], y[group == g])
+        assert lines.slope[g] == pytest.approx(expected.slope, rel=1e-9)
+        assert lines.intercept[g] == pytest.approx(expected.intercept, rel=1e-9)
+        assert lines.r2[g] == pytest.approx(expected.rvalue**2, abs=1e-9)
+        compared += 1
+    assert compared > 50
+
+
+def test_iterations_of_one_batch_weigh_alike() -> None:
+    # batch 1: 10 and 14; batch 2: 20. Mean x 4/3, mean y 44/3; slope 8: at 4 it is 12 + 3 * 8
+    rows: list[Row] = [("op1", "gpu", 1, 10, 0), ("op1", "gpu", 1, 14, 0), ("op1", "gpu", 2, 20, 0)]
+    found = standard_evaluation(DIAMOND, CLUSTER, ops_table([*straight([1, 2], OPS[1:]), *rows]), 4)
+    assert OPS[0] == "op1"
+    assert found.document.graph.ops[0].time_ns["gpu"] == 36
+
+
+def test_one_batch_is_not_extrapolated() -> None:
+    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([8])), 64)
+    assert {op.time_ns["gpu"] for op in found.document.graph.ops} == {34}
+    notes = [key for key in about(found) if key.startswith("measured at one size only")]
+    assert len(about(found)[notes[0]]) == 8  # time and memory of four ops
+
+
+def test_two_batches_leave_the_line_unchecked() -> None:
+    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([2, 8])), 64)
+    assert found.document.graph.ops[0].time_ns["gpu"] == 202
+    assert any("nothing shows whether a line fits" in key for key in about(found))
+
+
+def test_a_falling_line_is_replaced_by_the_largest_measurement() -> None:
+    rows = [("op1", "gpu", b, 50 - b, 100) for b in (1, 2, 4)]
+    table = ops_table([*straight([1, 2, 4], OPS[1:]), *rows])
+    found = standard_evaluation(DIAMOND, CLUSTER, table, 1000)
+    assert found.document.graph.ops[0].time_ns["gpu"] == 49
+    key = next(key for key in about(found) if key.startswith("falls"))
+    assert about(found)[key] == ("time of op1 on gpu",)
+
+
+def test_a_poor_fit_is_named_with_its_r2() -> None:
+    rows = [("op1", "gpu", b, t, 100) for b, t in ((1, 10), (2, 90), (3, 10), (4, 70))]
+    table = ops_table([*straight([1, 2, 4], OPS[1:]), *rows])
+    key = "a line fits badly (R2)"
+    # slope 50 / 5, which explains 500 of the 5100: 0.098
+    found = standard_evaluation(DIAMOND, CLUSTER, table, 8)
+    assert about(found)[key] == ("time of op1 on gpu (R2 0.098)",)
+    assert key not in about(standard_evaluation(DIAMOND, CLUSTER, table, 8, min_r2=0.0))
+
+
+def test_a_line_below_zero_is_cut_off() -> None:
+    rows = [("op1", "gpu", b, 10 * b - 50, 0) for b in (6, 8, 10)]
+    table = ops_table([*straight([6, 8, 10], OPS[1:]), *rows])
+    found = standard_evaluation(DIAMOND, CLUSTER, table, 1)
+    assert found.document.graph.ops[0].time_ns["gpu"] == 0
+    assert any(key.startswith("the line is below zero") for key in about(found))
+
+
+def test_rows_of_the_batch_itself_are_held_out_and_compared() -> None:
+    held: list[Row] = [("op1", "gpu", 16, 100, 2024), ("op2", "gpu", 16, 58, 1012)]
+    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2, 4]) + held), 16)
+    assert found.document.graph.ops[0].time_ns["gpu"] == 58  # not 100
+    # time: |58 - 100| / 100 and 0; memory: 0 and |2024 - 1012| / 1012
+    assert found.deviations["time"].relative.tolist() == [0.0, 0.42]
+    assert found.deviations["memory"].relative.tolist() == [0.0, 1.0]
+    assert found.deviations["time"].mean == pytest.approx(0.21)
+
+
+def test_the_second_step_takes_what_was_measured() -> None:
+    held: list[Row] = [("op1", "gpu", 16, 100, 2024)]
+    table = ops_table(straight([1, 2, 4]) + held)
+    found = standard_evaluation(DIAMOND, CLUSTER, table, 16, use_measured=True)
+    assert [op.time_ns["gpu"] for op in found.document.graph.ops] == [100, 58, 58, 58]
+    assert len(about(found)["not measured at batch 16: the estimate stays"]) == 6
+    only = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([16])), 16, use_measured=True)
+    assert [op.time_ns["gpu"] for op in only.document.graph.ops] == [58] * 4
+    assert only.measured_batches == ()
+
+
+def test_what_was_not_measured_stays_with_a_warning() -> None:
+    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2, 4], OPS[1:])), 8)
+    before = DIAMOND.graph.ops[0]
+    assert found.document.graph.ops[0].time_ns == before.time_ns
+    assert about(found)["not measured: the time of the model file stays"] == ("op1 on gpu",)
+    assert about(found)["not measured: the memory of the model file stays"] == ("op1",)
+
+
+def test_tensors_grow_with_the_batch_and_share_one_size() -> None:
+    keys = [(edge.producer, edge.consumer) for edge in DIAMOND.graph.edges]
+    table = pairs_table(
+        [key for key in keys for _ in range(3)],
+        [1, 2, 3] * len(keys),
+        "bytes",
+        [100 * b for _ in keys for b in (1, 2, 3)],
+    )
+    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2, 4])), 10, tensors=table)
+    assert {edge.bytes for edge in found.document.graph.edges} == {1000}
+    assert about(found) == {}
+
+
+def test_measured_links_take_the_place_of_explicit_transfer_times() -> None:
+    edges = tuple(
+        edge.model_copy(update={"transfer_ns": ((0, 7), (7, 0))}) for edge in DIAMOND.graph.edges
+    )
+    graph = DIAMOND.graph.model_copy(update={"edges": edges})
+    explicit = DIAMOND.model_copy(update={"graph": graph})
+    ops = ops_table(straight([1, 2, 4]))
+    tensors = pairs_table([("op1", "op2")] * 3, [1, 2, 4], "bytes", [10, 20, 40])
+    links = pairs_table([("gpu0", "gpu1")] * 2, [100, 200], "time_ns", [100, 200])
+    stay = "explicit transfer times of the model file stay, whatever the size"
+    without = standard_evaluation(explicit, CLUSTER, ops, 8, tensors=tensors)
+    assert about(without)[stay] == ("op1 -> op2",)
+    found = standard_evaluation(explicit, CLUSTER, ops, 8, tensors=tensors, links=links)
+    assert stay not in about(found)
+    out = "explicit transfer times of the model file are left out: links were measured"
+    assert len(about(found)[out]) == 4
+    first = found.document.graph.edges[0]
+    assert (first.bytes, first.transfer_ns) == (80, None)
+
+
+def test_links_replace_those_of_the_cluster() -> None:
+    # 4 ns per byte and 7 ns: 250 MB/s
+    table = pairs_table([("gpu0", "gpu1")] * 3, [0, 10, 100], "time_ns", [7, 47, 407])
+    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2, 4])), 8, links=table)
+    assert found.document.cluster is not None
+    links = {(x.source, x.target): x for x in found.document.cluster.links}
+    fitted = links["gpu0", "gpu1"]
+    assert (fitted.bandwidth_bytes_per_s, fitted.latency_ns) == (250_000_000, 7)
+    assert links["gpu1", "gpu0"] == next(x for x in CLUSTER.links if x.source == "gpu1")
+    assert about(found)["not measured: the cluster's own figures stay"] == ("link gpu1 -> gpu0",)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "times", "bandwidth", "latency", "doubt"),
+    [
+        ([100], [50], 2_000_000_000, 0, "no rising line"),
+        ([100, 200, 300], [50, 40, 30], 10_000_000_000, 0, "no rising line"),
+        ([100, 200], [50, 90], 2_500_000_000, 10, "measured at two sizes only"),
+        ([100, 200, 300], [10, 110, 210], 1_000_000_000, 0, "begins below zero"),
+        # slope 87.5 / 5, intercept 51.25 - 17.5 * 2.5
+        ([1, 2, 3, 4], [10, 90, 10, 95], 57_142_857, 8, "fits badly"),
+    ],
+)
+def test_a_link_without_a_good_line_says_so(
+    sizes: list[int], times: list[int], bandwidth: int, latency: int, doubt: str
+) -> None:
+    table = pairs_table([("gpu0", "gpu1")] * len(sizes), sizes, "time_ns", times)
+    (fit,) = fit_links(table, CLUSTER)
+    assert (fit.bandwidth_bytes_per_s, fit.latency_ns) == (bandwidth, latency)
+    assert any(doubt in text for text in fit.doubts)
+    assert with_links(CLUSTER, [fit])[0].links[0].latency_ns == latency
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (ops_table([("nosuch", "gpu", 1, 1, 1)]), "m.csv: row 2: the model has no op 'nosuch'"),
+        (ops_table([("op1", "tpu", 1, 1, 1)]), "m.csv: row 2: the cluster has no device of kind"),
+        (ops_table(straight([64])), "all rows of the time are of batch 64"),
+        (ops_table([("op1", "gpu", 1, 1, 1), ("op1", "gpu", 2, 2.0**53, 1)]), "above 2**62"),
+    ],
+)
+def test_rows_that_do_not_fit_the_model_are_named(table: Table, message: str) -> None:
+    batch = 10**6 if "above" in message else 64
+    with pytest.raises(InputError) as error:
+        standard_evaluation(DIAMOND, CLUSTER, table, batch)
+    assert message in str(error.value)
+
+
+def test_rows_of_links_and_tensors_that_do_not_fit_are_named() -> None:
+    ops = ops_table(straight([1, 2]))
+    bad = pairs_table([("gpu0", "gpu9")], [1], "time_ns", [1])
+    with pytest.raises(InputError, match=r"p.csv: row 2: the cluster has no device 'gpu9'"):
+        standard_evaluation(DIAMOND, CLUSTER, ops, 8, links=bad)
+    idle = pairs_table([("gpu0", "gpu1")], [0], "time_ns", [5])
+    with pytest.raises(InputError, match="shows no bandwidth: measure two or more sizes"):
+        standard_evaluation(DIAMOND, CLUSTER, ops, 8, links=idle)
+    missing = pairs_table([("op4", "op1")], [1], "bytes", [1])
+    with pytest.raises(InputError, match=r"p.csv: row 2: the model has no edge 'op4' -> 'op1'"):
+        standard_evaluation(DIAMOND, CLUSTER, ops, 8, tensors=missing)
+
+
+def test_deviations_without_a_base_are_counted_apart() -> None:
+    found = deviations(np.array([3.0, 0.0, 8.0]), np.array([0.0, 0.0, 10.0]))
+    assert (found.relative.tolist(), found.undefined) == ([0.0, 0.2], 1)
+    assert deviations(np.array([3.0]), np.array([0.0])).mean is None
+    assert [found.share_within(x) for x in (0.0, 0.1, 0.2)] == [0.5, 0.5, 1.0]
+    assert (found.quantile(0.5), found.quantile(0.9)) == (0.0, 0.2)
