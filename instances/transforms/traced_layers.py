@@ -8,7 +8,7 @@ split by columns, the last ones by rows, and what lies between is divided by t. 
 are the tensors that its backward ops read.
 
 `selective` recomputes the core of attention where its scores are kept; where attention is fused,
-the blocks without attention. The costing is that of `io.layer_modes`.
+the blocks without attention. The costing is that of `costing.layer_modes`.
 """
 
 from __future__ import annotations
