@@ -46,7 +46,6 @@ LEFT_OUT: Mapping[str, str] = {
     r"dask (scheduler|worker).*|.* --(scheduler|dask) .*": "the tests of on_dask start a cluster",
     r"python -m placegap\.experiments\.research\.workloads\.build .*": "makes the corpus",
     r"python -m placegap\.experiments\.research\.(sweeps|record) .*": "minutes, or rewrites",
-    r"python -m placegap\.experiments\.research\.ablation": "takes an hour",
     r"python -m placegap\.experiments\.research\.papers --record": "rewrites docs/papers",
     r"python -m placegap\.experiments\.research\.tables\.(?!optima|transf).*": "takes minutes",
     r"placegap (convert|place) .*--time-limit 30|placegap convert .* case\d+\.json\.gz .*": (
