@@ -17,20 +17,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import cache, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from placegap.experiments.research.bench.default import print_rows
-from placegap.experiments.research.bench.ideals import ideal_rows
+from placegap.experiments.research.bench.exact import BEHIND, RECORD_ANEW, exact_rows
 from placegap.experiments.research.bench.in_process import (
     model_benches,
     start_benches,
     traced_benches,
 )
-from placegap.experiments.research.bench.latency import latency_rows
 from placegap.experiments.research.bench.measuring import (
     HEADER,
     Measured,
@@ -40,7 +38,6 @@ from placegap.experiments.research.bench.measuring import (
     workbooks,
 )
 from placegap.experiments.research.bench.offload import print_offload
-from placegap.experiments.research.bench.optima import BEHIND, RECORD_ANEW, optima_rows
 from placegap.experiments.research.bench.placers import (
     Growth,
     building_benches,
@@ -48,7 +45,6 @@ from placegap.experiments.research.bench.placers import (
     on_gpus,
     placer_rows,
 )
-from placegap.experiments.research.bench.splits import split_rows
 from placegap.experiments.running.pool import handled, held, is_stopped, stop_status
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.generate import generate
@@ -155,14 +151,8 @@ def _placers(
 def _exact(unit_s: float, options: argparse.Namespace) -> Iterator[Row]:
     """Measure the exact methods: what they prove, in what time and memory."""
     behind = 0
-    for number, row in enumerate(
-        chain(
-            ideal_rows(large=options.large, only=options.only),
-            split_rows(only=options.only),
-            optima_rows(options.inputs, only=options.only),
-            latency_rows(only=options.only),
-        )
-    ):
+    rows = exact_rows(options.inputs, large=options.large, only=options.only)
+    for number, row in enumerate(rows):
         if number == 0:
             print(f"\n{HEADER}")
         print(row, flush=True)

@@ -176,14 +176,13 @@ def measure(
     method: str,
     params: dict[str, object],
     time_limit_s: float,
-    shown: int = 1,
 ) -> ExactRow:
-    """Solve once, in this process; so many of `COUNTS` are shown."""
+    """Solve once, in this process."""
     run_method(example(), semantics, method, time_limit_s=SMALL_S)
     cpu, wall = cpu_s(), time.perf_counter()
     found = run_method(instance, semantics, method, params, time_limit_s=time_limit_s)
     cpu, wall = cpu_s() - cpu, time.perf_counter() - wall
-    counts = [f"{found.details[key]} {key}" for key in COUNTS if key in found.details][:shown]
+    counts = [f"{found.details[key]} {key}" for key in COUNTS if key in found.details][:1]
     return ExactRow(
         name,
         ", ".join(counts),

@@ -11,10 +11,8 @@ import pytest
 
 from placegap.experiments.research.bench import __main__ as bench
 from placegap.experiments.research.bench import default as bench_default
-from placegap.experiments.research.bench import ideals as bench_ideals
-from placegap.experiments.research.bench import optima as bench_optima
+from placegap.experiments.research.bench import exact
 from placegap.experiments.research.bench import placers as bench_placers
-from placegap.experiments.research.bench import splits as bench_splits
 from placegap.experiments.research.bench.measuring import Measured, least_cpu_s, measure_apart
 from placegap.experiments.research.bench.placers import DEVICES, PlacerRow, growth
 from placegap.instances.corpus.corpus import read_best_known
@@ -112,7 +110,7 @@ def test_the_table_is_printed_kept_and_compared_with_the_last(
 
 
 def test_a_row_of_an_exact_method_tells_value_bound_and_what_proves_it(tmp_path: Path) -> None:
-    (row,) = bench_optima.optima_rows(tmp_path, "ideal-dp squeezenet celeritas")
+    (row,) = exact.exact_rows(tmp_path, only="ideal-dp squeezenet celeritas")
     assert (row.status, row.gap, row.bound_origin) == ("optimal", 0.0, "ideal-dp")
     assert row.value_ns == row.bound_ns
     assert row.peak_bytes > 10**7
@@ -128,16 +126,16 @@ def test_a_recorded_bound_that_the_portfolio_beats_is_told(
         if entry.key == ("squeezenet", "moirai-intra-server", "max_load any add")
     )
     stale = entry.model_copy(update={"bound_ns": 1})
-    (case,) = bench_optima.recorded_cases([stale])
-    row = bench_optima.run_recorded(case)
+    (case,) = exact.recorded_cases([stale])
+    row = exact.run_recorded(case)
     assert row.bound_ns is not None
     assert 1 < row.bound_ns <= (entry.value_ns or 0)
     assert (row.status, "BEHIND: 1 ns" in str(row)) == ("behind", True)
     fresh = entry.model_copy(update={"bound_ns": row.bound_ns})
-    assert bench_optima.run_recorded(bench_optima.RecordedCase(fresh)).status == "kept"
+    assert exact.run_recorded(exact.RecordedCase(fresh)).status == "kept"
     proven = entry.model_copy(update={"bound_ns": entry.value_ns})
-    assert list(bench_optima.recorded_cases([proven])) == []
-    monkeypatch.setattr(bench_optima, "read_best_known", lambda: [stale])
+    assert list(exact.recorded_cases([proven])) == []
+    monkeypatch.setattr(exact, "read_best_known", lambda: [stale])
     assert bench.main(["--only", case.name, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "1 recorded bounds are behind" in out
@@ -145,20 +143,9 @@ def test_a_recorded_bound_that_the_portfolio_beats_is_told(
 
 
 def test_exact_benchmarks_have_names_of_their_own(tmp_path: Path) -> None:
-    names = [case.name for case in bench_optima.cases(tmp_path)]
-    names += [case.name for case in bench_ideals.cases(large=True)]
-    assert len(names) == len(set(names)) > 54
-
-
-@pytest.mark.parametrize("case", bench_splits.CASES, ids=lambda case: case.name)
-def test_generated_networks_are_the_same_each_time(case: bench_splits.NetworkCase) -> None:
-    made = bench_splits.instance(case)
-    assert made == bench_splits.instance(case)
-    limits = made.arrays.memory_bytes[: case.accelerators]
-    held = made.arrays.resident_bytes.sum()
-    # no accelerator holds all, but together they do, with the margin asked for
-    assert case.memory is None or held <= limits.sum() <= held * case.memory
-    assert case.memory is None or limits.max() < held
+    parts = (exact.growth_cases(large=True), exact.like_cases(), exact.wide_cases())
+    names = [case.name for part in (*parts, exact.real_cases(tmp_path)) for case in part]
+    assert len(names) == len(set(names)) > 90
 
 
 def test_the_default_is_held_against_the_method_that_proves_most(
