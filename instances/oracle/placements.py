@@ -205,6 +205,7 @@ def _items(device: Ints, time_ns: Ints, edges: Ints, links: FewLinks) -> Items:
             source, target = device[edges[e, 0]], device[edges[e, 1]]
             if edges[e, 0] != op or channels[source, target, 0] == NO_CHANNEL:
                 continue
+            # a tensor goes to a device once; its consumers there share the transfer
             for item in range(first, size):
                 if move[item, 0] == edges[e, 2] and move[item, 1] == target:
                     carrier[e] = item
@@ -765,6 +766,7 @@ def _latency(
                 if not is_host[device[end]] and not paid[end, u]:
                     paid[end, u] = True
                     lasts[end] += host_ns[u, device[end]]
+    # calls that wait for each other in a circle have no schedule
     closure = waits.copy()
     for via in range(n):
         for a in range(n):
@@ -772,6 +774,7 @@ def _latency(
                 closure[a] |= closure[via]
     if np.any(np.diag(closure)):
         return NEVER
+    # longest paths by relaxation until nothing changes: slow, and easy to check by eye
     end, changed = lasts.copy(), True
     while changed:
         changed = False

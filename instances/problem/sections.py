@@ -335,6 +335,7 @@ def _find(
     for u in range(n):
         if num_succs[u] < 2 or held > MOST_MEMBERS:
             continue
+        # dominators among the ops behind u, in topological order; only the nearest `ahead` of them
         root[u], depth[u] = u, 0
         for v in range(u + 1, min(n, u + 1 + ahead)):
             found = -1
@@ -351,6 +352,7 @@ def _find(
             if found < 0:
                 continue
             root[v], dominator[v], depth[v] = u, found, depth[found] + 1
+            # all ways from u to v part at u: no op between is on every one
             if found != u or pred_ptr[v + 1] - pred_ptr[v] < 2:
                 continue
             stamp += 1

@@ -326,6 +326,8 @@ def _run_events(
                 candidates[num_candidates] = q
                 num_candidates += 1
     while True:
+        # all that ends now frees its resources before anything starts: ranks decide, not the order
+        # of ends
         while num_events > 0 and end[events[0]] == now:
             ended = events[0]
             num_events = pop(events, num_events, end)
@@ -349,6 +351,7 @@ def _run_events(
                         marked[q] = True
                         candidates[num_candidates] = q
                         num_candidates += 1
+        # of all queues that could start something the item of least rank goes first
         for at in range(num_candidates):
             _push(tops, 0, num_tops, 0, heap[queue_ptr[candidates[at]]])
             marked[candidates[at]] = False

@@ -145,6 +145,7 @@ def paths_through(
                     gap[a, c] = max(gap[a, c], least)
                 else:
                     head[x, a, c] = max(head[x, a, c], least)
+    # tails: the same over the edges in the other direction
     for e in range(len(producer) - 1, -1, -1):
         y, x = producer[e], consumer[e]
         if y < 0:
@@ -450,6 +451,7 @@ def _gaps(
             most += graph.pointer[op + 1] - graph.pointer[op]
         producer, consumer = np.empty(most, np.int64), np.empty(most, np.int64)
         move, count = np.empty((most, num_devices, num_devices), np.int64), 0
+        # edges from the entry and from inside; others have no end on these ways
         for x in range(size + 1):
             for at in range(graph.pointer[ops[x]], graph.pointer[ops[x] + 1]):
                 e = graph.edge[at]
@@ -471,6 +473,7 @@ def _gaps(
             for x in range(size if keep else 0):
                 copy_to(heads[first + x, a], head[x, a])
                 copy_to(tails[first + x, a], tail[x, a])
+        # clear only what was set: intervals may be many, and the graph large
         local[parts.entry[r]] = outside
         for op in ops:
             local[op] = outside

@@ -179,6 +179,7 @@ def _slice(
     for i in range(last):
         if i > 0:
             leave_behind(touched, weight, joining, i - 1)
+        # no state up to here is below the limit: no segment begins here
         least = limit + 1
         for k in range(accelerators + 1):
             for c in range(hosts + 1):
@@ -194,6 +195,7 @@ def _slice(
             host_size += need_of[HOST, j - 1]
             on_accelerator = size <= room[ACCELERATOR] and work <= limit and accelerators > 0
             on_host = host_size <= room[HOST] and host_work <= limit and hosts > 0
+            # work and bytes only grow with the segment; the cut does not, and may not end it
             if not on_accelerator and not on_host:
                 break
             load = max(work, cut) if tables.overlap else work + cut

@@ -167,6 +167,8 @@ def _by_lists(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int, price: 
         next_cost = np.empty(min(MOST_LISTED, rows * length), np.int64)
         next_size = np.empty(len(next_cost), np.int64)
         count, smallest = 0, np.int64(2**62)
+        # merge the lists that each row makes of the sums so far, by cost, and keep what is smaller
+        # than all before it
         while True:
             turn = -1
             c = s = np.int64(0)
@@ -183,6 +185,7 @@ def _by_lists(cost: Ints, size: Ints, ptr: Ints, budget: int, room: int, price: 
                 continue
             if c + of_small[i + 1] <= budget:  # the smallest rows of all that follow
                 return YES
+            # bytes and time, priced, are more than room and budget: no way to complete it fits both
             if s + price * c + least_worth[i + 1] > most:
                 continue
             if count == MOST_LISTED:

@@ -229,6 +229,8 @@ def _options(
     done = np.zeros((2, k), np.int64)
     inside, calls_only = np.zeros(words, np.int64), np.zeros(words, np.int64)
     rows, which, count = np.zeros((64, 3), np.int64), np.zeros((64, 2), np.int64), 0
+    # by first bytes upwards: an option counts only if none before it is as small in the second
+    # call and as cheap
     for d in by_size:
         if before.cost_ns[d] >= NEVER or before.bytes[d] > ask.room:
             continue
@@ -249,6 +251,7 @@ def _options(
                 calls_only[w] = before.tied[d, w] | after.tied[j, w]
             inside[k // 64] &= ~(np.int64(1) << np.int64(k % 64))
             if tied:
+                # a group of the first call reaches into the second only where calls are linked
                 if beyond(before.tied[d], ends[j]) != ask.linked:
                     continue
                 if section.once != 0 and (ask.linked or meets(calls_only, inside)):

@@ -325,6 +325,7 @@ def _cheap(p: CutPairs, layers: PairLayers, weights: Ints, most: int) -> tuple[I
                 tail, head = p.tail[pair[x]], p.head[pair[x]]
                 if rest[s + 1, head] < NEVER:
                     rest[s, tail] = min(rest[s, tail], rest[s + 1, head] + cost[x])
+        # the next row of weights looks only at pairs that all rows before it keep
         kept = 0
         for s in range(count):
             begin, pointer[s] = pointer[s], kept
@@ -366,6 +367,7 @@ def _improve(
     trial, moved = times.copy(), True
     while moved:
         moved = False
+        # one cut at a time as long as that helps; pairs of cuts, within a shorter reach, only then
         for width in (1, 2):
             near = reach if width == 1 else reach // 16
             for s in range(1, count - width + 1):
@@ -398,6 +400,7 @@ def _improve(
                         pair = allowed[min(t, last), cuts[t], cuts[t + 1]]
                         _put_stage(p, times, count, t, pair)
                     moved = True
+            # back to single cuts
             if moved:
                 break
     return best, cuts

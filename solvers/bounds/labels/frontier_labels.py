@@ -163,6 +163,7 @@ def extended(
     found, size = 0, graph.size_bytes[here]
     for row in range(len(labels.value)):
         known = labels.value[row]
+        # devices that the frontier names are told apart; of the others one per class is tried
         for b in range(k):
             tracked[b] = False
             taken[b] = False
@@ -184,12 +185,14 @@ def extended(
             q = graph.pool[a]
             if pools and known[was.pools + q] > graph.pool_room_bytes[q] - size:
                 continue
+            # `_ways` changes these: each device gets them anew
             at[here] = a
             for x in range(6):
                 for b in range(k):
                     load_ns[x, b] = known[was.since + x * k + b]
             way_ns[0], way_ns[1] = known[1], known[2]
             whole = _ways(graph, label, here, a, ops, known[0])
+            # the path through each open op, and through pairs of them with the least way between
             total = whole
             for s in range(many):
                 total = max(total, value[new.ops[s]] + new.rest_ns[s])
@@ -198,6 +201,7 @@ def extended(
                 total = max(total, value[new.ops[s]] + middle + value[new.ops[r]])
             if total >= most_ns:
                 continue
+            # alike devices get numbers by first use, so that labels that differ in names are equal
             _renamed(graph, at, new.places, to)
             code = 0
             for f in range(wide):

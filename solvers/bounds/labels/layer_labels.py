@@ -318,6 +318,7 @@ def _grown_labels(
         for d in range(len(price)):
             cost += price[d] * known[held + d]
         so_far = start + left + (cost >> shift)
+        # options by least time: the first that is too long ends the row
         for p in frame.order[a, b]:
             if so_far + frame.least_ns[a, b, p] > most or tried > most_tried:
                 break
@@ -334,6 +335,7 @@ def _grown_labels(
             for b2 in range(num_devices):
                 if back[p, b2, b] >= NO_WAY:
                     continue
+                # what is left: the chain back to here, or the work that a device has yet to do
                 remain = max(left + back[p, b2, b], frame.left_ns[b2])
                 for d in range(num_devices):
                     after = known[WORK + d] + options.ready[p, d]
