@@ -19,7 +19,19 @@ from placegap.instances.oracle.stage_chains import (
     best_stages,
     count_chains,
 )
-from placegap.instances.problem import OBJECTIVES, HybridPipeline, Instance, LatencySubgraphs, Makespan, MaxContext, PipelineIteration, Plan, Semantics, has_replicas, has_two_levels
+from placegap.instances.problem import (
+    OBJECTIVES,
+    HybridPipeline,
+    Instance,
+    LatencySubgraphs,
+    Makespan,
+    MaxContext,
+    PipelineIteration,
+    Plan,
+    Semantics,
+    has_replicas,
+    has_two_levels,
+)
 from placegap.instances.referee.hybrid import check_hybrid
 from placegap.instances.referee.loads import why_not_two_levels
 from placegap.solvers.core.method import Params, Task

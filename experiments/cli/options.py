@@ -14,7 +14,19 @@ import typer
 from placegap.experiments.running.rules import Rules
 from placegap.experiments.show.rendering import spinner, warn
 from placegap.instances.costing.costing import Costs
-from placegap.instances.problem import Channels, Degrees, LoadRule, MemoryRule, Objective, PipelineSchedule, PlanClass, Recompute, Sending, Sharding, Transfers
+from placegap.instances.problem import (
+    Channels,
+    Degrees,
+    LoadRule,
+    MemoryRule,
+    Objective,
+    PipelineSchedule,
+    PlanClass,
+    Recompute,
+    Sending,
+    Sharding,
+    Transfers,
+)
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.time_unit import TimeUnit
 from placegap.instances.torch_models.options import (

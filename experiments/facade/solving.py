@@ -26,7 +26,15 @@ from placegap.experiments.show.rendering import output
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
 from placegap.instances.files.plan_file import save_plan
-from placegap.instances.problem import Cluster, Graph, Instance, MaxContext, MemoryRule, Plan, Semantics
+from placegap.instances.problem import (
+    Cluster,
+    Graph,
+    Instance,
+    MaxContext,
+    MemoryRule,
+    Plan,
+    Semantics,
+)
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status

@@ -25,7 +25,14 @@ from placegap.instances.corpus.corpus import (
 )
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import write_json
-from placegap.instances.problem import PLAN_CLASSES, BestKnown, Instance, parse_semantics, plan_class, with_plans
+from placegap.instances.problem import (
+    PLAN_CLASSES,
+    BestKnown,
+    Instance,
+    parse_semantics,
+    plan_class,
+    with_plans,
+)
 from placegap.instances.reading.errors import InputError, as_input_error
 from placegap.solvers.bounds.portfolio import bound
 

@@ -21,7 +21,17 @@ from placegap.experiments.running.warm_up import GRACE_S, one_line
 from placegap.instances.files.document import read_json
 from placegap.instances.files.plan_file import PlanFile, is_plan
 from placegap.instances.kernels.loading import loading_s
-from placegap.instances.problem import FIELDS, HybridPipeline, Instance, LoadSemantics, Makespan, MaxContext, Plan, Semantics, parse_semantics
+from placegap.instances.problem import (
+    FIELDS,
+    HybridPipeline,
+    Instance,
+    LoadSemantics,
+    Makespan,
+    MaxContext,
+    Plan,
+    Semantics,
+    parse_semantics,
+)
 from placegap.instances.problem.integers import times_written
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.hybrid import why_no_degrees

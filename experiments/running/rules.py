@@ -9,7 +9,14 @@ from typing import get_args
 
 from pydantic import ValidationError
 
-from placegap.instances.problem import DEFAULTS, FIELDS, OBJECTIVES, Semantics, memory_rule, parse_semantics
+from placegap.instances.problem import (
+    DEFAULTS,
+    FIELDS,
+    OBJECTIVES,
+    Semantics,
+    memory_rule,
+    parse_semantics,
+)
 from placegap.instances.reading.errors import from_validation_error
 
 MOST_CHANGES = 2

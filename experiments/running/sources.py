@@ -19,7 +19,14 @@ from placegap.instances.costing.layer_modes import ModelledOn
 from placegap.instances.files.cluster_file import cluster_names, full_name, load_cluster
 from placegap.instances.files.cluster_text import is_cluster_text
 from placegap.instances.files.document import Document
-from placegap.instances.problem import ASSUMED_DIMS, WITHOUT_RULE, Cluster, Graph, HybridPipeline, Instance
+from placegap.instances.problem import (
+    ASSUMED_DIMS,
+    WITHOUT_RULE,
+    Cluster,
+    Graph,
+    HybridPipeline,
+    Instance,
+)
 from placegap.instances.problem.cluster import slowed
 from placegap.instances.problem.memory_pressure import with_device_memory
 from placegap.instances.reading.checkout import is_workload, research

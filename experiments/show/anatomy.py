@@ -25,7 +25,15 @@ from placegap.experiments.show.timeline import (
     timeline,
 )
 from placegap.instances.exporters.trace import Levels, levels_of, memory_levels
-from placegap.instances.problem import AllLoads, Evaluation, HybridPipeline, Instance, MaxContext, Plan, Semantics
+from placegap.instances.problem import (
+    AllLoads,
+    Evaluation,
+    HybridPipeline,
+    Instance,
+    MaxContext,
+    Plan,
+    Semantics,
+)
 from placegap.instances.problem.modules import Granularity, with_content
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import Bound, relative_gap

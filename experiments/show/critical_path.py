@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Literal, NamedTuple
 
-from placegap.instances.problem import AllLoads, Evaluation, Instance, LatencySubgraphs, Makespan, PipelineIteration, Plan, Schedule, Semantics
+from placegap.instances.problem import (
+    AllLoads,
+    Evaluation,
+    Instance,
+    LatencySubgraphs,
+    Makespan,
+    PipelineIteration,
+    Plan,
+    Schedule,
+    Semantics,
+)
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.instances.referee.iteration import simulate_iteration
 from placegap.instances.referee.stages import Event

@@ -23,7 +23,21 @@ from placegap.experiments.show.hybrid_stages import (
 from placegap.experiments.show.rendering import plain_table
 from placegap.instances.costing.runtime_memory import RESERVED
 from placegap.instances.files.plan_file import describe_plan
-from placegap.instances.problem import AllLoads, DeviceUse, Evaluation, HybridPipeline, Instance, LoadSemantics, MaxContext, PipelineIteration, Plan, Semantics, has_two_levels, memory_rule, plan_class
+from placegap.instances.problem import (
+    AllLoads,
+    DeviceUse,
+    Evaluation,
+    HybridPipeline,
+    Instance,
+    LoadSemantics,
+    MaxContext,
+    PipelineIteration,
+    Plan,
+    Semantics,
+    has_two_levels,
+    memory_rule,
+    plan_class,
+)
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
 from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable

@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from placegap.instances.problem import Evaluation, Instance, LatencySubgraphs, PipelineIteration, Plan, Schedule, Semantics
+from placegap.instances.problem import (
+    Evaluation,
+    Instance,
+    LatencySubgraphs,
+    PipelineIteration,
+    Plan,
+    Schedule,
+    Semantics,
+)
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_ns

@@ -19,7 +19,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.instances.problem import AllLoads, Evaluation, Graph, Instance, LatencySubgraphs, Makespan, MaxLoadFwdBwd, PipelineIteration, Plan, Schedule, Semantics
+from placegap.instances.problem import (
+    AllLoads,
+    Evaluation,
+    Graph,
+    Instance,
+    LatencySubgraphs,
+    Makespan,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    Plan,
+    Schedule,
+    Semantics,
+)
 from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.modules import layer_of

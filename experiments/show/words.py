@@ -23,7 +23,15 @@ from placegap.experiments.show.hybrid_stages import (
 from placegap.experiments.show.place_report import claim_objects, claim_words
 from placegap.experiments.show.rendering import plain_table, print_line
 from placegap.experiments.show.timeline import labels_of
-from placegap.instances.problem import AllLoads, HybridPipeline, Instance, MaxContext, MaxLoadFwdBwd, PipelineIteration, Plan
+from placegap.instances.problem import (
+    AllLoads,
+    HybridPipeline,
+    Instance,
+    MaxContext,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    Plan,
+)
 from placegap.instances.problem.integers import format_bytes
 from placegap.instances.problem.modules import Granularity
 from placegap.instances.reading.errors import shorten

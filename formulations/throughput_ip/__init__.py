@@ -83,7 +83,15 @@ from placegap.formulations.throughput_ip.rows import (
     tensor_enters,
     tensor_leaves,
 )
-from placegap.instances.problem import Instance, LoadSemantics, Plan, PlanClass, Semantics, has_replicas, has_two_levels
+from placegap.instances.problem import (
+    Instance,
+    LoadSemantics,
+    Plan,
+    PlanClass,
+    Semantics,
+    has_replicas,
+    has_two_levels,
+)
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import combine, device_loads, sync_ns, why_not_two_levels

@@ -15,7 +15,16 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from placegap.instances.problem import AllLoads, Instance, Makespan, PipelineIteration, Plan, Schedule, Semantics, memory_rule
+from placegap.instances.problem import (
+    AllLoads,
+    Instance,
+    Makespan,
+    PipelineIteration,
+    Plan,
+    Schedule,
+    Semantics,
+    memory_rule,
+)
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.iteration import (

@@ -37,7 +37,20 @@ from placegap.instances.costing.costing import (
 )
 from placegap.instances.files.cluster_text import OTHER_KINDS, cluster_content, is_cluster_text
 from placegap.instances.files.document import read_json
-from placegap.instances.problem import Cluster, Device, DeviceSpec, Flag, InstancePart, Link, Name, PeakRates, Provenance, Rate, Size, free_bytes
+from placegap.instances.problem import (
+    Cluster,
+    Device,
+    DeviceSpec,
+    Flag,
+    InstancePart,
+    Link,
+    Name,
+    PeakRates,
+    Provenance,
+    Rate,
+    Size,
+    free_bytes,
+)
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.reading.errors import (
     SIGNS,

@@ -15,7 +15,16 @@ from pydantic import BeforeValidator, Field, ValidationError
 from placegap.instances.costing.costing import costed
 from placegap.instances.costing.runtime_memory import with_reserve
 from placegap.instances.files.output_files import write_text
-from placegap.instances.problem import BestKnown, Cluster, Graph, Instance, InstancePart, Name, Semantics, StatedSemantics
+from placegap.instances.problem import (
+    BestKnown,
+    Cluster,
+    Graph,
+    Instance,
+    InstancePart,
+    Name,
+    Semantics,
+    StatedSemantics,
+)
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,

@@ -10,7 +10,20 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field, ValidationInfo, field_validator
 
 from placegap.instances.files.document import Version, read_json, write_json
-from placegap.instances.problem import MOST_TOKENS, Count, Instance, InstancePart, Makespan, MaxContext, Plan, Positive, Semantics, StatedSemantics, Times, Transfer
+from placegap.instances.problem import (
+    MOST_TOKENS,
+    Count,
+    Instance,
+    InstancePart,
+    Makespan,
+    MaxContext,
+    Plan,
+    Positive,
+    Semantics,
+    StatedSemantics,
+    Times,
+    Transfer,
+)
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import (
     InputError,

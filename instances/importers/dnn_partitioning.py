@@ -19,7 +19,18 @@ from typing import Annotated, Any
 from pydantic import Field, PlainValidator, ValidationError
 
 from placegap.instances.files.document import Document, parse_json
-from placegap.instances.problem import Cluster, Device, Edge, Graph, Instance, InstancePart, MaxLoad, Op, Plan, Provenance
+from placegap.instances.problem import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    Instance,
+    InstancePart,
+    MaxLoad,
+    Op,
+    Plan,
+    Provenance,
+)
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.input_files import read_content
 from placegap.instances.reading.time_unit import Number, TimeReader, TimeUnit, Whole

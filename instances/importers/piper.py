@@ -16,7 +16,18 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from placegap.instances.files.document import Document, parse_json
-from placegap.instances.problem import MAX_BATCH, Cluster, Device, Edge, Graph, HybridPipeline, InstancePart, Mode, Op, Provenance
+from placegap.instances.problem import (
+    MAX_BATCH,
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    HybridPipeline,
+    InstancePart,
+    Mode,
+    Op,
+    Provenance,
+)
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.reading.errors import InputError, from_validation_error
 from placegap.instances.reading.input_files import MAX_DEVICES, read_content

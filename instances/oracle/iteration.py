@@ -23,7 +23,14 @@ from itertools import pairwise
 
 from placegap.instances.oracle.facts import Facts
 from placegap.instances.oracle.values import OrderError
-from placegap.instances.problem import Makespan, PipelineIteration, Plan, Semantics, Times, Violation
+from placegap.instances.problem import (
+    Makespan,
+    PipelineIteration,
+    Plan,
+    Semantics,
+    Times,
+    Violation,
+)
 
 Node = tuple[int, ...]
 """(step, microbatch), or (step, microbatch, later step): an event, or what it sends there.

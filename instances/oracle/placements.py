@@ -22,7 +22,18 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel
-from placegap.instances.problem import MOST_TOKENS, Instance, LatencySubgraphs, LoadSemantics, Makespan, MaxContext, Plan, Semantics, Transfer, memory_rule
+from placegap.instances.problem import (
+    MOST_TOKENS,
+    Instance,
+    LatencySubgraphs,
+    LoadSemantics,
+    Makespan,
+    MaxContext,
+    Plan,
+    Semantics,
+    Transfer,
+    memory_rule,
+)
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of, plan_from_times
 

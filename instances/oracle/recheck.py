@@ -21,7 +21,27 @@ from placegap.instances.oracle.values import (
     planned_times,
     replica_rules,
 )
-from placegap.instances.problem import MOST_TOKENS, Evaluation, HybridPipeline, Instance, LatencySubgraphs, LoadSemantics, Makespan, MaxContext, MaxLoad, MaxLoadFwdBwd, Op, PipelineIteration, Plan, Semantics, Violation, has_replicas, has_two_levels, memory_rule, plan_class
+from placegap.instances.problem import (
+    MOST_TOKENS,
+    Evaluation,
+    HybridPipeline,
+    Instance,
+    LatencySubgraphs,
+    LoadSemantics,
+    Makespan,
+    MaxContext,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    Op,
+    PipelineIteration,
+    Plan,
+    Semantics,
+    Violation,
+    has_replicas,
+    has_two_levels,
+    memory_rule,
+    plan_class,
+)
 from placegap.instances.reading.errors import InputError
 
 

@@ -12,7 +12,14 @@ from itertools import combinations, permutations
 from placegap.instances.oracle.facts import Facts
 from placegap.instances.oracle.iteration import is_exchange
 from placegap.instances.oracle.recheck import recheck
-from placegap.instances.problem import Instance, LoadSemantics, PipelineIteration, Plan, Semantics, has_replicas
+from placegap.instances.problem import (
+    Instance,
+    LoadSemantics,
+    PipelineIteration,
+    Plan,
+    Semantics,
+    has_replicas,
+)
 
 MOST_STAGED_OPS = 7
 MOST_STAGED_DEVICES = 4

@@ -13,7 +13,19 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from placegap.instances.oracle.facts import Facts
-from placegap.instances.problem import Instance, LatencySubgraphs, LoadSemantics, Makespan, MaxLoad, MaxLoadFwdBwd, Plan, Times, Transfer, Violation, has_two_levels
+from placegap.instances.problem import (
+    Instance,
+    LatencySubgraphs,
+    LoadSemantics,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    Plan,
+    Times,
+    Transfer,
+    Violation,
+    has_two_levels,
+)
 
 
 class OrderError(ValueError):

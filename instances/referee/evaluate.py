@@ -10,7 +10,29 @@ from itertools import pairwise
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import DeviceUse, Evaluation, HybridPipeline, Instance, LatencySubgraphs, Makespan, MaxContext, MaxLoad, MaxLoadFwdBwd, PipelineIteration, Plan, PlanClass, Schedule, Semantics, ServerUse, Times, TransferTimes, Violation, has_replicas, has_two_levels, plan_class
+from placegap.instances.problem import (
+    DeviceUse,
+    Evaluation,
+    HybridPipeline,
+    Instance,
+    LatencySubgraphs,
+    Makespan,
+    MaxContext,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    Plan,
+    PlanClass,
+    Schedule,
+    Semantics,
+    ServerUse,
+    Times,
+    TransferTimes,
+    Violation,
+    has_replicas,
+    has_two_levels,
+    plan_class,
+)
 from placegap.instances.reading.errors import paused_collector
 from placegap.instances.referee.channels import channel_name, channels_of
 from placegap.instances.referee.context import context_violations, tokens_per_device

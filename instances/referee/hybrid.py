@@ -39,7 +39,15 @@ from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
 
-from placegap.instances.problem import DeviceUse, Evaluation, HybridPipeline, Instance, Mode, Plan, Violation
+from placegap.instances.problem import (
+    DeviceUse,
+    Evaluation,
+    HybridPipeline,
+    Instance,
+    Mode,
+    Plan,
+    Violation,
+)
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.simulate import PlanError

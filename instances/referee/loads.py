@@ -21,7 +21,16 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.problem import Instance, LoadRule, MaxContext, Plan, Semantics, ServerUse, Violation, has_two_levels
+from placegap.instances.problem import (
+    Instance,
+    LoadRule,
+    MaxContext,
+    Plan,
+    Semantics,
+    ServerUse,
+    Violation,
+    has_two_levels,
+)
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
 from placegap.instances.reading.errors import InputError

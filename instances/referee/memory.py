@@ -30,7 +30,15 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Semantics, Violation, memory_rule
+from placegap.instances.problem import (
+    Instance,
+    Makespan,
+    Plan,
+    Schedule,
+    Semantics,
+    Violation,
+    memory_rule,
+)
 
 
 class Holdings(NamedTuple):

@@ -12,7 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import Cache, Edge, Instance, Makespan, Op, Plan, Semantics, Transfer
+from placegap.instances.problem import (
+    Cache,
+    Edge,
+    Instance,
+    Makespan,
+    Op,
+    Plan,
+    Semantics,
+    Transfer,
+)
 from placegap.instances.problem.graph_index import DisjointSets, freeze
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.simulate import simulate

@@ -16,7 +16,18 @@ devices, and each layer has a forward and a backward op. All that knows pipeline
 
 from __future__ import annotations
 
-from placegap.instances.problem import Cluster, Device, Edge, Graph, HybridPipeline, Instance, Mode, Op, PipelineIteration, Plan
+from placegap.instances.problem import (
+    Cluster,
+    Device,
+    Edge,
+    Graph,
+    HybridPipeline,
+    Instance,
+    Mode,
+    Op,
+    PipelineIteration,
+    Plan,
+)
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.problem.links import Group, Links
 from placegap.instances.reading.errors import InputError

@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from placegap.instances.problem import Instance, LoadSemantics, Makespan, Plan, Semantics, has_replicas, memory_rule, plan_class
+from placegap.instances.problem import (
+    Instance,
+    LoadSemantics,
+    Makespan,
+    Plan,
+    Semantics,
+    has_replicas,
+    memory_rule,
+    plan_class,
+)
 from placegap.instances.reading.errors import (
     as_input_error,
     look_up,

@@ -7,7 +7,18 @@ from collections import deque
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags
-from placegap.instances.problem import HybridPipeline, Instance, LatencySubgraphs, LoadSemantics, Makespan, MaxContext, PipelineIteration, Semantics, has_replicas, has_two_levels
+from placegap.instances.problem import (
+    HybridPipeline,
+    Instance,
+    LatencySubgraphs,
+    LoadSemantics,
+    Makespan,
+    MaxContext,
+    PipelineIteration,
+    Semantics,
+    has_replicas,
+    has_two_levels,
+)
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import Merge, merge_groups

@@ -14,7 +14,15 @@ import numpy as np
 from placegap.formulations.shared.devices import colocated_times, possible_placements
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
-from placegap.instances.problem import MOST_TOKENS, HybridPipeline, Instance, MaxContext, MaxLoad, PipelineIteration, Semantics
+from placegap.instances.problem import (
+    MOST_TOKENS,
+    HybridPipeline,
+    Instance,
+    MaxContext,
+    MaxLoad,
+    PipelineIteration,
+    Semantics,
+)
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY, ceil_div
 from placegap.solvers.bounds.spread_bound import spread_bound

@@ -10,7 +10,16 @@ from importlib.metadata import version
 from typing import Literal, NamedTuple, Required, TypedDict, Unpack
 
 from placegap.instances.kernels.loading import loading
-from placegap.instances.problem import PLAN_CLASSES, Evaluation, Instance, Plan, PlanClass, Semantics, plan_class, told
+from placegap.instances.problem import (
+    PLAN_CLASSES,
+    Evaluation,
+    Instance,
+    Plan,
+    PlanClass,
+    Semantics,
+    plan_class,
+    told,
+)
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.printable import printable

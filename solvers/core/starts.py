@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from placegap.instances.problem import PLAN_CLASSES, LoadSemantics, MaxLoad, Objective, Plan, with_plans
+from placegap.instances.problem import (
+    PLAN_CLASSES,
+    LoadSemantics,
+    MaxLoad,
+    Objective,
+    Plan,
+    with_plans,
+)
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.core.clock import Clock, stop_asked

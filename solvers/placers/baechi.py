@@ -8,7 +8,14 @@ from typing import Literal
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
-from placegap.instances.problem import OBJECTIVES, Instance, Makespan, Plan, has_two_levels, plan_class
+from placegap.instances.problem import (
+    OBJECTIVES,
+    Instance,
+    Makespan,
+    Plan,
+    has_two_levels,
+    plan_class,
+)
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.referee.loads import server_numbers

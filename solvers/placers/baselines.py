@@ -12,7 +12,15 @@ from pydantic import Field
 from placegap.instances.files.document import read_json
 from placegap.instances.files.plan_file import is_plan, load_plan
 from placegap.instances.importers.dnn_partitioning import read_split
-from placegap.instances.problem import OBJECTIVES, Instance, Makespan, MaxLoad, Objective, Plan, plan_class
+from placegap.instances.problem import (
+    OBJECTIVES,
+    Instance,
+    Makespan,
+    MaxLoad,
+    Objective,
+    Plan,
+    plan_class,
+)
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate

@@ -12,7 +12,14 @@ from dataclasses import replace
 
 from placegap.instances.corpus.corpus import known_of
 from placegap.instances.files.plan_file import StoredBound
-from placegap.instances.problem import PLAN_CLASSES, Instance, Semantics, plan_class, told, with_plans
+from placegap.instances.problem import (
+    PLAN_CLASSES,
+    Instance,
+    Semantics,
+    plan_class,
+    told,
+    with_plans,
+)
 from placegap.solvers.core.result import (
     RECORDED,
     Bound,

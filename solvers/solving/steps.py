@@ -9,7 +9,18 @@ from itertools import count
 import numpy as np
 
 from placegap.formulations.shared.devices import possible_placements
-from placegap.instances.problem import HybridPipeline, LatencySubgraphs, LoadSemantics, Makespan, MaxContext, MaxLoad, MaxLoadFwdBwd, PipelineIteration, Semantics, with_plans
+from placegap.instances.problem import (
+    HybridPipeline,
+    LatencySubgraphs,
+    LoadSemantics,
+    Makespan,
+    MaxContext,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    Semantics,
+    with_plans,
+)
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import memory_is_slack

@@ -19,7 +19,14 @@ from functools import partial
 
 from placegap.experiments.research.bench.measuring import ExactRow, apart, measure
 from placegap.experiments.running.sources import Source, load_source
-from placegap.instances.problem import LatencySubgraphs, Makespan, MaxLoad, MaxLoadFwdBwd, PipelineIteration, Semantics
+from placegap.instances.problem import (
+    LatencySubgraphs,
+    Makespan,
+    MaxLoad,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    Semantics,
+)
 from placegap.instances.problem.modules import Granularity, with_granularity
 from placegap.solvers.solving.steps import proving_method
 

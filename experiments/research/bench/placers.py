@@ -17,7 +17,16 @@ import numpy as np
 from placegap.experiments.research.bench.measuring import Measured, measure_apart
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.problem import Cluster, Device, Graph, Instance, Makespan, MaxLoad, PipelineIteration, Semantics
+from placegap.instances.problem import (
+    Cluster,
+    Device,
+    Graph,
+    Instance,
+    Makespan,
+    MaxLoad,
+    PipelineIteration,
+    Semantics,
+)
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, Task, run_method
 from placegap.solvers.core.registry import parse_params, why_not

@@ -18,7 +18,16 @@ from placegap.instances.corpus.corpus import (
     load_corpus,
     read_best_known,
 )
-from placegap.instances.problem import PLAN_CLASSES, BestKnown, Instance, Makespan, MaxLoad, Plan, Semantics, memory_rule
+from placegap.instances.problem import (
+    PLAN_CLASSES,
+    BestKnown,
+    Instance,
+    Makespan,
+    MaxLoad,
+    Plan,
+    Semantics,
+    memory_rule,
+)
 from placegap.instances.problem.graph_index import GraphIndex
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.mean_costs import communication_ratio, flow_of

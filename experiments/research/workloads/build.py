@@ -32,7 +32,15 @@ from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document, load_document, save_document
 from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning
 from placegap.instances.importers.onnx_model import read_onnx
-from placegap.instances.problem import InstancePart, LatencySubgraphs, MaxLoad, MemoryRule, Name, Positive, Provenance
+from placegap.instances.problem import (
+    InstancePart,
+    LatencySubgraphs,
+    MaxLoad,
+    MemoryRule,
+    Name,
+    Positive,
+    Provenance,
+)
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.instances.torch_models.options import ASSUMED, TraceOptions, is_traced

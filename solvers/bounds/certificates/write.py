@@ -35,7 +35,16 @@ from placegap.instances.certificates.certificate_file import (
 )
 from placegap.instances.certificates.certificate_hybrid import HybridLayers, plan_within
 from placegap.instances.certificates.certificate_ideals import IdealBlocks, chain_within
-from placegap.instances.problem import HybridPipeline, Instance, LatencySubgraphs, Makespan, MaxContext, MaxLoad, PipelineIteration, Semantics
+from placegap.instances.problem import (
+    HybridPipeline,
+    Instance,
+    LatencySubgraphs,
+    Makespan,
+    MaxContext,
+    MaxLoad,
+    PipelineIteration,
+    Semantics,
+)
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.sections import choose_chain, intervals
 from placegap.solvers.bounds.certificates.section_lp import (

@@ -12,7 +12,15 @@ from placegap.experiments.cli import main
 from placegap.experiments.cli.app import load_app
 from placegap.experiments.cli.options import RULES
 from placegap.experiments.running.rules import Rules
-from placegap.instances.problem import DEFAULTS, Channels, LoadRule, MemoryRule, Objective, PlanClass, Transfers
+from placegap.instances.problem import (
+    DEFAULTS,
+    Channels,
+    LoadRule,
+    MemoryRule,
+    Objective,
+    PlanClass,
+    Transfers,
+)
 
 COMMANDS: Any = typer.main.get_command(load_app())
 

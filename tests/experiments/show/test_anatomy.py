@@ -27,7 +27,13 @@ from placegap.instances import (
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document
-from placegap.instances.problem import LatencySubgraphs, Makespan, MaxLoadFwdBwd, PipelineIteration, Semantics
+from placegap.instances.problem import (
+    LatencySubgraphs,
+    Makespan,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    Semantics,
+)
 from placegap.instances.problem.modules import with_granularity
 from placegap.solvers.core.result import Bound
 

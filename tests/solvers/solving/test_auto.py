@@ -30,7 +30,12 @@ from placegap.instances import (
     load_cluster,
 )
 from placegap.instances.kernels.loading import loading_s
-from placegap.instances.problem import LatencySubgraphs, MaxLoadFwdBwd, PipelineIteration, memory_rule
+from placegap.instances.problem import (
+    LatencySubgraphs,
+    MaxLoadFwdBwd,
+    PipelineIteration,
+    memory_rule,
+)
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.clock import Clock
