@@ -240,9 +240,9 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
     from placegap.experiments.running.sources import cluster_of, find_model
     from placegap.instances.files.document import save_document
     from placegap.instances.importers.measurements import (
-        read_links,
-        read_ops,
-        read_tensors,
+        load_links,
+        load_ops,
+        load_tensors,
     )
     from placegap.instances.importers.standard_evaluation import standard_evaluation
 
@@ -258,10 +258,10 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
         found = standard_evaluation(
             document,
             chosen,
-            read_ops(asked.measurements),
+            load_ops(asked.measurements),
             asked.batch,
-            links=None if asked.links is None else read_links(asked.links),
-            tensors=None if asked.tensors is None else read_tensors(asked.tensors),
+            links=None if asked.links is None else load_links(asked.links),
+            tensors=None if asked.tensors is None else load_tensors(asked.tensors),
             use_measured=asked.measured,
             min_r2=asked.min_r2,
         )

@@ -22,9 +22,9 @@ from placegap.experiments.cli.options import (
     TimesOption,
     UnitOption,
     inputs_of,
+    load_instance,
     parse_dims,
     parse_pairs,
-    read_instance,
     source_of,
     warn_measured,
     warn_open,
@@ -221,7 +221,7 @@ def coarsen_command(asked: CoarsenOptions) -> None:
         raise InputError("--param, -o and --map belong to one transform: name it by --with")
     if asked.transform is not None:
         find_transform(asked.transform, params)
-    instance = read_instance(source_of(asked))
+    instance = load_instance(source_of(asked))
     semantics = asked.rules.override(instance.semantics)
     with spinner(f"coarsening {instance.name}"):
         if asked.transform is None:
@@ -353,7 +353,7 @@ def split_command(asked: SplitOptions) -> None:
     if foreign:
         raise InputError(f"{foreign[0]} says how ops are placed, not how split; leave it out")
     rule = SplitRule(**{name: params[name] for name in SplitRule.__annotations__})
-    instance = read_instance(source_of(asked))
+    instance = load_instance(source_of(asked))
     with spinner(f"splitting {instance.name}"):
         split = split_heavy_ops(instance, rule)
     _write_finer(split, asked.out, asked.map_file)

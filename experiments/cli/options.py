@@ -362,7 +362,7 @@ def inputs_of(asked: Any) -> list[str]:
     return names
 
 
-def read_instance(source: Source, *, tells: bool = False) -> Instance:
+def load_instance(source: Source, *, tells: bool = False) -> Instance:
     """The instance of a source; reading that takes long is told, where it `tells` (`spinner`)."""
     from placegap.experiments.running.sources import idle_devices, load_source
 

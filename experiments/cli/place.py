@@ -21,8 +21,8 @@ from placegap.experiments.cli.options import (
     TimesOption,
     UnitOption,
     inputs_of,
+    load_instance,
     parse_pairs,
-    read_instance,
     source_of,
 )
 from placegap.experiments.running.pool import held, stop_status
@@ -217,7 +217,7 @@ def place_command(asked: PlaceOptions) -> None:
     from placegap.solvers.solving.claims import claims_of
 
     wanted = _checked(asked)
-    fine = read_instance(source_of(asked), tells=asked.tells)
+    fine = load_instance(source_of(asked), tells=asked.tells)
     together = False
     if asked.granularity is None and any(op.modes for op in fine.graph.ops):
         wanted = wanted._replace(whole="op")  # ops with modes are layers

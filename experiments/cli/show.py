@@ -20,8 +20,8 @@ from placegap.experiments.cli.options import (
     TimesOption,
     UnitOption,
     inputs_of,
+    load_instance,
     parse_pairs,
-    read_instance,
     source_of,
     warn_open,
 )
@@ -102,7 +102,7 @@ def show_command(asked: ShowOptions) -> None:
 
     reserve_outputs(asked.gantt, asked.html, inputs=inputs_of(asked))
     check_plot(asked.gantt)
-    plan = read_plan(asked.file)
+    plan = load_plan_file(asked.file)
     if plan is None:
         given_model = source_of(asked, asked.file)
         only = {
@@ -231,7 +231,7 @@ def compare_command(asked: CompareOptions) -> None:
     source = None if asked.model is None else source_of(asked)
     plans = []
     for file in (asked.first, asked.second):
-        plan = read_plan(file)
+        plan = load_plan_file(file)
         if plan is None:
             read_json(file)  # says what is wrong with what is no JSON
             raise InputError("is not a plan; 'placegap place -o' writes one", file)
@@ -267,7 +267,7 @@ def compare_command(asked: CompareOptions) -> None:
         raise typer.Exit(BROKEN_RULES)
 
 
-def read_plan(file: str) -> PlanFile | None:
+def load_plan_file(file: str) -> PlanFile | None:
     """The plan in a file; None: it is none, and is read as a model."""
     from pydantic import ValidationError
 
@@ -302,7 +302,7 @@ def instance_of(plan: PlanFile, file: str, source: Source | None) -> Instance | 
 
     layers = isinstance(plan.semantics, HybridPipeline)
     if source is not None:
-        instance = read_instance(replace(source, layers=layers))
+        instance = load_instance(replace(source, layers=layers))
         if plan.instance_hash not in ("", instance.content_hash):
             raise InputError(
                 f"the plan was made for another content of {plan.instance!r} than {source.model}"

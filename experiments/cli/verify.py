@@ -18,8 +18,8 @@ from placegap.experiments.cli.options import (
     Model,
     ParamOption,
     UnitOption,
+    load_instance,
     parse_pairs,
-    read_instance,
     source_of,
 )
 from placegap.experiments.running.rules import Rules
@@ -106,7 +106,7 @@ def verify_command(asked: VerifyOptions) -> None:
         file = plan_file_at(str(asked.plan_file))
         is_hybrid = file is not None and isinstance(file.semantics, HybridPipeline)
         source = replace(source, layers=is_hybrid)
-    instance = read_instance(source)
+    instance = load_instance(source)
     if asked.plan_file is None and asked.certificate is None:
         raise InputError("name a plan to judge, or a certificate to check (--certificate)")
     certified = (

@@ -160,7 +160,7 @@ def _figure_lines(
         yield {"figure": name, "instance": instance, "cluster": cluster, "value": value}
 
 
-def read_recorded(path: str | Path) -> Recorded:
+def load_recorded(path: str | Path) -> Recorded:
     """A file of results."""
     try:
         head, *rest = (json.loads(line) for line in Path(path).read_text().splitlines())
@@ -263,7 +263,7 @@ def page(folder: Path) -> str:
     for study in studies_of(folder):
         file = results_file(study)
         if file.exists():
-            lines += _of_study(study, read_recorded(file))
+            lines += _of_study(study, load_recorded(file))
     for regime in regimes_of(folder):
         lines += _of_regime(regime, folder)
     lines += ["## All together", "", f"{list(scores(folder))[-1]}.", ""]
@@ -323,7 +323,7 @@ def kept_cells(folder: Path) -> Callable[[str], tuple[Sequence[GapCell], Figures
     def cells(study: str) -> tuple[Sequence[GapCell], Figures]:
         if not results_file(folder / f"{study}.yaml").exists():
             return (), live_figure
-        recorded = read_recorded(results_file(folder / f"{study}.yaml"))
+        recorded = load_recorded(results_file(folder / f"{study}.yaml"))
         return recorded.cells, recorded.figure
 
     return cells
@@ -351,7 +351,7 @@ def scores(folder: Path) -> Iterator[str]:
     for study in studies_of(folder):
         if not results_file(study).exists():
             continue
-        for compared in compared_tables(study, read_recorded(results_file(study))):
+        for compared in compared_tables(study, load_recorded(results_file(study))):
             if compared.table.quantity in RANKED and rank(compared).num_pairs:
                 found = score(compared, (), cells)
                 beside = compared.table.name in covered
@@ -372,7 +372,7 @@ def inversions(studies: Sequence[Path]) -> Iterator[tuple[str, Inversion]]:
     """Every pair that the paper and the kept results rank the other way round, with its table."""
     for study in studies:
         if results_file(study).exists():
-            for compared in compared_tables(study, read_recorded(results_file(study))):
+            for compared in compared_tables(study, load_recorded(results_file(study))):
                 if compared.table.quantity in ("value", "measuring"):
                     for found in rank(compared).inversions:
                         yield compared.table.title, found

@@ -30,7 +30,7 @@ KEPT_DETAILS = ("rows", "columns", "nodes", "own_bound_ns")
 """Of a model: its size, its search, and its own bound where a cheap one is better."""
 
 
-def read_results(name: str, folder: Path = RESULTS) -> tuple[Record, list[Record]]:
+def load_results(name: str, folder: Path = RESULTS) -> tuple[Record, list[Record]]:
     """What made a study's committed results, and the results."""
     head, *rows = map(json.loads, (folder / f"{name}.jsonl").read_text().splitlines())
     return head, rows

@@ -17,7 +17,7 @@ from placegap.experiments.cli.options import (
     JsonOption,
     TimesOption,
     command,
-    read_instance,
+    load_instance,
     source_of,
 )
 from placegap.experiments.research.pipeline_run import (
@@ -79,7 +79,7 @@ def run_command(asked: RunOptions) -> None:
     """
     if not is_traced(asked.model):
         raise InputError("only models that are traced can be run (hf:, py:)", asked.model)
-    instance = read_instance(source_of(asked))
+    instance = load_instance(source_of(asked))
     stated = load_stated_plan(instance, asked.plan_file)
     semantics = asked.rules.override(stated.semantics)
     job, predicted = pipeline_job(

@@ -177,9 +177,9 @@ def check_rates(model: str, cluster: Cluster | None, times: Path | None = None) 
 
     known = set(specs_of(cluster))
     if times is not None:
-        from placegap.instances.importers.measured_times import read_times
+        from placegap.instances.importers.measured_times import load_times
 
-        for _, kind in read_times(times).samples_ns:  # a trace does not say on which kind
+        for _, kind in load_times(times).samples_ns:  # a trace does not say on which kind
             known |= {device.kind for device in cluster.devices} if kind is None else {kind}
     without = [device for device in cluster.devices if device.kind not in known]
     if len(without) == len(cluster.devices) or not all(device.is_host for device in without):
@@ -197,9 +197,9 @@ def on_cluster(document: Document, cluster: Cluster | None, times: Path | None =
     chosen = cluster or document.cluster
     if times is None or chosen is None:
         return document.instance(cluster)
-    from placegap.instances.importers.measured_times import read_times, with_times
+    from placegap.instances.importers.measured_times import load_times, with_times
 
-    measured = with_times(document.graph, read_times(times), chosen)
+    measured = with_times(document.graph, load_times(times), chosen)
     update = {"graph": measured.graph, "best_known": ()}
     return document.model_copy(update=update).read_from(document.source).instance(cluster)
 
@@ -265,9 +265,9 @@ def find_model(
     if not os.path.exists(model) and "." not in os.path.basename(model):
         hint = instead_of(model, (*corpus_names(), *chain_names()), "placegap instances")
         raise InputError(f"there is no file {model!r}, and no such graph in the corpus{hint}")
-    from placegap.instances.importers.reader import read_model
+    from placegap.instances.importers.reader import load_model
 
-    return read_model(model, time_unit, dict(dims), weights)
+    return load_model(model, time_unit, dict(dims), weights)
 
 
 def open_questions(graph: Graph, model: str) -> tuple[str, ...]:

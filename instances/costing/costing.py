@@ -79,10 +79,10 @@ def as_host(spec: DeviceSpec) -> DeviceSpec:
 @cache
 def catalogue() -> dict[str, DeviceSpec]:
     """The catalogue that ships with the package, by device kind."""
-    return read_catalogue(data_path("devices.yaml"))
+    return load_catalogue(data_path("devices.yaml"))
 
 
-def read_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
+def load_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
     """Read a catalogue file: a mapping from device kind to the fields of `DeviceSpec`.
 
     ``is_host`` may stand for ``is_cpu``.

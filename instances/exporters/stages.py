@@ -12,7 +12,7 @@ L the loss (with final norm and head); ``t*3`` is ``ttt``. The stages are in the
 microbatch passes them: all of the first virtual rank first.
 
 The split files of dnn-partitioning, which say which nodes are on which accelerator and CPU, are
-read by `dnn_partitioning.read_split`.
+read by `dnn_partitioning.load_split`.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def is_dnn_partitioning(raw: Any) -> bool:
     return isinstance(raw, dict) and "nodes" in raw and ("maxFPGAs" in raw or "maxCPUs" in raw)
 
 
-def read_dnn_partitioning(path: str | Path, time_unit: TimeUnit = "ms") -> Document:
+def load_dnn_partitioning(path: str | Path, time_unit: TimeUnit = "ms") -> Document:
     """Read an input of dnn-partitioning, with its own devices and semantics.
 
     Node ids become op names, and the nodes' names, which are not unique, modules; colour classes
@@ -254,7 +254,7 @@ class _Split(InstancePart):
     max_load: Annotated[float | None, Field(alias="maxLoad")] = None
 
 
-def read_split(instance: Instance, path: str | Path) -> Plan:
+def load_split(instance: Instance, path: str | Path) -> Plan:
     """Read a split file (``{"fpgas": [{"nodes": ...}], "cpus": ...}``) as a plan of an instance.
 
     The i-th entry of ``fpgas`` is the i-th device that is no host, the i-th entry of ``cpus`` the
@@ -282,7 +282,7 @@ def read_split(instance: Instance, path: str | Path) -> Plan:
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder, "split.json")
     ...     _ = path.write_text('{"fpgas": [{"nodes": [1]}, {"nodes": [0]}], "cpus": []}')
-    ...     read_split(Instance(name="two", graph=graph, cluster=two), path).devices
+    ...     load_split(Instance(name="two", graph=graph, cluster=two), path).devices
     array([1, 0])
     """
     raw = parse_json(_first_value(read_content(path)), path)

@@ -65,7 +65,7 @@ class TimedGraph:
     unmatched: tuple[str, ...]
 
 
-def read_times(path: str | Path) -> MeasuredTimes:
+def load_times(path: str | Path) -> MeasuredTimes:
     r"""Read a CSV file of times, or a Chrome trace (also gzipped)."""
     if is_trace(read_content(path)):
         return MeasuredTimes(

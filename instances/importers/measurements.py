@@ -60,19 +60,19 @@ class Table:
         )
 
 
-def read_ops(paths: Sequence[str | Path]) -> Table:
+def load_ops(paths: Sequence[str | Path]) -> Table:
     """Measurements of ops from one or several files."""
     tables = [_read(path, ("op", "device"), "batch", ("time", "memory_bytes")) for path in paths]
     return _joined(tables)
 
 
-def read_links(path: str | Path) -> Table:
-    """Measurements of transfers between devices; errors as of `read_ops`."""
+def load_links(path: str | Path) -> Table:
+    """Measurements of transfers between devices; errors as of `load_ops`."""
     return _read(path, ("source", "target"), "bytes", ("time",))
 
 
-def read_tensors(path: str | Path) -> Table:
-    """Sizes of the tensors between ops; errors as of `read_ops`."""
+def load_tensors(path: str | Path) -> Table:
+    """Sizes of the tensors between ops; errors as of `load_ops`."""
     return _read(path, ("producer", "consumer"), "batch", ("bytes",))
 
 

@@ -38,7 +38,7 @@ MAX_DEVICES = 10
 Matrix = tuple[tuple[int, ...], ...]
 
 
-def read_moirai_workbook(path: str | Path, time_unit: TimeUnit = "ms") -> Document:
+def load_moirai_workbook(path: str | Path, time_unit: TimeUnit = "ms") -> Document:
     """Read a workbook of Moirai, with its own devices, transfer times and semantics.
 
     Task ids become op names; every device is a kind of its own (gpu0, gpu1, ..). Edges carry their

@@ -75,7 +75,7 @@ NUMBERS = (1, 10, 11, 16)
 """ONNX' float, float16, double and bfloat16."""
 
 
-def read_onnx(
+def load_onnx(
     path: str | Path,
     dims: Mapping[str, int] | None = None,
     weights: WeightFormat | None = None,
@@ -133,7 +133,7 @@ def _stored(model: Any, weights: WeightFormat | None) -> dict[str, Fraction]:
 
 def inlined_model(path: Path) -> Any:
     """The model message of a file, with the nodes of its own functions where those are called."""
-    model = load_onnx(path)
+    model = _model_message(path)
     if model.functions:
         from onnx import inliner
 
@@ -360,7 +360,7 @@ FIXED = {1: 8, 5: 4}
 """Sizes of the wire types of fixed size."""
 
 
-def load_onnx(path: Path) -> Any:
+def _model_message(path: Path) -> Any:
     """The model message of a file, its weights unread where they lie beside it."""
     try:
         import onnx

@@ -78,7 +78,7 @@ def is_piper(raw: Any) -> bool:
     return isinstance(raw, dict) and "nodes" in raw and "mbsInBatch" in raw
 
 
-def read_piper(path: str | Path, time_unit: TimeUnit = "s") -> Document:
+def load_piper(path: str | Path, time_unit: TimeUnit = "s") -> Document:
     """Read an input of Piper, with its own devices, and its semantics with free degrees.
 
     An op is named by the layer's name and id; sizes that are no whole bytes are rounded up. The

@@ -70,12 +70,12 @@ def standard_evaluation(
     cluster : Cluster
         Its device kinds are those of the measurements.
     ops : Table
-        See `measurements.read_ops`. An op's resident bytes are the largest estimate over the
+        See `measurements.load_ops`. An op's resident bytes are the largest estimate over the
         device kinds.
     batch : int
         Rows of this batch are held out of the fits and compared with the estimates.
     links, tensors : Table, optional
-        See `measurements.read_links`, `read_tensors`.
+        See `measurements.load_links`, `load_tensors`.
     use_measured : bool
         Take what was measured at the batch itself in place of the estimates: the second step.
     min_r2 : float

@@ -204,7 +204,7 @@ def default_rules() -> FusionRules:
     return _parse(data_path("fusion-rules.yaml"))
 
 
-def read_rules(path: str | Path) -> FusionRules:
+def load_rules(path: str | Path) -> FusionRules:
     """Read a YAML file of `kinds` and `rules`; ``extends: default`` keeps the default ones."""
     own = _parse(path)
     found = own if own.extends is None else _joined(default_rules(), own)

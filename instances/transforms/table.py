@@ -28,7 +28,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.celeritas_fusion import MEMORY_SHARE, REACH, commit_groups, fuse
 from placegap.instances.transforms.colocation import co_place, contract_classes
 from placegap.instances.transforms.merge import Merge, expand_plan, with_all_orders
-from placegap.instances.transforms.moirai_fusion import default_rules, fuse_by_rules, read_rules
+from placegap.instances.transforms.moirai_fusion import default_rules, fuse_by_rules, load_rules
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 from placegap.instances.transforms.zero_time import join_zero_time
 
@@ -93,7 +93,7 @@ class Transform:
 
 
 def _moirai(instance: Instance, semantics: Semantics, params: MoiraiFusionParams) -> Merge:
-    rules = default_rules() if params.rules is None else read_rules(params.rules)
+    rules = default_rules() if params.rules is None else load_rules(params.rules)
     return fuse_by_rules(instance, rules)
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from placegap.instances.files.document import read_json
 from placegap.instances.files.plan_file import is_plan, load_plan
-from placegap.instances.importers.dnn_partitioning import read_split
+from placegap.instances.importers.dnn_partitioning import load_split
 from placegap.instances.problem import (
     OBJECTIVES,
     Instance,
@@ -172,7 +172,7 @@ def expert(task: Task, params: ExpertParams) -> Outcome:
     """
     assert params.path is not None
     if not _is_plan_file(params.path):
-        return Outcome(read_split(task.instance, params.path))
+        return Outcome(load_split(task.instance, params.path))
     plan, semantics = load_plan(task.instance, params.path)
     return Outcome(plan if semantics == task.semantics else Plan(plan.placement))
 
@@ -180,7 +180,7 @@ def expert(task: Task, params: ExpertParams) -> Outcome:
 def _is_plan_file(path: str) -> bool:
     try:
         return is_plan(read_json(path))
-    except InputError:  # programs append text to splits: `read_split` knows, or says what is wrong
+    except InputError:  # programs append text to splits: `load_split` knows, or says what is wrong
         return False
 
 

@@ -24,8 +24,8 @@ from placegap.instances.corpus.corpus import (
     ONNX_FAMILY,
     BestEntry,
     corpus_names,
+    load_best_known,
     load_corpus,
-    read_best_known,
 )
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
@@ -124,7 +124,7 @@ def optima_rows(inputs: Path, only: str = "") -> Iterator[ExactRow]:
     """Run the cases whose names contain `only`."""
     yield from apart((case for case in WIDE if only in case.name), run_wide)
     yield from apart((case for case in cases(inputs) if only in case.name), run)
-    recorded = recorded_cases(read_best_known())
+    recorded = recorded_cases(load_best_known())
     yield from apart((case for case in recorded if only in case.name), run_recorded)
 
 

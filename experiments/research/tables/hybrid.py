@@ -26,7 +26,7 @@ from placegap.instances.costing.layer_modes import (
     tensor_choices,
 )
 from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.importers.piper import read_piper
+from placegap.instances.importers.piper import load_piper
 from placegap.instances.problem import Cluster, Graph, HybridPipeline, Instance, Plan, Sharding
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.evaluate import evaluate
@@ -402,7 +402,7 @@ CHAINS = (("llama-70b", 4, 128), ("llama-70b", 16, 512), ("llama-405b", 64, 512)
 def restriction_rows(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """What is lost against free degrees and a mode for each layer, in % of the free optimum."""
     for path in files:
-        document = read_piper(path)
+        document = load_piper(path)
         assert document.semantics is not None
         assert isinstance(document.semantics, HybridPipeline)
         for count, memory in SETTINGS:

@@ -11,7 +11,7 @@ from doubles.pool_jobs import run_here
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.show.transform_table import HEAD
-from placegap.instances import Makespan, example, load_document, load_plan, read_model
+from placegap.instances import Makespan, example, load_document, load_model, load_plan
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.transforms.table import TRANSFORMS
 
@@ -115,7 +115,7 @@ def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
     # no proof comes back from a coarse graph; 33 is the critical path of the ops themselves
     assert (content["value_ns"], content["bound_ns"], content["status"]) == (43, 33, "feasible")
     assert len(content["placement"]) == 4
-    plan, semantics = load_plan(read_model(model).instance(), out)
+    plan, semantics = load_plan(load_model(model).instance(), out)
     assert len(plan.placement) == 4
     assert semantics == Makespan(channels="free")
     # an exact transform keeps the proof; nothing takes no time here

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from placegap.instances import InputError
-from placegap.instances.costing.costing import catalogue, device_spec, read_catalogue
+from placegap.instances.costing.costing import catalogue, device_spec, load_catalogue
 from placegap.instances.problem import DeviceSpec
 
 DOCUMENT = (
@@ -132,7 +132,7 @@ def test_whatever_a_device_entry_holds_is_read_or_one_line(tmp_path: Path) -> No
             entry = draw(2)
         path.write_text(yaml.safe_dump({chance.choice(["X", "X", "", 3]): entry}))
         try:
-            read_catalogue(path)
+            load_catalogue(path)
         except InputError as error:
             refused.append(str(error))
         else:
@@ -173,11 +173,11 @@ def test_a_bad_catalogue_file_is_a_one_line_error(
     path = tmp_path / "devices.yaml"
     path.write_text(GOOD.replace(old, new))
     with pytest.raises(InputError, match=message) as caught:
-        read_catalogue(path)
+        load_catalogue(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_is_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
-        read_catalogue(tmp_path / "none.yaml")
+        load_catalogue(tmp_path / "none.yaml")
