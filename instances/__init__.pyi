@@ -40,6 +40,7 @@ from .reading.errors import InputError
 from .referee.channels import plan_from_times
 from .referee.evaluate import check, check_schedule, evaluate
 from .referee.simulate import PlanError, simulate
+from .transforms.table import coarsen, expand
 
 __all__ = [
     "BestKnown",
@@ -76,10 +77,12 @@ __all__ = [
     "check",
     "check_schedule",
     "cluster_names",
+    "coarsen",
     "corpus_names",
     "cost_graph",
     "evaluate",
     "example",
+    "expand",
     "explain_infeasible",
     "from_networkx",
     "generate",

@@ -169,10 +169,11 @@ def coarsen(
     params: Mapping[str, object] | None = None,
     semantics: Semantics | None = None,
 ) -> Coarsening:
-    """Apply a transform of the table.
+    """Merge ops of an instance by a transform.
 
     Parameters
     ----------
+    instance : Instance
     transform : str
         A name of `TRANSFORMS`.
     params : mapping, optional
@@ -180,6 +181,13 @@ def coarsen(
     semantics : Semantics, optional
         Under which plans will be compared: it decides what is exact, and what `zero-time` may do.
         By default the instance's own, else the makespan.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> found = coarsen(example(), "pesto-merge", {"ops": 3})
+    >>> found.merge.op.tolist(), found.claim
+    ([0, 1, 0, 2], 'restriction')
     """
     chosen, parsed = find_transform(transform, params)
     judged = semantics or instance.semantics or Makespan()
@@ -233,8 +241,16 @@ def expand(found: Coarsening, plan: Plan) -> Plan:
 
     Parameters
     ----------
+    found : Coarsening
     plan : Plan
         A feasible plan of ``found.merge.coarse``.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> found = coarsen(example(), "pesto-merge", {"ops": 3})
+    >>> expand(found, Plan.on([0, 1, 0])).devices.tolist()
+    [0, 1, 0, 0]
     """
     merge, semantics = found.merge, found.semantics
     if loses_groups(merge):

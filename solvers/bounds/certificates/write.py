@@ -84,17 +84,25 @@ def certify(
     time_limit_s: float | None = None,
     target_ns: float = math.inf,
 ) -> Certificate | None:
-    """The certificate with the highest bound that is found in some seconds; None where none is.
+    """The certificate with the highest bound that is found in time, or None.
 
-    There is none for latency_subgraphs and pipeline_iteration, and none where some op can be
-    nowhere.
+    There is none for latency_subgraphs, pipeline_iteration and max_context, for hybrid plans with a
+    bubble, and where no device can run or hold some op.
 
     Parameters
     ----------
+    instance, semantics
+        The problem, and what its numbers mean.
     time_limit_s : float, optional
         The cheapest certificate is written in any case.
     target_ns : float
         A bound that suffices, such as the best one known.
+
+    Examples
+    --------
+    >>> from placegap.instances import example
+    >>> certify(example(), Makespan()).bound_ns
+    34
     """
     if isinstance(semantics, LatencySubgraphs | PipelineIteration | MaxContext):
         return None

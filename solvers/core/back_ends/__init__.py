@@ -53,6 +53,15 @@ def solve_model(
         Solve the LP relaxation.
     watch : callable (objective, dual bound), optional
         HiGHS calls it while it solves a MIP; the others do not.
+
+    Examples
+    --------
+    >>> from placegap.formulations import moirai
+    >>> from placegap.instances import Makespan, example
+    >>> from placegap.solvers import Limits
+    >>> found = solve_model(moirai.build(example(), Makespan()), Limits())
+    >>> found.ending, round(found.objective)
+    ('optimal', 34)
     """
     if solver == "highs":
         from placegap.solvers.core.back_ends import highs
