@@ -280,10 +280,7 @@ class Units:
 def build_units(instance: Instance, *, alike: bool = False) -> Units:
     """Contract an instance; O(n K + m) but for sorting.
 
-    Parameters
-    ----------
-    alike : bool
-        Take all devices for one kind, hosts included: of each cost the least over all of them.
+    With `alike`, all devices are one kind, hosts included, with the least of each cost.
     """
     arrays = instance.arrays
     blocks = contract(instance, merge_idle=False)

@@ -71,16 +71,9 @@ class Share(NamedTuple):
 def certified_shares(
     cells: Iterable[GapCell], limit_s: float, folder: Path, known: dict[Key, Share]
 ) -> None:
-    """Certify the best bounds of cells that are not known yet; one line on stderr for each.
+    """Certify the best bounds of cells that are not in `known` yet, `limit_s` seconds for each.
 
-    Parameters
-    ----------
-    limit_s : float
-        Seconds for each bound.
-    folder : Path
-        Where the file lies.
-    known : dict
-        What the file holds; it grows, and has all that is done when Ctrl-C comes.
+    A line on stderr reports each. `known` grows, so that it has all that is done when Ctrl-C comes.
     """
     for cell in cells:
         key = key_of(cell)

@@ -155,14 +155,10 @@ class OrderCount(NamedTuple):
 def compare_orders(
     judged: Iterable[tuple[Mapping[str, int], Mapping[str, int]]], least: float = 0.0
 ) -> OrderCount:
-    """Of pairs that differ by more than `least` in the first values: how do the others rank them?
+    """Count how often two judges rank a pair of methods alike.
 
-    Parameters
-    ----------
-    judged : iterable of pairs of mappings
-        For each instance the values of methods by two judges.
-    least : float
-        A difference as a share of the smaller value.
+    Each item has the values of methods on one instance, by both. Pairs count whose first values
+    differ by more than the share `least`.
     """
     count = [0, 0, 0]
     for true, other in judged:

@@ -480,15 +480,9 @@ def _filled(found: re.Match[str]) -> str:
 
 
 def data_table(name: str, page: str) -> Iterator[str]:
-    """The lines of a table of a page.
+    """The lines of a table: a file of experiments/research/data, or runs of methods.
 
-    Parameters
-    ----------
-    name : str
-        ``auto`` or ``placers``: of the corpus, by the methods that belong there; ``quickstart
-        METHOD``: its runs there; else a file of experiments/research/data.
-    page : str
-        The text around it.
+    ``auto`` and ``placers`` are tables of the corpus, and ``quickstart METHOD`` has runs there.
     """
     kind, _, method = name.partition(" ")
     if kind == "quickstart":

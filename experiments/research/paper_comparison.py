@@ -113,10 +113,7 @@ def compare(
 ) -> ComparedTable:
     """Join a paper's table with the runs of a study.
 
-    Parameters
-    ----------
-    figure : callable
-        Gives the figure of a cell's graph by its name; by default it is computed.
+    `figure` gives the figure of a cell's graph by its name.
     """
     rows = []
     for row in table.rows:

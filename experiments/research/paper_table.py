@@ -59,15 +59,10 @@ class Cause(NamedTuple):
 
 
 def cause(faster: GapCell, slower: GapCell) -> Cause | None:
-    """What makes the paper's slower method the faster one with us, as far as clocks can tell.
+    """What makes the method that is slower in the paper the faster one here, by clocks.
 
     The same two plans run again with free channels, and then without any transfers. The first clock
     under which the paper's order comes back names the regime; None where a run has no such clocks.
-
-    Parameters
-    ----------
-    faster, slower : GapCell
-        Our runs of the methods that are faster and slower in the paper.
     """
     names = faster.cell.label, slower.cell.label
     for run, name in zip((faster, slower), names, strict=True):

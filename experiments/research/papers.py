@@ -89,14 +89,7 @@ def lines_of(
 ) -> Iterator[str]:
     """The lines of a file of results: a head, then cells that have run, then figures.
 
-    Parameters
-    ----------
-    study : str
-        Its name.
-    cells : sequence of GapCell
-        All cells of the study, with their runs.
-    tables : sequence of PublishedTable
-        The paper's tables that it is compared with; they say which figures are kept.
+    The tables of the paper decide which figures are kept.
     """
     ran = [cell for cell in cells if cell.status != NOT_RUN]
     makers = dict.fromkeys(cell.made_by for cell in ran if cell.made_by)
@@ -244,13 +237,7 @@ def compared_tables(study: Path, recorded: Recorded) -> list[ComparedTable]:
 
 
 def page(folder: Path) -> str:
-    """The page of a paper, from all files of results in its folder.
-
-    Parameters
-    ----------
-    folder : Path
-        A folder of `experiments/papers/`, with studies, published.yaml and results.
-    """
+    """The page of a paper, from its folder of `experiments/papers/`."""
     lines = [
         f"# {PAPERS[folder.name]}: the tables again",
         "",

@@ -226,17 +226,8 @@ def run_on_dask(
     """Run ``function(task)`` on a Dask cluster; yield each task's ending as it comes.
 
     Tasks are drawn when the cluster has a free thread. Closing the generator, or an exception in
-    its consumer, ends what runs.
-
-    Parameters
-    ----------
-    tasks, function, hard_limit_s, modules
-        As for `run_pool`; the workers must be able to import all of them.
-    client : Client
-        Of the cluster.
-    on_news : callable
-        Called with what tasks `send_news` of while they run, from another thread; tuples of plain
-        values arrive as tuples.
+    its consumer, ends what runs. The workers must be able to import the modules. `on_news` is
+    called from another thread, with what tasks `send_news` of; arguments are those of `run_pool`.
     """
     queue = iter(tasks)
     busy: dict[Future[Any], T] = {}

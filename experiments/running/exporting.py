@@ -123,10 +123,7 @@ def write_exports(
 ) -> tuple[str, ...]:
     """Write the plan in each format that can say it, where a file can be written; warnings.
 
-    Parameters
-    ----------
-    model : str
-        As it was named: the file that a copy is of.
+    `model` is the name that the user gave: the file of which a copy is written.
     """
     if result.plan is None:
         return ()

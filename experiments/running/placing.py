@@ -131,23 +131,9 @@ def choose_semantics(
     """What the value will mean, from the options, the file and the method, in this order.
 
     A rule that neither states is the one that the method, with its parameters, is for. A method
-    that cannot do what is usual for a model gets the nearest that it can. What options ask for
-    stands.
-
-    Parameters
-    ----------
-    rules : Rules
-        What the options ask for.
-    instance : Instance
-        Its semantics are those of its file.
-    method : str or None
-        None: the default.
-    params : mapping, optional
-        The method's own parameters.
-    stated : Semantics, optional
-        Those of a plan to start from; they stand before the file's.
-    is_final : bool
-        Whether the method is given this very instance, and not a coarser one.
+    that cannot do what is usual for a model gets the nearest that it can. What options state
+    stands. `stated` is of a plan to start from, and comes before the file; `is_final` is False
+    where the method gets a coarser instance.
     """
     own, params = instance.semantics, params or {}
     if stated is not None:
@@ -245,20 +231,10 @@ def place(
     on_news: Listener | None = None,
     pool: Callable[..., Generator[Ending[Attempt]]] | None = None,
 ) -> tuple[Result, tuple[str, ...]]:
-    """Run a method; its result, and warnings.
+    """Run a method in a process of its own; its result, and warnings.
 
-    What it had told before it failed stands, plan and bound, and a warning says so.
-
-    Parameters
-    ----------
-    modules : sequence of str
-        Modules that the worker imports first.
-    start : Result, optional
-        A plan to start from (`given_plan`); what comes out is no worse.
-    on_news : callable, optional
-        Called with a `progress.Progress` whenever something better is known.
-    pool : callable, optional
-        What runs the attempt, by default `run_pool` in a process of its own.
+    If it fails, the plan and the bound that it had reported stand, and a warning says so. The
+    result is no worse than `start`.
     """
     log = ProgressLog(on_news or (lambda news: None))
     told: list[Plan] = []  # the last plan

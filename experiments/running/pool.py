@@ -166,12 +166,10 @@ _listeners: list[Callable[[_News], None]] = []
 
 
 def send_news(content: Any, *, compiles: bool | None = None) -> None:
-    """Tell whoever runs this task of something that can be pickled; without a pool, nobody.
+    """Send something that can be pickled to the parent of this task; without a pool, do nothing.
 
-    Parameters
-    ----------
-    compiles : bool, optional
-        True: the task compiles a kernel from now on, and its hard limit stands; False: it has.
+    `compiles` is True from when the task compiles a kernel, which its hard limit leaves out, to
+    False.
     """
     for listener in _listeners:
         with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
@@ -221,26 +219,12 @@ def run_pool(
 
     Tasks are drawn only when a worker is free, so with one worker a generator of tasks may look at
     the endings before. Closing the generator, or an exception in its consumer, kills the workers.
+    The function is pickled by name, and should not raise. A single worker may start processes of
+    its own. The hard limit of a task leaves out the time of compiling kernels.
 
-    Parameters
-    ----------
-    tasks : iterable
-        Whatever can be pickled.
-    function : callable
-        A function of a module (it is pickled by name); it should not raise.
-    workers : int
-        Most processes at a time; a worker that is the only one may start processes of its own.
-    hard_limit_s : callable
-        Seconds after which a task's worker is killed; those of compiling kernels are left out.
-    modules : sequence of str
-        Modules that each worker imports first.
-    stop_s : float
-        Seconds that tasks get to end by themselves after Ctrl-C. Each is told once, as a
-        `KeyboardInterrupt` of its own; those that return in time have their endings yielded, and
-        then `KeyboardInterrupt` is raised. A second Ctrl-C raises it at once, as the first does
-        by default.
-    on_news : callable, optional
-        Called with what tasks `send_news` of while they run.
+    After Ctrl-C each task gets a `KeyboardInterrupt` and `stop_s` seconds to end; the endings of
+    those that return in time are yielded, and then `KeyboardInterrupt` is raised. A second Ctrl-C
+    raises it at once.
     """
     queue = iter(tasks)
     idle: list[TaskProcess[T]] = []
@@ -321,16 +305,10 @@ def _last_endings(busy: list[TaskProcess[T]], stop_s: float) -> Generator[Ending
 
 
 class TaskProcess(Generic[T]):
-    """One process, the parent's end of its pipe, and the task it is at.
+    """One process, the parent's end of its pipe, and its current task.
 
-    Parameters
-    ----------
-    function, modules, on_news
-        As for `run_pool`.
-    stoppable : bool
-        Whether its tasks can be asked to stop (`ask_to_stop`).
-    alone : bool
-        Whether it may start processes of its own.
+    Stoppable tasks can be stopped early (`ask_to_stop`); one that is alone may start processes of
+    its own.
     """
 
     def __init__(

@@ -34,17 +34,10 @@ class _Complaint:
 def run_together(
     function: Callable[..., Any], args: tuple[Any, ...], count: int, limit_s: float
 ) -> list[Any]:
-    """Call ``function(*args, store, rank)`` in so many processes at a time; their answers.
+    """Call ``function(*args, store, rank)`` in `count` processes at a time; their answers.
 
-    Parameters
-    ----------
-    function : callable
-        A function of a module (it is pickled by name). It gets the path of a file at which
-        processes find each other, and its number.
-    args : tuple
-        What can be pickled.
-    limit_s : float
-        Seconds for all.
+    All have `limit_s` seconds together. The function is pickled by name; `store` is the path of a
+    file at which processes find each other.
     """
     processes: list[WorkerProcess] = []
     with tempfile.TemporaryDirectory(prefix="placegap-") as folder:

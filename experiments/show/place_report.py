@@ -115,11 +115,8 @@ EXACT = "An exact method may find a better plan: leave --method out"
 def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     """Sentences about a result's plan, for people who expected all devices to be used.
 
-    Parameters
-    ----------
-    instance : Instance
-        The one of the plan: the finer one, where the method split ops, and the one with single
-        ops, where layers were kept whole.
+    The instance is that of the plan: the finer one, where the method split ops or layers were kept
+    whole.
     """
     verdict, reserved = result.evaluation, instance.cluster.provenance.parameters.get(RESERVED)
     notes: tuple[str, ...] = () if reserved is None else (f"{reserved} ({SAYS_FREE})",)

@@ -64,17 +64,11 @@ def check_plot(path: Path | None) -> None:
 
 @contextmanager
 def search_log(log: Path | None, plot: Path | None, title: str) -> Iterator[Listener]:
-    """A listener that writes each line to `log` at once, and `plot` at the end, however that comes.
+    """A listener that writes each line to `log` at once, and `plot` at the end, also after errors.
 
-    A log takes the place of an older one with its first line, or at the end. If it cannot be
-    written, the search goes on without.
-
-    Parameters
-    ----------
-    log : Path or None
-        Gets an object per line: ``seconds``, ``value_ns``, ``bound_ns``, ``source``.
-    title : str
-        Of the plot.
+    A line is an object: ``seconds``, ``value_ns``, ``bound_ns``, ``source``. A log replaces an
+    older one with its first line, or at the end. If it cannot be written, the search goes on
+    without.
     """
     began, moments, newest = time.monotonic(), list[Moment](), [NOTHING]
     with ExitStack() as stack:
@@ -184,17 +178,10 @@ def news_text(news: Progress) -> str:
 
 @contextmanager
 def live_line(what: str, *, quiet: bool = False) -> Iterator[Listener]:
-    """A function that takes `Progress` and shows it on stderr, as that is a terminal or not.
+    """A function that takes `Progress` and shows it on stderr; with `quiet`, only on a terminal.
 
     Nothing is shown, and no thread begun, before the first news: a worker process that is started
-    until then may be a copy of this one.
-
-    Parameters
-    ----------
-    what : str
-        What is being done, as long as no news says so.
-    quiet : bool
-        Show nothing where stderr is no terminal.
+    until then may be a copy of this one. `what` is shown while no news says what is being done.
     """
     if shows_live():
         with ExitStack() as stack:

@@ -185,15 +185,7 @@ def timeline(
     verdict: Evaluation,
     found: Sequence[Crossing],
 ) -> Timeline:
-    """The bars of a plan that has a value.
-
-    Parameters
-    ----------
-    verdict : Evaluation
-        The referee's, with a value.
-    found : sequence of Crossing
-        From `crossings`.
-    """
+    """The bars of a plan that has a value."""
     assert verdict.value_ns is not None
     rows = [spec.name for spec in instance.cluster.devices]
     labels = labels_of(instance.graph)

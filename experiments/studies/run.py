@@ -247,27 +247,11 @@ def run_study(
 ) -> tuple[Study, list[GapCell]]:
     """Run what is missing of a study, and return the study and all its cells.
 
-    The log ``runs.jsonl`` in the folder `out` is the only state: a run whose key is in it is not
-    done again, also if it failed. Killing this at any moment loses at most the runs under way.
-
-    Parameters
-    ----------
-    config : str or Path
-        A study's YAML file.
-    out : str or Path, optional
-        Folder of the log; ``results/<study name>`` by default.
-    workers : int, optional
-        Processes; by default as many as there are cores.
-    progress : StudyProgress, optional
-        Told what is read, what is left to run, and each run's start and end.
-    modules : sequence of str
-        Modules that register methods of your own; workers import them too.
-    tell : callable
-        Told in a sentence of each file and each run that is left out.
-    smoke : bool
-        Whether to run the study's smallest form (`config.smallest`).
-    client : Client, optional
-        Of a Dask cluster that does the runs, in place of processes of this machine.
+    The log ``runs.jsonl`` in the folder `out` (``results/<study name>``) is the only state: a run
+    whose key is in it is not done again, even if it failed. Killing this at any moment loses at
+    most the runs under way. `tell` gets a sentence for each file and each run that is left out;
+    `modules` register methods of your own, and workers import them too; a `client` runs the study
+    on a Dask cluster.
     """
     for module in modules:
         import_module(module)

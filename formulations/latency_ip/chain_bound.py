@@ -271,16 +271,8 @@ class CallCuts:
 
     An op costs its time there. A tensor costs its move if it has ends on both sides: it has two
     nodes, the first with the source if some end is, the second with the sink if some end is, and
-    the arc between them is what is cut.
-
-    Parameters
-    ----------
-    own_ns : (n,) int64
-        Time of each op on an accelerator, at least.
-    able : (n,) bool
-        Whether an accelerator runs it.
-    move_ns : (t,) int64
-        Time of each tensor into or out of an accelerator, at least.
+    the arc between them is what is cut. `own_ns` and `move_ns` are lower bounds on the time of each
+    op and tensor; `able` are the ops that an accelerator can run.
     """
 
     def __init__(self, index: GraphIndex, own_ns: Ints, able: Flags, move_ns: Ints) -> None:
@@ -300,14 +292,9 @@ class CallCuts:
     def least_ns(self, side: NDArray[np.int8], after: Flags, before: Flags) -> int:
         """What a call takes besides the time of the ops that are known to be in it, at least.
 
-        Parameters
-        ----------
-        side : (n,) int8
-            `INSIDE`, `OUTSIDE` or 0 for each op.
-        after, before : (n,) bool
-            Whether an op comes after some op inside, before some op inside. A member after it has
-            all its producers that also come after it in the call, because the call is convex, and a
-            member before it all its consumers that do.
+        `side` is `INSIDE`, `OUTSIDE` or 0 for each op; `after` and `before` are ops after and
+        before some op inside. A member after it has all its producers that also come after it in
+        the call, because the call is convex, and a member before it all its consumers that do.
         """
         index, n = self.index, self.num_ops
         forward = after[index.producer] & after[index.consumer]

@@ -130,14 +130,9 @@ def settled_windows(
 ) -> Windows:
     """Heads and tails that agree with the horizon, from where ops can be at all.
 
-    Parameters
-    ----------
-    possible : (n, K) bool
-    cross : callable
-        (when an op is done on each device, tensor, whether time runs backwards) -> when its
-        neighbour can begin on each device.
-    whole_groups : callable
-        Where ops can be -> where they can be with their colocation groups.
+    `cross` maps when an op is done on each device to when its neighbour across a tensor can begin
+    on each device, also backwards in time; `whole_groups` keeps the devices that fit whole
+    colocation groups.
     """
     while True:
         head = _longest(arrays, possible, cross, back=False)

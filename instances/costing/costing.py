@@ -122,16 +122,10 @@ def roofline_ns(
     bandwidth_percent: int = 100,
     dtype: str | None = None,
 ) -> int:
-    """Time of an op on a device, in ns.
+    """Time of an op on a device, in ns: the larger of computing and moving, and the launch.
 
-    Parameters
-    ----------
-    flops, bytes_moved : int
-        Floating-point operations, and bytes read from and written to device memory.
-    compute_percent, bandwidth_percent : int
-        Share of the peak rate and of the bandwidth that is reached.
-    dtype : str, optional
-        Number type that it computes in, whose peak rate counts; None stands for float32.
+    The percentages are shares of the peak rate and of the bandwidth that are reached; the peak rate
+    is that of `dtype`, by default float32.
 
     Examples
     --------

@@ -107,12 +107,7 @@ def is_cluster_text(text: str, added: Mapping[str, DeviceSpec] | None = None) ->
 def cluster_content(text: str, added: Mapping[str, DeviceSpec] | None = None) -> dict[str, Any]:
     """What a cluster file would hold, had the text been written as one.
 
-    Parameters
-    ----------
-    text : str
-        See the module.
-    added : mapping of str to DeviceSpec, optional
-        Kinds beside the catalogue's.
+    `added` are kinds beside the catalogue's.
     """
     source = f"cluster {text!r}"
     known = {**catalogue(), **(added or {})}

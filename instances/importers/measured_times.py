@@ -91,14 +91,8 @@ def load_times(path: str | Path) -> MeasuredTimes:
 def with_times(graph: Graph, times: MeasuredTimes, cluster: Cluster) -> TimedGraph:
     """The graph with measured times in place of what its ops state; costing leaves them alone.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        Its device kinds decide which times count; a trace counts for the only kind it has.
-
-    Notes
-    -----
-    O(ops + samples). Medians are rounded half to even to whole ns.
+    The cluster's device kinds decide which times count; a trace counts for the only kind it has.
+    Medians are rounded half to even to whole ns. O(ops + samples).
     """
     kinds = sorted({device.kind for device in cluster.devices})
     medians = {

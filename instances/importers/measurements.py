@@ -201,14 +201,8 @@ def fit_lines(group: Ints, x: Ints, y: Floats, num_groups: int) -> Lines:
     """Fit a line to the points of each group, by least squares.
 
     Ordinary linear regression with one variable; sums about the means, so that exact lines through
-    whole numbers give whole numbers back. O(p log p) for p points.
-
-    Parameters
-    ----------
-    group : (p,) int64
-        Group of each point, 0 .. `num_groups` - 1; every group has a point.
-    x : (p,) int64
-    y : (p,) float64
+    whole numbers give whole numbers back. O(p log p) for p points. Groups are numbered from 0, and
+    every group has a point.
     """
     points = np.bincount(group, minlength=num_groups)
     order = np.lexsort((x, group))

@@ -44,17 +44,9 @@ def load_moirai_workbook(path: str | Path, time_unit: TimeUnit = "ms") -> Docume
     Task ids become op names; every device is a kind of its own (gpu0, gpu1, ..). Edges carry their
     transfer times as a matrix, row = sender; a successor without a flow costs nothing to reach.
     Flows are paired with successors by their order in `dir_succ_add`. Blank rows, notes below the
-    data, and sheets without the columns are passed over.
+    data, and sheets without the columns are passed over. The files do not state the unit of times;
+    milliseconds fit the authors' figures.
 
-    Parameters
-    ----------
-    path : str or Path
-        An ``.xls`` or ``.xlsx`` file.
-    time_unit : {"ns", "us", "ms", "s"}
-        Unit of the times. The files do not say; milliseconds fit the authors' figures.
-
-    References
-    ----------
     Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices, 2023;
     sample data of github.com/moirai-placement/moirai.
     """

@@ -80,16 +80,12 @@ def load_onnx(
     dims: Mapping[str, int] | None = None,
     weights: WeightFormat | None = None,
 ) -> Document:
-    """Read an ONNX model as a document without a cluster.
+    """An ONNX model as a document without a cluster.
 
-    Parameters
-    ----------
-    dims : mapping of str to int, optional
-        Sizes of open dimensions of the inputs, by name, or as "INPUT.AXIS" ("x.0"). A first
-        dimension that is not known is the batch, and is set to 1 unless given here; "batch" means
-        all of them where none is called so. Another unknown dimension is an error.
-    weights : WeightFormat, optional
-        How initializers of numbers are stored; None: in their type.
+    `dims` has sizes of open dimensions of the inputs, by name, or as "INPUT.AXIS" ("x.0"). A first
+    dimension that is not known is the batch, and is set to 1 unless given here; "batch" means all
+    of them where none is called so. Another unknown dimension is an error. `weights` says how
+    initializers of numbers are stored; None: in their type.
     """
     path = Path(path)
     model = inlined_model(path)
@@ -435,11 +431,6 @@ def count_axes(node: Node, has_weights: bool) -> dict[str, int]:
 
     Axes of one element, and nodes of other types, are left out; so are the channels of grouped
     convolutions. A batch is what all inputs that are no weights share.
-
-    Parameters
-    ----------
-    has_weights : bool
-        Whether the second input is constant.
     """
     if len(node.inputs) < 2 or not node.inputs[0] or not node.inputs[1] or not node.outputs[0]:
         return {}
@@ -471,8 +462,6 @@ LONGEST = 10_000
 def module_of(node: Any) -> str | None:
     """Path of the innermost module ("encoder.layer.0.attention"), None where none is noted.
 
-    Notes
-    -----
     The text is parsed as a literal and never run; another text counts as none.
     """
     text = next((entry.value for entry in node.metadata_props if entry.key == NAME_SCOPES), "")

@@ -116,14 +116,9 @@ def infer_tensors(
 ) -> tuple[Tensors, list[Any], int]:
     """Walk the graph: what is known of its tensors, the nodes that are left, how many were folded.
 
-    Parameters
-    ----------
-    model : ModelProto
-        Every input has a static shape, or is an initializer.
-    sizes : mapping of str to int
-        Of the symbols that shapes which the file states may name.
-    stored : mapping of str to Fraction, optional
-        Bits per weight of initializers that are stored in another number than their type has.
+    Every input has a static shape, or is an initializer. `sizes` are those of the symbols that
+    stated shapes name; `stored` has the bits per weight of initializers that are stored in another
+    type.
     """
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     stated = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
@@ -427,14 +422,7 @@ def evaluate_node(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """What a node of shape arithmetic writes, by name; empty where that is not to be computed.
 
-    Parameters
-    ----------
-    inputs : mapping of str to ndarray
-        Values of all its inputs.
-    num_elements : sequence of int or None
-        Elements of its outputs, None where they are not known.
-    opsets : mapping of str to int
-        Versions of the sets of ops, by domain.
+    `num_elements` are those of its outputs, None where unknown; `opsets` has versions by domain.
     """
     if node.domain not in ("", "ai.onnx"):
         return {}

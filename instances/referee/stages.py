@@ -213,12 +213,7 @@ def device_orders(
       those of inputs; from the one of microbatch q on each is followed by a weight event, of
       microbatches 0, 1, ..; those that are left come last.
 
-    Parameters
-    ----------
-    num_devices : int
-        Devices that have stages.
-    trains : bool
-        Without backward ops all schedules are the forward part of their order.
+    Without backward ops all schedules are the forward part of their order.
 
     Examples
     --------

@@ -62,13 +62,8 @@ def joint_program(
 ) -> JointProgram:
     """Trace one training step of a module; the tensors of `module` become fake ones.
 
-    Parameters
-    ----------
-    module : torch.nn.Module
-        On any device, the meta device included. Where it returns a scalar, that is the loss; of
-        other outputs the gradients come in as inputs.
-    args, kwargs : sequence, mapping
-        Its inputs; of tensors only shapes and types count.
+    A scalar that the module returns is the loss; of other outputs the gradients come in as inputs.
+    Of the input tensors only shapes and types count.
     """
     with FakeTensorMode(), contextlib.ExitStack() as stack:
         _make_fake(module)

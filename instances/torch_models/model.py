@@ -79,13 +79,7 @@ MOST_NAMED = 3
 
 
 def read_traced_model(name: str, options: TraceOptions | None = None) -> Document:
-    """A model by its name, as a document without a cluster.
-
-    Parameters
-    ----------
-    name : str
-        ``hf:NAME``, ``hf:PATH.json`` or ``py:module:function``.
-    """
+    """A model by its name (``hf:NAME``, ``hf:PATH.json``, ``py:module:function``), traced."""
     options = options or TraceOptions()
     model = build_model(name, options)
     try:
@@ -246,12 +240,9 @@ SHAPES = "(module, args), (module, kwargs) or (module, args, kwargs)"
 
 
 def function_model(name: str) -> Traceable:
-    """What the function returns: a module and the inputs of one call.
+    """What the function ``module:function`` returns: a module and the inputs of one call.
 
-    Parameters
-    ----------
-    name : str
-        ``module:function``; modules of the working folder are found, too.
+    Modules of the working folder are found, too.
     """
     source = f"py:{name}"
     module_name, _, function_name = name.partition(":")
@@ -469,10 +460,7 @@ def _in_words(inputs: Mapping[str, Any]) -> str:
 def example_inputs(module: Any, options: TraceOptions, seq: int | None = None) -> dict[str, Any]:
     """Inputs of the shapes that the configuration states, for the main input of the model.
 
-    Parameters
-    ----------
-    seq : int, optional
-        Tokens of an example, where the options do not say.
+    An example has `seq` tokens, where the options do not say.
     """
     import torch
 

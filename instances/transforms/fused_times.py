@@ -18,11 +18,6 @@ def with_fused_times(merge: Merge) -> Instance:
     nobody knows, and ops without FLOPs or bytes moved, keep the sum of the times; so does an op
     that would be slower as one kernel. The name is that of the fine instance, for the network is
     the same. O(n + m).
-
-    Parameters
-    ----------
-    merge : Merge
-        After fusion, as `fuse_by_rules` makes it.
     """
     fine, coarse = merge.fine, merge.coarse
     saved = bytes_inside(fine.arrays.index, fine.memory_arrays.tensor_bytes, merge.op)

@@ -10,10 +10,7 @@ HALF = "float16"
 def in_half_precision(graph: Graph) -> Graph:
     """The graph with half of all bytes, rounded up, whose ops compute in float16.
 
-    Parameters
-    ----------
-    graph : Graph
-        In single precision, and not costed yet: its ops have no times.
+    The graph is in single precision, and not costed yet.
     """
     if any(op.time_ns for op in graph.ops):
         raise ValueError(f"{graph.name}: its times are those of single precision")

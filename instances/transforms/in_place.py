@@ -17,16 +17,11 @@ KEPT = "VariableV2"
 
 
 def written_in_place(instance: Instance) -> Instance:
-    """The instance where an elementwise op overwrites an input that nobody else reads.
+    """The instance where an elementwise op overwrites an input that no other op reads.
 
-    Such an op has an input of as many bytes as it holds itself, whose only consumer it is, and
-    which is no variable; it holds no bytes of its own then, for the sum counts its input's. Only
-    the rule `sum` changes: what a tensor holds at its peak stays. O(m).
-
-    Parameters
-    ----------
-    instance : Instance
-        Its kinds are TensorFlow's.
+    Such an op, of a kind of TensorFlow's, has an input of as many bytes as it holds itself, whose
+    only consumer it is, and which is no variable; it holds no bytes of its own then, for the sum
+    counts its input's. Only the rule `sum` changes: what a tensor holds at its peak stays. O(m).
     """
     arrays, ops = instance.arrays, instance.graph.ops
     index, size = arrays.index, arrays.resident_bytes

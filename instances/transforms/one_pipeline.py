@@ -40,16 +40,10 @@ FORWARD = 3
 def one_pipeline(
     instance: Instance, semantics: HybridPipeline, degrees: tuple[int, int], mode: str | Plan
 ) -> tuple[Instance, PipelineIteration]:
-    """One pipeline of d replicas of t devices, and its rules.
+    """One pipeline of d replicas of t devices, for `degrees` (d, t), and its rules.
 
-    Parameters
-    ----------
-    instance : Instance
-        Of layers, as hybrid_pipeline takes them.
-    degrees : (int, int)
-        d and t.
-    mode : str or Plan
-        A layer with a single mode for t follows the name of all; or the modes of a plan's layers.
+    The ops are layers, as hybrid_pipeline takes them. `mode` is that of all layers with several
+    modes for t, or a plan with the mode of each.
     """
     check_hybrid(instance, semantics)
     (d, t), n, kind = degrees, semantics.microbatches, instance.cluster.devices[0].kind

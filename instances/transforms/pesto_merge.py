@@ -164,18 +164,9 @@ def merge_ops(instance: Instance, num_ops: int, order: MergeOrder = "dearest_fir
     - of a forward and a backward op;
     - whose ops, together with their colocation groups, no single device could run and hold.
 
-    Parameters
-    ----------
-    num_ops : int
-        At least 1. More ops are left where no pair can be merged any more.
+    More than `num_ops` are left where no pair can be merged any more. Merged ops are named after
+    their first op, and in the order of these.
 
-    Returns
-    -------
-    Merge
-        Merged ops are named after their first op, and in the order of these.
-
-    Notes
-    -----
     A topological order of the merged graph is kept up to date (Pearce and Kelly 2006), so that a
     cycle is looked for, and repaired, among the ops between the two only. Every merge looks at the
     edges at the merged op again: O((n d + m) log m) beside these searches, for d edges at an op.

@@ -83,11 +83,6 @@ def with_clones(instance: Instance, clones: int) -> Instance:
 
     Op ``x`` of clone j is called ``clone_j/x``, as in TF-slim; what is shared keeps its name. The
     sums of gradients take no time. The instance's name stays. O(clones (V + E)).
-
-    Parameters
-    ----------
-    instance : Instance
-        Of one clone, with its batch.
     """
     graph = instance.graph
     role = roles(graph)

@@ -71,11 +71,7 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
 
     Conditions are tried again on what is merged so far, until nothing is left to join; each step is
     exact, so all of them are. O((V + E) K^2) but for ops tried again (K^3 for free channels).
-
-    Returns
-    -------
-    Merge
-        Merged ops are in the order of their first ops; they keep the kind of the joined op.
+    Merged ops are in the order of their first ops; they keep the kind of the joined op.
     """
     unproven = has_replicas(semantics) or has_two_levels(semantics)
     others = LatencySubgraphs | PipelineIteration | HybridPipeline | MaxContext

@@ -95,19 +95,10 @@ class OpClasses(NamedTuple):
 
 
 def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpClasses:
-    """The coarsest classes that colour refinement ends with.
+    """The coarsest classes of ops that colour refinement ends with.
 
-    Parameters
-    ----------
-    trait : sequence of n
-        What tells ops apart by themselves.
-    move : (m,) int64
-        What tells edges apart.
-
-    Notes
-    -----
-    Colours begin with what leads to an op and what it leads to, which leaves few rounds: O(n + m)
-    for each of them.
+    `trait` and `move` are what tells ops and edges apart by themselves. Colours begin with what
+    leads to an op and what it leads to, which leaves few rounds: O(n + m) for each of them.
     """
     index, group = instance.arrays.index, instance.arrays.group.tolist()
     into: list[list[tuple[int, int]]] = [[] for _ in group]

@@ -355,14 +355,10 @@ class IntervalArcs(NamedTuple):
 def interval_arcs(
     instance: Instance, parts: Sequence[Interval], time: Ints, mass: Ints, weights: Ints
 ) -> IntervalArcs:
-    """Arcs of some intervals, in their order, as many as `MOST_STEPS` allow.
+    """Arcs of some intervals, in their order, at most as `MOST_STEPS` allow.
 
-    Parameters
-    ----------
-    time : (n, K) int64
-        Times, `NO_WAY` where an op cannot be.
-    mass, weights : (n,) and (K,) int64
-        As in `work_windows`; products with all times together must fit into 2**61.
+    Times are `NO_WAY` where an op cannot be. `mass` and `weights` are as in `work_windows`;
+    products with all times together must fit into 2**61.
     """
     arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices
     link, classes, multiple = arrays.link_class, num_devices, np.ones(num_devices, np.int64)

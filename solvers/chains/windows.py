@@ -289,13 +289,7 @@ class RowSums(NamedTuple):
 
 
 class PricedWindows:
-    """The tests for a list of ideals; sums are kept per set of kinds.
-
-    Parameters
-    ----------
-    ideals : Ideals
-        Their sums are the book's amounts.
-    """
+    """The tests for a list of ideals; sums are kept per set of kinds."""
 
     def __init__(self, book: PriceBook, ideals: Ideals) -> None:
         self.problem, self.book, self.ideals = book.problem, book, ideals

@@ -45,16 +45,9 @@ _may_start_processes = True
 class WorkerProcess:
     """A process that runs ``serve(pipe, *args)`` and ends with it, or with its parent.
 
-    Parameters
-    ----------
-    serve : callable
-        A function of a module (it is pickled by name).
-    args : tuple
-        What it gets besides its end of the pipe; can be pickled.
-    alone : bool
-        Whether it may start processes of its own (`may_start_processes`).
-    copied : bool
-        Whether it may be a copy of this process, where that is safe (`has_one_thread`).
+    `serve` is pickled by name. It may start processes of its own if `alone`
+    (`may_start_processes`), and be a copy of this process if `copied`, where that is safe
+    (`has_one_thread`).
     """
 
     def __init__(

@@ -150,17 +150,10 @@ class SectionSearch(Incumbent):
     ) -> None:
         """Refine the arcs on shortest paths until none is left or a limit is reached.
 
-        Parameters
-        ----------
-        step : callable, optional
-            The next step on an arc, None if there is none; without it, the chain as it is counts.
-        make_plans : callable, optional
-            Called whenever the bound is known anew, to make plans of what is known.
-        guide : callable
-            Lengths by which arcs are chosen.
-        route, shortest : callable, optional
-            The path whose arcs are refined, and that which proves the bound; by default the
-            chain's shortest one.
+        `step` is the next step on an arc, None if there is none. `make_plans` is called whenever
+        the bound is known anew. `guide` has the lengths by which arcs are chosen, on the path
+        `route`; the path `shortest` proves the bound. By default both are the chain's shortest
+        path.
         """
         shortest = shortest or chain.shortest
         while True:
@@ -464,12 +457,7 @@ def join(
 ) -> Plan:
     """The plan that runs the plans of the sections one after the other.
 
-    Parameters
-    ----------
-    instance, semantics
-        The whole graph.
-    path : sequence of Use
-        Arcs with plans, or of sections without inner ops, that make up the graph.
+    The path has arcs with plans, or of sections without inner ops, that make up the graph.
     """
     device = [0] * instance.num_ops
     op_times = [(0, 0)] * instance.num_ops

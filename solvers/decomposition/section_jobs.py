@@ -171,13 +171,7 @@ def break_symmetry(model: MakespanModel, plan: Plan | None) -> Plan | None:
 
 
 class SectionWorkers:
-    """Runs jobs, several at a time.
-
-    Parameters
-    ----------
-    number : int
-        Most processes at a time; 1: this process alone.
-    """
+    """Runs jobs in at most `number` processes at a time; 1: this process alone."""
 
     def __init__(self, number: int) -> None:
         self.number = number if may_start_processes() else 1

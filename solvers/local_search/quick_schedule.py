@@ -95,15 +95,8 @@ def bottom_levels(data: Machines, device: Ints, level: Ints) -> None:
 def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
     """Fill `work` with the times of all items, and return the makespan.
 
-    Parameters
-    ----------
-    device, priority : (n,) int64
-        Of each op. Of those whose inputs are all booked the most urgent is booked next, after
-        the transfers that it needs.
-
-    Notes
-    -----
-    O(n log n + (n + m) s), s the stretches that are looked at or moved for one item.
+    Of the ops whose inputs are all booked the most urgent is booked next, after the transfers that
+    it needs. O(n log n + (n + m) s), for s stretches that are looked at or moved for one item.
     """
     n, k = data.time_ns.shape
     start, end, waiting, heap, rank = work.start, work.end, work.waiting, work.heap, work.rank

@@ -53,14 +53,8 @@ def write_model(
 
     Components keep their names: ``x[0,1]`` becomes ``x(0_1)``. Coefficients are written in full, so
     that the file is the model to the last digit. The rows that `shared.families.exclude_overload`
-    adds when a solution exceeds a device's memory by a few bytes are not in it.
-
-    Parameters
-    ----------
-    instance, semantics, method, params, time_limit_s, seed, incumbent
-        As of `solving.run_method`; they decide the plan that the model is built with.
-    path : str or Path
-        Ends in ``.mps`` or ``.lp``, and in ``.gz`` after that if it is to be compressed.
+    adds when a solution exceeds a device's memory by a few bytes are not in it. The path ends in
+    ``.mps`` or ``.lp``, and in ``.gz`` after that if it is to be compressed.
     """
     path = Path(path)
     kind = model_format(path)

@@ -40,7 +40,7 @@ class MipParams(Params):
 def run_mip(
     task: Task, formulation: Formulation, solver: SolverName = "highs", began: float | None = None
 ) -> Outcome:
-    """Solve a formulation within the task's limits.
+    """Solve a formulation within the task's limits, which count from `began`, by `clock.now_s`.
 
     The plan is the better of the solver's and the start, which is kept outside the solver. The
     bound is the solver's, rounded up to the granularity. There is no claim about the plan's value:
@@ -48,14 +48,9 @@ def run_mip(
     memory by what `shared.families.memory_capacity` lets through is excluded, and the search goes
     on.
 
-    What the solver says against a known plan (no plan exists, a bound above its value) or against
-    the rules is a fault: it is named in the outcome, and the solve proves nothing. However the
-    solve ends, ``details["ending"]`` says how, and the message says it in words.
-
-    Parameters
-    ----------
-    began : float, optional
-        When the time limit began to count, by `clock.now_s`; by default now.
+    If the solver contradicts a known plan (no plan exists, a bound above its value) or the rules,
+    the outcome names a fault, and the solve proves nothing. ``details["ending"]`` is how the solve
+    ended, and the message says it in words.
     """
     require(solver)
     began = now_s() if began is None else began

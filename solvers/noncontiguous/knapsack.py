@@ -182,10 +182,7 @@ def build_frontier(
 ) -> Frontier | None:
     """The DP's moves, or None if there are more than `max_moves`; O(moves) but for nets per block.
 
-    Parameters
-    ----------
-    known : (e,) bool
-        Nets that count; all others are left out.
+    Nets that are not `known` are left out.
     """
     first, last, counts = steps.first.tolist(), steps.last.tolist(), known.tolist()
     slot: dict[int, int] = {}  # of each open net: two bits of the state
@@ -287,24 +284,10 @@ def build_grid(
     num_cells: int,
     spare: int = 0,
 ) -> Grid:
-    """Round a device's loads to cells.
+    """Round a device's loads to cells; O(a d) for a moves, d of them to a state.
 
-    Parameters
-    ----------
-    time_ns : (b,) int64
-        What each block adds to the load.
-    weight_ns : (e,) int64
-        What each net adds that the set cuts.
-    allowed : (b,) bool
-        Blocks that the device may hold.
-    unit_ns, num_cells : int
-        Loads of ``unit_ns * num_cells`` and more are not looked at.
-    spare : int
-        So many cells that count as below 0.
-
-    Notes
-    -----
-    O(a d) for a moves, d of them to a state.
+    `time_ns` is what each block adds to the load, `weight_ns` what each net adds that the set cuts.
+    Loads of ``unit_ns * num_cells`` and more are left out; `spare` cells count as below 0.
     """
     steps = frontier.step
     block = frontier.order[steps]

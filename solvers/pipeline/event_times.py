@@ -106,13 +106,7 @@ def _clock(table: EventTable, times: Times) -> tuple[Times, Times]:
 
 @kernel(bounded=True)
 def iteration_time(table: EventTable, times: Ints) -> int:
-    """End of the last event.
-
-    Parameters
-    ----------
-    times : (2 E,) int64
-        Time of each of E steps, and then of the message into each step.
-    """
+    """End of the last event, for the times of E steps, and then of the message into each step."""
     return int(_clock(table, times)[0].max())
 
 
@@ -342,11 +336,8 @@ def improve(problem: CutProblem, table: EventTable, allowed: Ints, walk: Ints) -
     """The walk after moves of one cut and of two neighbouring cuts that shorten the iteration,
     until there is none; and its time.
 
-    Parameters
-    ----------
-    allowed : (S, N, N) int64 or (1, N, N) int64
-        Pair of each tail and head that a layer may take, -1 where it may not.
-    walk : (S,) int64
+    `allowed` is the pair of each tail and head that a layer may take, -1 where it may not, (S, N,
+    N) or (1, N, N).
     """
     cuts = np.append(problem.tail[walk], problem.num_cuts - 1)
     value, cuts = _improve(_pairs(problem), table, allowed, cuts, REACH * problem.stride)

@@ -216,18 +216,9 @@ def adjust(
 ) -> Any:
     """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1.
 
-    Parameters
-    ----------
-    admission : Admission
-        To empty devices; afterwards it holds the devices of all groups.
-    order : (C,) int64
-        A topological order of the clusters.
-    booked : Committed
-        Nothing so far; used up.
-    sends : bool
-        Whether transfers take the time of both devices, or nothing.
-    best_effort : bool
-        Whether clusters without room go to the device with the most bytes left.
+    `admission` and `booked` are of empty devices, and are changed. `sends` says whether transfers
+    take the time of both devices, or nothing; with `best_effort`, clusters without room go to the
+    device with the most bytes left.
     """
     num_devices = problem.time_ns.shape[1]
     arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)

@@ -150,21 +150,10 @@ def schedule_dynamic_path(
     4. without candidates, of the devices that admit the op the one that holds the op of
        largest slack.
 
-    Parameters
-    ----------
-    admission : Admission
-        To empty devices; used up.
-    tail : (n,) int64
-        Longest way from the start of each op to the end, in 1 / scale ns.
-    tensor_cost : (t,) int64
-        Mean transfer of each tensor, in 1 / scale ns.
-    position : (n,) int64
-        Topological positions.
-    gaps : Gaps
-        Of idle devices; used up.
-    by_cost : bool
-        Whether the device is instead the one where the op and its inputs' transfers take the least
-        time together, then the one of earliest start.
+    `tail`, the longest way from the start of each op to the end, and `tensor_cost`, a mean
+    transfer, are in 1 / scale ns. With `by_cost` the device is instead the one where the op and its
+    inputs' transfers take the least time together, then the one of earliest start. `admission` and
+    `gaps` are of empty devices, and are changed.
     """
     n, num_devices = problem.time_ns.shape
     device = np.full(n, NOWHERE, np.int64)

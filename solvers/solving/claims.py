@@ -43,12 +43,8 @@ def claims_of(
 ) -> list[Claim]:
     """What the file of a model and those of its plans claim under some rules.
 
-    Parameters
-    ----------
-    model : str
-        The file that states `Instance.best_known`; by default the instance's name stands for it.
-    plan_files : mapping of str to StoredBound or None, optional
-        What each plan file states.
+    `model` is the file that states `Instance.best_known`; by default the instance's name stands for
+    it.
     """
     found, name = list[Claim](), Path(model).name or instance.name
     for known in instance.best_known:
@@ -84,12 +80,7 @@ def refuted_claims(
 ) -> tuple[str, ...]:
     """A sentence for each claim that something else contradicts.
 
-    Parameters
-    ----------
-    plans : iterable of (str, Plan)
-        Plans at hand, with the file or the method that has each.
-    bound : Bound, optional
-        What no plan of the instance is below.
+    Each plan has the name of its file or method.
     """
     claims, plans, sentences = list(claims), list(plans), list[str]()
     for claim in claims:

@@ -39,15 +39,9 @@ def known_bound(
 ) -> tuple[Bound | None, tuple[str, ...]]:
     """The highest bound at hand, and a sentence for each that a plan refutes.
 
-    If equal, one proved by placegap, else what was proven before what is recorded.
-
-    Parameters
-    ----------
-    value_ns : int, optional
-        The value of the best feasible plan. What is above it, or above the value that the corpus
-        records, is no bound.
-    proven : iterable of Bound
-        What was proven or checked just now.
+    If equal, one proved by placegap, else what was proven just now before what is recorded. What is
+    above `value_ns`, that of the best feasible plan, or above the value that the corpus records, is
+    no bound.
     """
     from placegap.solvers.bounds.cheap_bounds import quick_bound  # brings numba
 

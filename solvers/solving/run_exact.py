@@ -36,12 +36,7 @@ SMALL = 60
 def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
     """Run a method by the rule; brute force, and what is made inexact, run as they are.
 
-    Parameters
-    ----------
-    method : Method
-        Of claim "exact", or one with parameters of such methods.
-    params : Params
-        With `start` false, no placer is asked; the incumbent still counts.
+    With the parameter `start` false no placer runs; the incumbent still counts.
     """
     if not isinstance(params, ExactParams) or not params.keeps_exact:
         return method.outcome(task, params)

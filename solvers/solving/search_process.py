@@ -110,19 +110,9 @@ def run_step(
 class SearchProcess:
     """The search beside the proof, from a while after the beginning to the end of the time.
 
-    Parameters
-    ----------
-    known : JudgedIncumbent
-        Where what it finds is written down.
-    clock : Clock
-        Of the whole.
-    head_start_s : float or None
-        Seconds that the proof works alone; None: there is no other process, and the limit alone is
-        watched.
-    waiting : sequence of str
-        Placers that have not been asked yet.
-    workers : int
-        Threads of a search that has all cores.
+    Results go to `known`. The proof works alone for `head_start_s` seconds; None: there is no other
+    process, and the limit alone is watched. `waiting` are placers that have not run yet; `workers`
+    are threads of a search that has all cores.
     """
 
     def __init__(

@@ -75,21 +75,11 @@ def peak_bytes() -> int:
 def measure_apart(
     run: Callable[[], str], warm_up: Callable[[], object], limit_s: float
 ) -> Measured | str:
-    """Measure a call in a fork of this process.
+    """Measure a call in a fork of this process; a text says why there is no measurement.
 
-    Parameters
-    ----------
-    run : callable () -> str
-        What is timed; it returns a remark.
-    warm_up : callable
-        A small call of the same kind: it compiles the kernels, or loads them.
-    limit_s : float
-        Seconds on the wall, all repetitions included, after which the process is killed.
-
-    Returns
-    -------
-    Measured or str
-        Or why there is no measurement, in words.
+    The call returns a remark. `warm_up` is a small call of the same kind, so that kernels are
+    compiled or loaded. The process is killed `limit_s` seconds after its start, all repetitions
+    included.
     """
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)

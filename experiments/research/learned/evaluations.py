@@ -57,15 +57,7 @@ class CurvePoint:
 
 
 class Evaluations:
-    """Placements of one instance, tried until a budget is spent.
-
-    Parameters
-    ----------
-    budget : int
-        How many placements may be tried.
-    by : str
-        Who tries them, for those who listen.
-    """
+    """Placements of one instance, tried until the budget, a number of placements, is spent."""
 
     def __init__(
         self, instance: Instance, semantics: Makespan, budget: int, by: str = "learned"

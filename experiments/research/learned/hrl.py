@@ -92,13 +92,7 @@ def op_features(instance: Instance) -> OpFeatures:
 
 
 def group_features(ops: OpFeatures, group: Ints, num_groups: int) -> Numbers:
-    """Features of groups, (G, kinds + 1 + G): kinds of ops, outputs, whom a group sends to.
-
-    Parameters
-    ----------
-    group : (U,) int64
-        Group of each unit.
-    """
+    """Features of groups, (G, kinds + 1 + G): kinds of ops, outputs, groups that read them."""
     of_op = group[ops.unit]
     kinds = np.zeros((num_groups, ops.num_kinds), np.float32)
     np.add.at(kinds, (of_op, ops.op_kind), np.float32(num_groups / len(of_op)))
@@ -207,15 +201,7 @@ class Draws(NamedTuple):
 
 
 class Hrl:
-    """Training of both policies on one instance.
-
-    Parameters
-    ----------
-    num_groups, width : int
-        Groups, and the width of the placer's LSTMs.
-    rate : float
-        Adam's.
-    """
+    """Training of both policies on one instance; `width` is that of the placer's LSTMs."""
 
     def __init__(
         self, ops: OpFeatures, tried: Evaluations, num_groups: int, width: int, rate: float
@@ -277,10 +263,7 @@ class Hrl:
 def hierarchical_loss(draws: Draws, advantage: Tensor) -> Tensor:
     """REINFORCE for both policies: minus the mean of advantage x log probability of both choices.
 
-    Parameters
-    ----------
-    advantage : (k,)
-        Reward minus baseline of each placement.
+    The advantage of a placement is its reward minus the baseline.
     """
     both = draws.grouping.log_probability + draws.placements.log_probability
     return -(advantage * both).mean()

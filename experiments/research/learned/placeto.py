@@ -85,10 +85,7 @@ class Gather(nn.Module):  # type: ignore[misc]  # torch has no types here
 class PlacetoPolicy(nn.Module):  # type: ignore[misc]
     """Logits over the devices for the current node of each state.
 
-    Parameters
-    ----------
-    rounds : int
-        Of message passing, all with the same weights.
+    All rounds of message passing have the same weights.
     """
 
     def __init__(self, num_features: int, num_devices: int, rounds: int) -> None:
@@ -257,13 +254,7 @@ class Episodes(NamedTuple):
 
 
 class Placeto:
-    """One instance that a policy plays episodes on.
-
-    Parameters
-    ----------
-    start : (N,) int64
-        Device of each node at the beginning of an episode.
-    """
+    """One instance that a policy plays episodes on, from the devices of the nodes in `start`."""
 
     def __init__(
         self, nodes: PlacetoNodes, tried: Evaluations, policy: PlacetoPolicy, start: Ints
@@ -355,12 +346,7 @@ def policy_loss(
 ) -> Tensor:
     """REINFORCE: minus the mean of advantage x log probability, and of the entropy.
 
-    Parameters
-    ----------
-    advantage : (V, W) float64
-        Return minus baseline of each step.
-    entropy : float
-        Coefficient of the entropy.
+    The advantage of a step is its return minus the baseline, (V, W); `entropy` is a coefficient.
     """
     steps, workers = advantage.shape
     current = torch.from_numpy(np.repeat(episodes.current, workers))

@@ -198,14 +198,9 @@ def partitioning_graph(
 ) -> Graph:
     """A graph of one of `KINDS`; the same arguments always give the same graph.
 
-    Parameters
-    ----------
-    seed : int
-        Of the times and sizes, each 0.6 to 1.4 times what is usual.
-    apart : bool
-        Whether weights are ops of their own, of zero time, rather than held by the ops themselves.
-    training : bool
-        With the mirrored backward pass; an op and its mirror are a colour class.
+    Times and sizes are 0.6 to 1.4 times what is usual, by the seed. With `apart`, weights are ops
+    of their own, of zero time. A training graph has a mirrored backward pass; an op and its mirror
+    are a colour class.
     """
     draw, usual, light_or_heavy = KINDS[family]
     sketch = _Sketch(random.Random(f"{family} {seed}"), NS_PER_BYTE[transfers or light_or_heavy])

@@ -255,15 +255,7 @@ def prove_chain(
 ) -> tuple[Any, ChainProof] | None:
     """A chain through an instance, as far as it is proven when the time is over; None without one.
 
-    Parameters
-    ----------
-    problem : TimedTerms
-        The checker's view of it, under a makespan.
-
-    Returns
-    -------
-    tuple of (int, ChainProof), or None
-        The bound comes first; it is infinite where there is no plan.
+    The bound is infinite where there is no plan.
     """
     chain = choose_chain(instance, intervals(instance))
     if not chain:
@@ -368,12 +360,7 @@ def fits(instance: Instance, clock: Clock) -> bool:
 class TimedTerms(Terms):
     """The checker's view; what takes long raises `LimitReached` when the time is over.
 
-    Parameters
-    ----------
-    parts, rules : dict
-        As `Terms` reads them.
-    clock : Clock
-        It may be replaced by that of a part of the work.
+    The clock may be replaced by that of a part of the work.
     """
 
     def __init__(self, parts: dict[str, Any], rules: dict[str, Any], clock: Clock) -> None:

@@ -166,18 +166,9 @@ def least_within(
     stop: Callable[[], bool],
     num_paths: int = 0,
 ) -> Least | None:
-    """The least bound of all options, up to a threshold; None if it is stopped, or too large.
+    """The least bound of all options, up to `most_ns`; None if it is stopped, or too large.
 
-    Parameters
-    ----------
-    rest : list of (K, K) int64
-        By `rest_of`.
-    most_ns : int
-        The threshold.
-    effort : Effort
-        What is spent is taken off.
-    stop : callable
-        Asked once for each layer.
+    `rest` is from `rest_of`; what is spent is taken off `effort`.
     """
     num_devices = len(table.step_ns)
     head, tail = table.outer_ns

@@ -74,14 +74,9 @@ def layers_bound(
     known_ns: int,
     stop: Callable[[], bool] = never,
 ) -> int:
-    """What nested layers prove of every makespan, in ns, or what is known if that is more.
+    """What nested layers prove of every makespan, in ns, or `known_ns` if that is more.
 
-    Parameters
-    ----------
-    known_ns : int
-        A bound.
-    stop : callable
-        Asked between layers; then the best bound so far is returned.
+    `stop` is called between layers, and ends it with the best bound so far.
     """
     found = search_layers(instance, semantics, windows, known_ns, stop)
     return known_ns if found is None else found.ns

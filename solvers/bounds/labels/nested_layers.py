@@ -63,14 +63,8 @@ def nested_layers(
 ) -> NestedLayers | None:
     """The layers of a chain; None where nothing is met twice. O(n + m).
 
-    Parameters
-    ----------
-    chain : sequence of Section
-        Each begins with the op that ends the one before it.
-    time : (n, K) int64
-    with_core : bool
-        Whether what is inside the last frame is a layer: it adds options, and the bytes that they
-        hold.
+    Each section begins with the op that ends the one before it. `with_core` makes what is inside
+    the last frame a layer: it adds options, and the bytes that they hold.
     """
     ends = [(part.entry, part.exit) for part in chain]
     if len(chain) <= FEWEST_LAYERS or any(u is None or v is None for u, v in ends):

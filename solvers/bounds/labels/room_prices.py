@@ -57,15 +57,8 @@ def climb_prices(
 ) -> RoomPrices:
     """The prices with the largest bound of those that are tried, until `stop`.
 
-    Parameters
-    ----------
-    room_bytes : (K,) int64
-    all_bytes : int
-        That there are at most on all devices together.
-    value_ns : int, optional
-        Of a plan.
-    most_shift : int
-        Of the prices: times so much shifted still fit.
+    There are at most `all_bytes` on all devices together; `value_ns` is that of a plan. Times
+    shifted by `most_shift` bits still fit.
     """
     best = trial(FREE)[0]
     if best >= NO_WAY:

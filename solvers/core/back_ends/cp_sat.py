@@ -116,16 +116,9 @@ def run_cp_sat(
     settings: Settings,
     known_ns: int | None = None,
 ) -> Answer:
-    """Run CP-SAT on a model, and believe what no known plan contradicts.
+    """Run CP-SAT on a model, and discard what a known plan contradicts.
 
-    Parameters
-    ----------
-    semantics : Semantics
-        By which the referee judges a solution.
-    read_plan : callable
-        The plan of a solution, given the values of its variables.
-    known_ns : int, optional
-        The value of a feasible plan. If it is within the horizon, the model has that plan.
+    If the value `known_ns` of a feasible plan is within the horizon, the model has that plan.
     """
     try:
         refuse_large_rows(model.cp)
@@ -164,20 +157,10 @@ def search(
 
     The bound holds for all plans: the horizon excludes only those that are worse than the start.
     Where times had to be rounded and a far better plan was found, the model is built again for that
-    horizon, with a finer unit.
-
-    Parameters
-    ----------
-    prepare : callable
-        The model of all plans that are no worse than a start, with that start as its hint.
-    read_plan : callable
-        The plan of a solution.
-    own_proof : callable
-        A bound on all plans that needs no solver, and its origin; at least 0.
-    settings : Settings
-        But for its limit.
-    began : float
-        When the method began, by `clock.now_s`; its time limit counts from there.
+    horizon, with a finer unit. `prepare` builds the model of all plans that are no worse than a
+    start, with that start as its hint. `own_proof` is a bound of at least 0 that needs no solver,
+    and its origin. The time limit counts from `began`, by `clock.now_s`; the limit in `settings` is
+    ignored.
     """
     best, build_s, faults = start, 0.0, tuple[str, ...]()
     bound, said_ns = Bound(0), 0

@@ -51,17 +51,8 @@ class MipOutcome:
 def bound_ns(dual_bound: float | None, unit_ns: float, granularity: int) -> int | None:
     """The dual bound of a minimization in ns, rounded up to a multiple of the granularity.
 
-    The optimum is a multiple of the granularity, so what lies above the bound less the margin is
-    at least the next multiple.
-
-    Parameters
-    ----------
-    dual_bound : float or None
-        In model units.
-    unit_ns : float
-        Nanoseconds per model unit.
-    granularity : int
-        In ns; divides the optimum.
+    The optimum is a multiple of the granularity, so what lies above the bound less the margin is at
+    least the next multiple. `unit_ns` are nanoseconds per model unit.
     """
     if dual_bound is None:
         return None
@@ -91,18 +82,8 @@ def say_ending(
 ) -> str:
     """Which limit was hit, or why the search stopped, and what that means for the plan.
 
-    Parameters
-    ----------
-    ending : str
-        ``fault``: the solver contradicts a known plan.
-    limits : Limits
-        Of the method.
-    seconds : float
-        How long the method took.
-    start : bool
-        Whether it had a plan to start from.
-    better : bool
-        Whether the search found a plan that is better than that, or any at all.
+    ``fault``: the solver contradicts a known plan. `start` says whether there was a plan to start
+    from, and `better` whether the search found a better one, or any at all.
     """
     if ending == "fault":
         why = f"{solver} contradicts a known plan, and is not believed"
