@@ -24,8 +24,9 @@ from unittest.mock import patch
 import numpy as np
 import yaml
 
+from placegap.experiments.research.record import logged_cells
 from placegap.experiments.studies.gaps import FAILURES, NOT_RUN, GapCell
-from placegap.experiments.studies.run import logged_cells, run_study
+from placegap.experiments.studies.run import run_study
 from placegap.instances.problem import Objective
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import find_method, register, use_module

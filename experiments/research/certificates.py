@@ -27,12 +27,13 @@ from typing import NamedTuple
 
 from rich.table import Table
 
+from placegap.experiments.research.record import logged_cells
 from placegap.experiments.running.pool import handled, held, stop_status
 from placegap.experiments.running.sources import load_source
 from placegap.experiments.show.figures import format_gap
 from placegap.experiments.show.rendering import output, warn
 from placegap.experiments.studies.gaps import GapCell
-from placegap.experiments.studies.run import logged_cells, results_folder
+from placegap.experiments.studies.run import results_folder
 from placegap.instances.files.output_files import write_text
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.bounds.certificates.write import certify

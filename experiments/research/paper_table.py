@@ -12,6 +12,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
 
+from placegap.experiments.research.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.research.paper_comparison import (
     MOST_WORDS,
     ComparedCell,
@@ -22,7 +23,6 @@ from placegap.experiments.research.paper_comparison import (
     told,
 )
 from placegap.experiments.research.published import NO_PLAN, UNITS_NS, load_published
-from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.show.figures import format_gap, format_s
 from placegap.experiments.show.rendering import output
 from placegap.experiments.studies.config import PublishedEntry

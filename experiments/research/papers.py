@@ -25,6 +25,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from placegap.experiments.research.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.research.paper_comparison import (
     MOST_WORDS,
     ComparedTable,
@@ -34,6 +35,7 @@ from placegap.experiments.research.paper_comparison import (
 )
 from placegap.experiments.research.paper_table import Inversion, markdown, rank
 from placegap.experiments.research.published import PublishedTable, load_published
+from placegap.experiments.research.record import logged_cells
 from placegap.experiments.research.regimes import (
     REGIMES,
     Regime,
@@ -44,7 +46,6 @@ from placegap.experiments.research.regimes import (
     score,
     told_score,
 )
-from placegap.experiments.running.other_clocks import FREE_CHANNELS, NO_TRANSFERS
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.gaps import (
     NOT_RUN,
@@ -54,7 +55,6 @@ from placegap.experiments.studies.gaps import (
 )
 from placegap.experiments.studies.log import canonical_json
 from placegap.experiments.studies.plan import Cell
-from placegap.experiments.studies.run import logged_cells
 from placegap.instances.files.output_files import write_text
 from placegap.instances.problem import StatedSemantics
 from placegap.instances.reading.errors import InputError

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
 from placegap.instances.corpus.layer_chains import (
@@ -75,13 +76,13 @@ class Source:
     devices: Path | None = None
     #: Whether a training step becomes layers with modes, as hybrid_pipeline takes them.
     layers: bool = False
-    #: Whether elementwise ops overwrite their inputs (`written_in_place`).
+    #: Whether elementwise ops overwrite their inputs (`variants.written_in_place`).
     in_place: bool = False
     #: How many times as long every transfer takes; None: as the cluster says.
     slower_links: float | None = None
     #: How many times as long every op takes; None: as the graph says.
     slower_ops: float | None = None
-    #: How many clones of the graph share its variables (`with_clones`).
+    #: How many clones of the graph share its variables (`clones.with_clones`).
     clones: int = 1
     #: Whether every number takes two bytes; of a model without times.
     half_precision: bool = False
@@ -106,35 +107,34 @@ def load_source(source: Source) -> Instance:
     if source.layers:
         document = as_layers(document, cluster or document.cluster, source.dims)
     if source.half_precision:
-        from placegap.instances.transforms.half_precision import in_half_precision
-
-        update = {"graph": in_half_precision(document.graph), "best_known": ()}
+        graph: Graph = _variants("half_precision").in_half_precision(document.graph)
+        update = {"graph": graph, "best_known": ()}
         document = document.model_copy(update=update).read_from(document.source)
     instance = on_cluster(document, cluster, source.times)
     if source.fused:
-        from placegap.instances.transforms.fused_times import with_fused_times
         from placegap.instances.transforms.moirai_fusion import fuse_by_rules
 
-        instance = with_fused_times(fuse_by_rules(instance))
+        instance = _variants("fused").with_fused_times(fuse_by_rules(instance))
     if source.in_place:
-        from placegap.instances.transforms.in_place import written_in_place
-
-        instance = written_in_place(instance)
+        instance = _variants("in_place").written_in_place(instance)
     if source.slower_ops is not None:
-        from placegap.instances.transforms.shared_replicas import with_slower_ops
-
-        graph = with_slower_ops(instance.graph, source.slower_ops)
+        graph = _variants("slower_ops").with_slower_ops(instance.graph, source.slower_ops)
         instance = instance.with_graph(graph, instance.name)
     if source.clones > 1:
-        from placegap.instances.transforms.shared_replicas import with_clones
-
-        instance = with_clones(instance, source.clones)
+        instance = research("workloads.clones", "a study's key clones").with_clones(
+            instance, source.clones
+        )
     if source.slower_links is not None:
         update = {"cluster": slowed(instance.cluster, source.slower_links), "best_known": ()}
         instance = instance.model_copy(update=update)
     if source.device_memory is not None:
         return with_device_memory(instance, source.device_memory)
     return instance
+
+
+def _variants(key: str) -> Any:
+    """The module that makes what a key of the papers' studies says."""
+    return research("workloads.variants", f"a study's key {key}")
 
 
 def costed_by(document: Document, costs: Costs) -> Document:

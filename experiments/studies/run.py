@@ -25,6 +25,7 @@ from placegap.experiments.studies.plan import Cell, Run, plan_study
 from placegap.experiments.studies.progress import COMPILING, RUNNING, WARMING, StudyProgress
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import Instance, Makespan
+from placegap.instances.reading.checkout import has_research, research
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, SolverDisagreement, run_method
 from placegap.solvers.core.clock import while_compiling
@@ -145,12 +146,13 @@ def _clocks(instance: Instance, result: Result) -> dict[str, int]:
         )
         assert verdict.value_ns is not None  # only shape and order forbid a value
         return {OVERFILLED_NS: verdict.value_ns, OVERFILLS_BYTES: max(beyond)}
-    if result.plan is None or not isinstance(result.semantics, Makespan):
+    if result.plan is None or not isinstance(result.semantics, Makespan) or not has_research():
         return {}
-    from placegap.experiments.running.other_clocks import other_clocks
-
     judged_on = instance if result.split is None else result.split.fine
-    return other_clocks(judged_on, result.plan, result.semantics)
+    clocks: dict[str, int] = research("other_clocks", "").other_clocks(
+        judged_on, result.plan, result.semantics
+    )
+    return clocks
 
 
 def describe_result(result: Result) -> dict[str, Any]:
@@ -295,19 +297,6 @@ def run_study(
                     log.append({**describe_ending(ending), "made_by": ending.made_by or stamp})
                 told.ended(run)
         return study, gap_cells(cells, log.records)
-
-
-def logged_cells(
-    config: str | Path, out: str | Path | None = None, *, smoke: bool = False
-) -> tuple[Study, list[GapCell]]:
-    """A study and all its cells as its log has them; nothing is run."""
-    study = load_study(config, smoke=smoke)
-    log_file = results_folder(study, out) / LOG_NAME
-    if not log_file.exists():
-        asked = f"placegap study {os.path.relpath(config)}{' --smoke' * smoke}"
-        raise InputError(f"there is no such log; run `{asked}` first", log_file)
-    with RunLog(log_file) as log:
-        return study, gap_cells(plan_study(study, config), log.records)
 
 
 def _started(todo: Sequence[Run], told: StudyProgress) -> Iterator[Run]:

@@ -27,7 +27,6 @@ from placegap.instances.problem.integers import NS_PER_S, ceil_div
 from placegap.instances.reading.errors import (
     InputError,
     as_input_error,
-    instead_of,
     paused_collector,
 )
 from placegap.instances.reading.input_files import data_path
@@ -90,15 +89,6 @@ def load_catalogue(path: str | Path) -> dict[str, DeviceSpec]:
     raw = read_yaml(path)
     with as_input_error(raw, path):
         return TypeAdapter(dict[Name, StatedSpec]).validate_python(raw)
-
-
-def device_spec(kind: str) -> DeviceSpec:
-    """The catalogue's entry for a kind; an unknown kind is an InputError that offers others."""
-    spec = catalogue().get(kind)
-    if spec is None:
-        hint = instead_of(kind, sorted(catalogue()), "placegap instances")
-        raise InputError(f"device kind {kind!r} is not in the catalogue{hint}")
-    return spec
 
 
 def specs_of(cluster: Cluster) -> dict[str, DeviceSpec]:

@@ -140,20 +140,11 @@ def _whole(
 
 def build_model(name: str, options: TraceOptions) -> Traceable:
     """The module of a name on the meta device, and its example inputs."""
-    model = built(*_builder(name, options))
+    model = built(*builder(name, options))
     return replace(model, weights=weight_format(options.weights)) if options.weights else model
 
 
-def build_real_model(name: str, options: TraceOptions, seed: int = 0) -> Traceable:
-    """The module of a name on the CPU with random weights, as its class draws them from a seed."""
-    source, build = _builder(name, options)
-    import torch
-
-    torch.manual_seed(seed)
-    return built(source, build, "cpu")
-
-
-def _builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Traceable]]:
+def builder(name: str, options: TraceOptions) -> tuple[str, Callable[[], Traceable]]:
     """What stands before messages about a model, and what builds it."""
     prefix, _, rest = name.partition(":")
     if prefix == "py":

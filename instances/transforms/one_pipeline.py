@@ -135,10 +135,3 @@ def one_pipeline(
 def backward_of(name: str) -> str:
     """The name of a layer's backward op."""
     return f"{name}/backward"
-
-
-def pipeline_plan(plan: Plan) -> Plan:
-    """A hybrid plan as one of one of its pipelines."""
-    assert plan.stage is not None
-    stage = tuple(s for own in plan.stage for s in (own, own))
-    return Plan(tuple((s,) for s in stage), stage=stage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -26,7 +27,6 @@ from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.referee.loads import equal_devices
 from placegap.instances.transforms.op_splitting import replicate, stated_batch
-from placegap.instances.transforms.shared_replicas import clones_of
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
@@ -286,6 +286,12 @@ def _on(task: Task[Makespan | MaxLoad], devices: tuple[int, ...], batch: int | N
         details={"copies": copies, "batch": batch},
         split=split,
     )
+
+
+def clones_of(instance: Instance) -> tuple[int, ...]:
+    """The clone of each op by its name, ``clone_0/conv`` as in TF-slim, -1 for what is shared."""
+    found = (re.match(r"clone_(\d+)/", op.name) for op in instance.graph.ops)
+    return tuple(-1 if match is None else int(match[1]) for match in found)
 
 
 def _clones_apart(instance: Instance, clone: Sequence[int], devices: tuple[int, ...]) -> list[int]:

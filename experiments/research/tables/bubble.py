@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from placegap.experiments.research.tables.hybrid import change, equal_devices
+from placegap.experiments.research.tables.hybrid import change, equal_devices, pipeline_plan
 from placegap.instances.importers.reader import load_model
 from placegap.instances.problem import HybridPipeline, Instance, PipelineIteration
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
+from placegap.instances.transforms.one_pipeline import one_pipeline
 from placegap.solvers import run_method
 
 HEADS = (

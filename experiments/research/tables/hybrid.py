@@ -30,7 +30,7 @@ from placegap.instances.importers.piper import load_piper
 from placegap.instances.problem import Cluster, Graph, HybridPipeline, Instance, Plan, Sharding
 from placegap.instances.reading.errors import InputError, look_up
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
+from placegap.instances.transforms.one_pipeline import one_pipeline
 from placegap.solvers import Result, run_method
 
 TIME_LIMIT_S = 120.0
@@ -306,6 +306,13 @@ FILLED_HEADS = (
     "published t, p, d: above",
     "CPU s",
 )
+
+
+def pipeline_plan(plan: Plan) -> Plan:
+    """A hybrid plan as one of one of its pipelines."""
+    assert plan.stage is not None
+    stage = tuple(s for own in plan.stage for s in (own, own))
+    return Plan(tuple((s,) for s in stage), stage=stage)
 
 
 def filled_rows(runs: Sequence[Trained] = FILLED) -> Iterator[tuple[str, ...]]:
