@@ -348,7 +348,7 @@ Parts = Mapping[int, ChainPart]
 
 
 def share(kind: LeastCosts, devices: int) -> Budget:
-    """The budget of so many devices of a kind."""
+    """The budget of some devices of a kind."""
     return Budget(devices, devices * kind.memory_bytes)
 
 
@@ -413,7 +413,7 @@ def build_parts(
 
 
 def count_part_rows(units: Units, parts: Parts) -> int:
-    """At most so many rows of `build_parts`, without building."""
+    """An upper bound on the rows of `build_parts`, without building."""
     num_ops, positions = len(units.unit), len({part.position for part in parts.values()})
     priced = sum(any(part.kind.weight_ns) for part in parts.values())
     crossings = 2 * priced * sum(len(pins) - 1 for pins in units.pins)

@@ -15,7 +15,7 @@ from placegap.instances.reading.errors import InputError
 METHOD_HEAD = ("method", "claim", "objectives", "paper", "what it does", "parameters")
 TABLES = {
     "methods that return plans": ("exact", "heuristic"),
-    "bounds: no plan, but a value that no plan undercuts": ("bound",),
+    "bounds: a value that no plan is below, without a plan": ("bound",),
 }
 
 

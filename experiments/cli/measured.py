@@ -55,7 +55,7 @@ class ProfileOptions:
         str | None,
         typer.Option(
             "--kind",
-            help="Device kind that the times are filed under, by which a cluster asks for them"
+            help="Device kind of the times, by which clusters find them"
             " (cpu or cuda); the roofline is the catalogue's, where it knows the kind.",
         ),
     ] = None
@@ -86,7 +86,7 @@ class ProfileOptions:
     runs: Annotated[int, typer.Option("--runs", min=1, max=10_000, help="Passes that count.")] = 7
     best: Annotated[
         bool,
-        typer.Option("--best", help="The shortest pass counts alone, on a machine that is busy."),
+        typer.Option("--best", help="Count only the shortest pass, on a busy machine."),
     ] = False
     as_json: JsonOption = False
 
@@ -198,7 +198,8 @@ class StandardEvaluationOptions:
         typer.Argument(metavar="CSV...", help="op,device,batch,time_ns,memory_bytes"),
     ]
     batch: Annotated[
-        int, typer.Option("--batch", min=1, help="Batch asked for; its rows are held out.")
+        int,
+        typer.Option("--batch", min=1, help="Batch to estimate; its rows are left out."),
     ]
     out: Annotated[
         Path, typer.Option("-o", "--output", help="The instance: a .json or .json.gz file.")
@@ -254,7 +255,7 @@ def standard_evaluation_command(asked: StandardEvaluationOptions) -> None:
         document = find_model(asked.model, asked.time_unit, parse_dims(asked.dim))
         chosen = cluster_of(source_of(asked)) or document.cluster
         if chosen is None:
-            raise InputError(f"{asked.model} brings no devices; choose a cluster (--cluster)")
+            raise InputError(f"{asked.model} has no devices; choose a cluster (--cluster)")
         found = standard_evaluation(
             document,
             chosen,

@@ -187,7 +187,7 @@ class CoarsenOptions:
     ] = None
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", metavar="KEY=VALUE", help="Of the transform; repeatable."),
+        typer.Option("--param", metavar="KEY=VALUE", help="The transform's parameter; repeatable."),
     ] = None
     out: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the coarse instance (.json[.gz]).")
@@ -218,7 +218,7 @@ def coarsen_command(asked: CoarsenOptions) -> None:
     reserve_outputs(asked.out, asked.map_file, inputs=inputs_of(asked))
     params = parse_pairs(asked.param or ())
     if asked.transform is None and (params or asked.out or asked.map_file):
-        raise InputError("--param, -o and --map belong to one transform: name it by --with")
+        raise InputError("--param, -o and --map need a transform (--with)")
     if asked.transform is not None:
         find_transform(asked.transform, params)
     instance = load_instance(source_of(asked))

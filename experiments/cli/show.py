@@ -95,7 +95,7 @@ class ShowOptions:
 def show_command(asked: ShowOptions) -> None:
     """Summarize a model or an instance; of a plan, say what it does and what to change next.
 
-    A plan is judged by the referee: what each device does, why the plan takes so long, its dearest
+    A plan is judged by the referee: what each device does, why the plan takes so long, its largest
     transfers, and the single moves that gain most. The exit status is 1 if it breaks a rule.
     """
     from placegap.experiments.show.search_log import check_plot
@@ -117,7 +117,7 @@ def show_command(asked: ShowOptions) -> None:
         return
     source = None if asked.model is None else source_of(asked)
     if source is None and asked.cluster is not None:
-        raise InputError("--cluster is that of a plan's model: name it, too (--model)", asked.file)
+        raise InputError("--cluster needs the plan's model, too (--model)", asked.file)
     instance = instance_of(plan, asked.file, source)
     if instance is None:
         _show_names(plan, asked.file, asked.gantt or asked.html, asked.as_json)
@@ -144,7 +144,7 @@ def _proof(method: str | None, param: list[str] | None, time_limit_s: float) -> 
     params = parse_pairs(param or ())
     if method is None:
         if params:
-            raise InputError("--param belongs to a method: name it by --method")
+            raise InputError("--param needs a method (--method)")
         return None
     find_method(method)
     if not time_limit_s > 0:
@@ -385,8 +385,8 @@ def judged(
     for (file, stated), anatomy in zip(files, found, strict=True):
         if stated.value_ns not in (None, anatomy.value_ns):
             warn(
-                f"{file}: it is said to be worth {told(semantics, stated.value_ns)} and is worth"
-                f" {told(semantics, anatomy.value_ns)}"
+                f"{file}: it states a value of {told(semantics, stated.value_ns)}, and the referee"
+                f" finds {told(semantics, anatomy.value_ns)}"
             )
     return found
 

@@ -60,7 +60,7 @@ class VerifyOptions:
     dim: DimOption = None
     any_content: Annotated[
         bool,
-        typer.Option("--any-content", help="Judge a plan that was made for another content."),
+        typer.Option("--any-content", help="Judge a plan of an instance with other content, too."),
     ] = False
     certificate: Annotated[
         Path | None,

@@ -182,13 +182,13 @@ def solve(
         and any other one makespan.
     method : str, optional
         A name of ``placegap.solvers.METHODS``; by default ``auto``: the method that
-        proves most of such problems, and a search for plans beside it.
+        proves most problems of this kind, with a heuristic search in parallel.
     params : mapping, optional
         The method's own parameters.
     start : Plan, str or Path, optional
         A plan, or the file of one, to start from: the result is no worse.
     at_most : float, optional
-        Under max_context: no device has more to do than so many times the least max_load.
+        Under max_context: no load is above this many times the optimal max_load.
     plans, channels, transfers, load, replicas, levels, subgraphs, memory : optional
     schedule, stages_per_device, microbatches, sending, degrees, recompute, sharding : optional
     bubble, at_most_ns : optional
@@ -281,7 +281,7 @@ def _instance(
         check_rates(str(model), found)
     document = model if isinstance(model, Document) else find_model(str(model))
     if found is None and document.cluster is None:
-        raise InputError(f"{document.name} brings no devices: name a cluster, a file or a Cluster")
+        raise InputError(f"{document.name} has no devices: name a cluster, a file or a Cluster")
     if layers:
         document = as_layers(document, found or document.cluster)
     return document.instance(found)

@@ -42,7 +42,7 @@ ASKED = "PLACEGAP_ABLATION"
 """Set where the parts are to be methods: elsewhere nobody wants them listed."""
 
 WORTH, FASTER = 0.015, 0.2
-"""A part stays if it lowers the mean gap of its rows by so much, or the time to a proof by such a
+"""A part stays if it lowers the mean gap of its rows by this much, or the time to a proof by such a
 share. The rule was fixed before the trial ran."""
 
 LONG_S = 1.0

@@ -3,7 +3,7 @@
 ``python -m placegap.experiments.research.certificates STUDY.yaml [--out FOLDER]
 [--certify SECONDS]`` reads the study's log, and runs nothing. A gap is (value - bound) / value;
 bound / value is a geometric mean. *proof* counts the bounds that our own code computes; the others
-are a solver's, not checked. With ``--certify``, each bound is certified for so many seconds, and
+are a solver's, not checked. With ``--certify``, each bound is certified for this many seconds, and
 the last column is the mean share of it that the stand-alone checker proves. After Ctrl-C the table
 has what is known, and the same command goes on where it stopped.
 

@@ -25,7 +25,7 @@ def gaps_of(rows: Sequence[Record]) -> dict[str, list[float | None]]:
 
 
 def share_within(gaps: Sequence[float | None], most: float) -> float:
-    """Share of rows whose gap is at most so much; a row without a plan is in none."""
+    """Share of rows whose gap is at most a limit; a row without a plan is in none."""
     return sum(gap is not None and gap <= most for gap in gaps) / len(gaps) if gaps else 0.0
 
 

@@ -119,7 +119,7 @@ def run_stages(job: PipelineJob, store: str, rank: int) -> ProcessReport:
 def microbatches(
     model: Traceable, count: int, seed: int
 ) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Random inputs of so many microbatches, of the shapes that the model is called with."""
+    """Random inputs of microbatches, of the shapes that the model is called with."""
     for leaf in pytree.tree_leaves((model.args, model.kwargs)):
         if not isinstance(leaf, torch.Tensor) or leaf.dim() == 0:
             raise ValueError("an input is no tensor with a first dimension of examples")

@@ -64,7 +64,7 @@ def cluster_at(address: str) -> Iterator[Client]:
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Client]:
-    """A client of a new cluster on this machine, of so many workers with one run at a time each."""
+    """A client of a new cluster of workers on this machine, with one run at a time each."""
     _silence()
     from distributed import Client, LocalCluster
 
@@ -177,7 +177,7 @@ def _run(job: RemoteTask[T], worker: Worker) -> Ending[T]:
             heard = wait([process.pipe], timeout=LOOK_S)
             ending = process.ending(bool(heard))
             if ending is None and not _is_wanted(worker):
-                raise PoolError("nobody waits for the run any more")
+                raise PoolError("the study no longer waits for this run")
         keep = ending.fate == "done"
         return ending
     finally:
@@ -302,7 +302,7 @@ def _ending(future: Future[Any], task: T, client: Client) -> Ending[T]:
         raise PoolError(f"on Dask, {error}") from None
     except CancelledError:
         if client.status == "running":
-            raise PoolError("somebody has cancelled the study's tasks on Dask") from None
+            raise PoolError("the study's tasks on Dask were cancelled") from None
         raise _lost(client) from None
     except (ImportError, AttributeError, RuntimeError, UnpicklingError) as error:
         # placegap is not there, or another version of it

@@ -272,14 +272,17 @@ def place(
                     best = best if known is None else better(best, known)
                 if isinstance(answer, Result):
                     if answer.split is not None and best is not None:
-                        warnings.append(f"{answer.method} splits ops: what it started from is left")
+                        warnings.append(
+                            f"{answer.method} splits ops: the start is of another instance, and"
+                            " left out"
+                        )
                         best = None
                     best = better(best, _with_finder(answer, best))
                     log.enter(_news(answer))  # whoever hears it may end everything
                 elif best is None:
                     raise RuntimeError(answer.message)
                 else:
-                    warnings.append(f"{answer.message}; what it had told before stands")
+                    warnings.append(f"{answer.message}; what it had reported before stands")
     except KeyboardInterrupt:
         known = _told(attempt, log.best, told, "interrupted", 0.0)
         if known is not None:  # it may have been ended before it could return that plan
@@ -292,7 +295,7 @@ def place(
 
 
 def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> tuple[Attempt, str]:
-    """The attempt with a limit of loads, so many times the least `max_load`; and that in words.
+    """The attempt with a limit of loads, `at_most` times the optimal `max_load`; and that in words.
 
     The least load is that of the model as it is stated, with its caches, and has half of the time.
     """
@@ -302,7 +305,7 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
     if semantics.at_most_ns is not None:
         raise InputError("--at-most and --at-most-ns both limit loads; leave out one")
     if not 1 <= at_most <= MOST_TIMES:
-        raise InputError(f"--at-most is times the least load, from 1 to {MOST_TIMES:g}")
+        raise InputError(f"--at-most is a factor of the optimal load, from 1 to {MOST_TIMES:g}")
     half_s = attempt.time_limit_s / 2
     first = replace(
         attempt,
@@ -326,7 +329,7 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
 
 
 def better(best: Result | None, new: Result) -> Result:
-    """The result to report: the better plan, the later of equal ones, and the better bound.
+    """The result to report: the better plan (of two equal ones the later), and the better bound.
 
     What one says and the plan of the other refutes becomes a fault of the result.
     """
@@ -347,7 +350,7 @@ def _has_lost_its_plan(answer: Result | Failure) -> bool:
 def _told(
     attempt: Attempt, news: Progress, plans: Sequence[Plan], how: str, spent_s: float
 ) -> Result | None:
-    """What a method had told before it ended some way, as its result: a plan, a bound, or both."""
+    """What a method had reported when it ended, as its result: a plan, a bound, or both."""
     bound = news.bound if attempt.coarsen is None else None
     if bound is not None and news.value_ns is not None and bound.ns > news.value_ns:
         bound = None  # a plan has refuted it since
@@ -358,7 +361,7 @@ def _told(
     outcome = Outcome(
         plans[-1] if plans else None,
         bound=bound and bound._replace(basis=bound.basis or _words_of(attempt.method)),
-        message=f"{how}; this is what it had told by then",
+        message=f"{how}; this is what it had reported by then",
     )
     told = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
     return with_known_bound(instance, told, attempt.recorded)

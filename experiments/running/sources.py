@@ -164,7 +164,7 @@ def as_layers(
 
 def _no_devices(model: str) -> InputError:
     return InputError(
-        f"{model} brings no devices; choose a cluster (--cluster): a file, or a name that 'placegap"
+        f"{model} has no devices; choose a cluster (--cluster): a file, or a name that 'placegap"
         " instances' lists"
     )
 

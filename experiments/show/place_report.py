@@ -237,11 +237,11 @@ def _stages(verdict: Evaluation, result: Result) -> str:
         why = f"the heaviest stage decides, {heaviest.device}'s"
     asked = _instead(result.semantics, heaviest.num_ops)
     if result.status == "optimal":
-        why += ", and no plan has less"
+        why += ", and no plan has a lower one"
     elif _is_heuristic(result.method):
         asked = EXACT
     else:
-        why += ", and the search found no less"
+        why += ", and the search found no lower one"
     return f"{_unused(verdict)}: {why}. {asked}"
 
 

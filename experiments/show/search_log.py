@@ -157,7 +157,7 @@ ROOM = 0.12
 """A gap that is larger is written between the lines, a smaller one above them."""
 
 EVERY_S, EVERY = 1.0, 0.05
-"""Lines are at least so many seconds apart, and at least this share of the time until then."""
+"""Lines are at least this many seconds apart, and at least this share of the time until then."""
 
 DOING_S = 20.0
 """Where nothing better is found, a line says so often what takes long."""

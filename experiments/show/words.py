@@ -208,7 +208,7 @@ def _heaviest(found: Anatomy) -> list[str]:
         full = min(uses, key=lambda use: use.tokens or 0)
         least = format_value(-(full.tokens or 0), found.semantics)
         lines.append(
-            f"{full.device} has least room, for {least}, at which it holds"
+            f"{full.device} fills up first: with {least} it holds"
             f" {format_bytes(full.memory_bytes)}."
         )
     if isinstance(found.semantics, MaxLoadFwdBwd):

@@ -23,7 +23,7 @@ LINE_S = 5.0
 """Seconds between two lines of progress, in the first five minutes."""
 
 LINES = 60
-"""Later a line appears whenever the time has grown by one part in so many."""
+"""Later a line appears whenever the time has grown by one part in this number."""
 
 BAR_S = 0.25
 
@@ -68,7 +68,7 @@ def intention(study: Study, workers: int, log: Path) -> str:
 
 
 def longest_s(limits_s: Sequence[float], workers: int) -> float:
-    """Most seconds that runs with these limits take, started in order, so many at a time.
+    """Most seconds that runs with these limits take, started in order, `workers` at a time.
 
     The last run starts when all workers have been busy with the others.
     """

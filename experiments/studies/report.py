@@ -89,7 +89,7 @@ def draw_panel(
     style: Mapping[str, Style],
     aside: float,
 ) -> None:
-    """Draw one table's gaps on given axes, with so much room to the left of 0."""
+    """Draw one table's gaps on given axes, with some room to the left of 0."""
     place = {summary.label: row for row, summary in enumerate(order)}
     clusters = [name for name in style if any(cell.cell.cluster == name for cell in cells)]
     at_zero = dict.fromkeys(place, 0)
@@ -140,7 +140,7 @@ def draw_panel(
 
 
 LEAST_GAP, ASIDE = 5e-5, 0.07
-"""Smaller gaps are drawn at 0; so many per cent are the marks there from each other."""
+"""Smaller gaps are drawn at 0, where marks are this many per cent apart."""
 
 
 def _is_zero(gap: float | None) -> bool:

@@ -34,7 +34,7 @@ from placegap.solvers.core.result import with_reason
 from placegap.solvers.solving.run_method import versions_of, what_is_missing
 
 NEARLY_ALL = 0.9
-"""Of its time limit: a run that takes so much has been stopped by the clock."""
+"""Share of its time limit from which on a run counts as stopped by the clock."""
 
 SPLIT = "split"
 """Status of a run whose plan is one of a finer instance."""

@@ -232,7 +232,7 @@ def _intervals(
 
 @kernel
 def _cut_chain(costs: Ints, alone: Ints, calls: int) -> tuple[int, Ints]:
-    """Least time to cut the chain into at most so many intervals, and those intervals, (c, 2).
+    """Least time to cut the chain into a limited number of intervals, and those intervals, (c, 2).
 
     ``value[j, s]`` is that of the first j ops with s calls; ``origin[j, s]`` the first op of the
     last interval, -1 where the last op is on a host.

@@ -181,7 +181,7 @@ def symmetry_order(
 
 
 def count_symmetry_rows(instance: Instance) -> int:
-    """At most so many rows of `symmetry_order`: p - 1 per group and class of p devices."""
+    """An upper bound on the rows of `symmetry_order`: p - 1 per group and class of p devices."""
     groups = min(instance.arrays.num_groups, MOST_EARLIER + 1)
     return groups * sum(len(members) - 1 for members in identical_devices(instance))
 

@@ -201,7 +201,7 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
     """Longest paths from the ends of a section to each op on each device, (K, ops, K) each, in ns.
 
     First entry [a, i, c]: with the entry on device a, the i-th op ends on c no earlier after it.
-    Second entry [b, i, c]: with the i-th op on c, so much passes at least until the exit has ended
+    Second entry [b, i, c]: with the i-th op on c, least time until the exit has ended
     on b. By paths alone, under every semantics; `NO_WAY` where that cannot be. O(e K^3), e edges.
     """
     arrays, num_devices, index = instance.arrays, instance.num_devices, instance.arrays.index

@@ -212,7 +212,7 @@ def _one_moved(instance: Instance, found: LayerHomes) -> Iterator[LayerHomes]:
 
 
 def _in_order(instance: Instance, found: LayerHomes) -> Plan:
-    """The plan that a tool makes of so many layers on each device."""
+    """The plan that a tool makes of a number of layers on each device."""
     hosts = [k for k in range(instance.num_devices) if k not in found.gpus]
     in_order = [hosts[0] if at == -1 else at for at in found.in_order]
     first = hosts[0] if hosts else in_order[0]

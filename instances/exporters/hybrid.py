@@ -147,7 +147,7 @@ def _vllm(most: int) -> Iterator[Setting]:
 
 
 SETTINGS = {"megatron": _megatron, "torchtitan": _torchtitan, "vllm": _vllm}
-"""What each tool can say of recomputation, for stages of at most so many layers."""
+"""Settings of recomputation that each tool has, for stages of limited size."""
 
 
 def write_hybrid(kind: str, instance: Instance, plan: Plan, semantics: HybridPipeline) -> str:

@@ -60,7 +60,7 @@ UNITS = {"mb": 10**6, "gb": 10**9, "tb": 10**12, "mib": 2**20, "gib": 2**30, "ti
 
 @dataclass(frozen=True)
 class _Devices:
-    """So many devices of a kind in one server; a memory of None is the kind's."""
+    """Devices of a kind in one server; a memory of None is the kind's."""
 
     count: int
     kind: str

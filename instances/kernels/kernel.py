@@ -213,7 +213,7 @@ def draw(rng: np.random.Generator, count: int) -> int:
 
 @kernel(nogil=True, allocates=False, bounded=True)
 def push(heap: Ints, size: int, key: Ints, x: int) -> int:
-    """Put an item into a heap by its key, of equal ones by number; the heap's new size.
+    """Put an item into a heap by its key, ties by number; the heap's new size.
 
     `heapq` needs lists of tuples, whose code takes numba seconds.
     """

@@ -202,13 +202,13 @@ ALIKE = 0.65
 """So much of two names is the same, if one may have been meant for the other."""
 
 BEHIND = 0.2
-"""Names that are so much less like the one asked for than the nearest are left out."""
+"""Names whose likeness is this much below that of the nearest are left out."""
 
 MOST_NEAR = 3
-"""So many near names are offered at most."""
+"""Most near names that are offered."""
 
 MOST_COMPARED = 2_000
-"""So many of the known names are compared: a cluster may have 100,000 devices."""
+"""Most known names that are compared: a cluster may have 100,000 devices."""
 
 LONGEST_LIST = 160
 """Longer lists of names are not printed: a command that prints them is named, if there is one."""

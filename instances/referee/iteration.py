@@ -95,7 +95,7 @@ class Iteration:
 
 
 def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
-    """Raise an InputError where times or bytes of so many microbatches overflow, or where they have
+    """Raise an InputError where times or bytes of all microbatches overflow, or where they have
     too many events.
     """
     arrays, splits = instance.arrays, semantics.schedule == "zero_bubble"

@@ -303,7 +303,7 @@ def config_model(path: Path, options: TraceOptions) -> Traceable:
     from transformers import CONFIG_MAPPING
 
     if kind not in CONFIG_MAPPING:
-        raise InputError(f"transformers knows no model_type {kind!r}", path)
+        raise InputError(f"transformers has no model_type {kind!r}", path)
     config = CONFIG_MAPPING[kind].from_dict(_without_numbers(raw))
     model = _model(_class_of(config, raw, path), config, options, dtype=stated)
     return replace(model, weights=weights, left_out=_left_out(raw, model.module))

@@ -124,7 +124,7 @@ def _nearest_ops(graph: fx.Graph, program: FxProgram) -> dict[str, str]:
 
 
 def use_threads(threads: int) -> None:
-    """Let torch's ops use so many threads of a CPU."""
+    """Set the number of threads of torch's ops on a CPU."""
     torch.set_num_threads(threads)
 
 

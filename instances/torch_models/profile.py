@@ -127,7 +127,7 @@ def times_csv(profile: Profile) -> str:
 
 
 def device_entry(profile: Profile, count: int) -> str:
-    """So many devices like the one that was measured, as an entry of a cluster file states them.
+    """Devices like the one that was measured, as an entry of a cluster file states them.
 
     Rates stand there where they were measured; those of the catalogue need not. The memory is that
     of a GPU, less what others hold of it; processes on a CPU share theirs, and have no limit each.

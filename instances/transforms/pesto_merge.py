@@ -62,7 +62,7 @@ class Contraction:
         self.classes = Together(instance)
 
     def run(self, num_ops: int) -> None:
-        """Merge until so many nodes are left, or no two can be merged."""
+        """Merge until few enough nodes are left, or no two can be merged."""
         for u, onward in enumerate(self.succs):
             for v in onward:
                 self._push(u, v)
@@ -154,8 +154,8 @@ class Contraction:
 def merge_ops(instance: Instance, num_ops: int, order: MergeOrder = "dearest_first") -> Merge:
     """Merge the ops of an instance, two by two along edges, until `num_ops` are left.
 
-    The next pair is the one that is dearest (or cheapest) to separate: the sum, over the tensors
-    between the two and over all ordered pairs of devices, of the transfer times; of equal ones the
+    The next pair is the most expensive (or cheapest) one to separate: the sum, over the tensors
+    between the two and over all ordered pairs of devices, of the transfer times; ties go to the
     first in topological order. What is known of Pesto's rule, "cheapest to separate first", can be
     read either way. The dearest first is the default: a transfer between merged ops is saved for
     good, so that the largest should be. Pairs are passed over

@@ -123,7 +123,7 @@ TRANSFORMS: dict[str, Transform] = {
         Transform(
             "pesto-merge",
             "Pesto",
-            "merges the dearest edges until few ops are left",
+            "merges the most expensive edges until few ops are left",
             lambda instance, _, params: merge_ops(instance, params.ops, params.order),
             PestoMergeParams,
         ),

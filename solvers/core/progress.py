@@ -98,7 +98,7 @@ class Incumbent:
         """Take over a bound if it is better; one above the plan's value is a fault."""
         if self.value_ns is not None and bound.ns > self.value_ns:
             self.faults.append(
-                f"{bound.origin} says that nothing below {bound.ns} ns is reached, but a plan of"
+                f"{bound.origin} claims that no plan below {bound.ns} ns exists, but a plan of"
                 f" {self.value_ns} ns is known"
             )
         elif bound.ns > self.bound.ns:

@@ -285,10 +285,10 @@ def contradiction(one: Result, other: Result) -> str:
     basis = describe_basis(one.method, one.rests_on)
     value = told(other.semantics, other.value_ns)
     if one.status == "infeasible":
-        return f"{basis}: says that no plan exists; {other.method} has one of {value}"
+        return f"{basis}: claims that no plan exists; {other.method} has one of {value}"
     if one.bound_ns is not None and one.bound_ns > other.value_ns:
         return (
-            f"{basis}: says that no plan is better than {told(one.semantics, one.bound_ns)};"
+            f"{basis}: claims that no plan is better than {told(one.semantics, one.bound_ns)};"
             f" {other.method} has one of {value}"
         )
     return ""
@@ -378,7 +378,7 @@ def _check_claims(instance: Instance, method: str, outcome: Outcome, value: int 
     if value is None:
         return
     if outcome.proven_infeasible:
-        raise SolverDisagreement(f"{where}: says infeasible, but its plan is feasible")
+        raise SolverDisagreement(f"{where}: reports infeasible, but its plan is feasible")
     if outcome.claim_ns is not None and outcome.claim_ns < value:
         raise SolverDisagreement(f"{where}: claims {outcome.claim_ns}, the referee finds {value}")
     if outcome.bound_ns is not None and outcome.bound_ns > value:

@@ -203,7 +203,7 @@ class Chain:
         return ahead, back[::-1]
 
     def shortest(self, lengths: Lengths) -> tuple[int, list[Use]]:
-        """Length and arcs of a shortest path; of equal ones, that of the lowest devices."""
+        """Length and arcs of a shortest path; if several tie, that of the lowest devices."""
         ahead, back = self.distances(lengths)
         total = int((ahead[0] + back[0]).min())
         at, path = int((ahead[0] + back[0]).argmin()), []

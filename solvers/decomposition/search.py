@@ -57,13 +57,13 @@ Route = Callable[[Lengths], tuple[int, list[Use]]]
 """A path, by the lengths of arcs."""
 
 MOST_PLACED = 300
-"""So many arcs get plans of placers before memory is packed."""
+"""Arcs that get plans of placers before memory is packed."""
 
 SMALL = 20
 """Sections of fewer inner ops are solved at once, not for one horizon after the other."""
 
 FIRST_SLICE_S, SLICE_GROWTH = 1.0, 4.0
-"""CP-SAT gets so long for an arc at first, and so many times longer whenever it comes back."""
+"""Seconds of CP-SAT for an arc at first, and the factor whenever it comes back."""
 
 HANDICAP = 0.05
 """While an arc is worked on, others are chosen as if its bound rose by this share of it."""

@@ -112,7 +112,7 @@ def _lp(job: Job, known: SectionAnswer, horizon: int, beyond: int) -> SectionAns
     where = f"{solver_and_version('highspy')} on {job.instance.name}"
     within = known.upper_ns is not None and known.upper_ns <= horizon
     if found.ending == "infeasible" and within:
-        fault = f"{where}: says infeasible, but a plan of {known.upper_ns} ns is known"
+        fault = f"{where}: reports infeasible, but a plan of {known.upper_ns} ns is known"
         return replace(known, faults=(fault,))
     if found.ending == "infeasible":
         return replace(known, lower_ns=beyond, decided=True)

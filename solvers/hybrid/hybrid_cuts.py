@@ -361,7 +361,7 @@ class _FilledSearch(_Search):
 
 
 def _filled_ns(longest: int, total: int, turns: int) -> int:
-    """A batch whose stages take so long at most, and so long together or more."""
+    """A batch, by the longest time of its stages and the least time of all together."""
     return longest + ceil_div(max(0, total - longest), turns)
 
 

@@ -30,7 +30,7 @@ MOST_KEPT = 2**24
 class Uniform(NamedTuple):
     """What all stages have: a tensor degree by number, d, and names of modes to choose from.
 
-    There are at most so many `stages`; `rate` is the scaled cost of a ns.
+    `stages` is their most number; `rate` is the scaled cost of a ns.
     """
 
     tensor: int

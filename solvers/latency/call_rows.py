@@ -34,7 +34,7 @@ MOST_GROUPS = 8
 """Groups of calls that pay different arriving tensors: each has its own table of ways."""
 
 MOST_LINKED = 64
-"""Labels that a linked call may follow; more are merged into so many that are no worse."""
+"""Labels that a linked call may follow; more are merged into this many that are no worse."""
 
 HOST, ONGOING = -1, -1
 """Start of a label whose bottleneck is on a host; way of a label whose call goes on."""

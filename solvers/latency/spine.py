@@ -179,7 +179,7 @@ def build_spine(
     *,
     speakers_only: bool = False,
 ) -> Spine:
-    """Leave out what lies beside more than so many ops of a longest path; cut at the bottlenecks.
+    """Leave out what lies beside too many ops of a longest path; cut at the bottlenecks.
 
     On request, nodes that another one speaks for are left out, too. Sections of more than
     `MOST_IDEALS` ideals are narrowed to their longest paths: other nodes are left out.
@@ -273,7 +273,7 @@ def _beyond_paths(nodes: Nodes, inner: list[int]) -> list[int]:
 
 
 def most_ideals(count: int) -> int:
-    """How many ideals a section of so many nodes may have: each takes time for every node."""
+    """How many ideals a section may have, by its nodes: each takes time for every node."""
     return MOST_IDEALS * 64**2 // max(64, count) ** 2
 
 

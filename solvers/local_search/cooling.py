@@ -16,7 +16,7 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.solvers.core.clock import now_s
 
 CHUNK_S, FIRST_CHUNK = 0.2, 16
-"""About so long a kernel runs between two looks at the clock, which Ctrl-C waits for; and the moves
+"""Seconds that a kernel runs between two looks at the clock, which Ctrl-C waits for; and the moves
 that are made before anything is known of their time."""
 
 

@@ -56,7 +56,7 @@ WINDOW_OPS, MOST_EXITS = 500, 512
 """Ops of a window, and how many items behind it may wait for what is in it."""
 
 FIRST_ROUND, FIRST_PER_OP, GROWTH = 20_000, 50, 2
-"""Moves of the first round, at least so many and so many for each op, and how much longer each
+"""Moves of the first round, at least and for each op, and how much longer each
 round is than the one before."""
 
 ENOUGH_PER_OP = 100

@@ -168,7 +168,7 @@ def _make_room(data: Machines, device: Ints, work: Work) -> None:
 
 @kernel(nogil=True, allocates=False)
 def _first_gap(work: Work, r: int, ready: int, length: int) -> int:
-    """When a machine first has nothing to do for so long."""
+    """When a machine first has nothing to do for long enough."""
     begin, end, last = work.busy_from, work.busy_to, work.first[r] + work.stretches[r]
     low = _first_ending_after(work, r, ready)
     while low < last and begin[low] < ready + length:

@@ -64,7 +64,7 @@ HASTY_ROUNDS = ((10.0, ((0.3, LENGTH // 2), (1.0, LENGTH))), (1.0, ((1.0, LENGTH
 """The rounds where there are fewer milliseconds for each op: few moves want a short horizon."""
 
 SETTLED = 2
-"""One part in so many of a horizon is settled before it rolls on."""
+"""One part in this number of a horizon is settled before it rolls on."""
 
 
 def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:

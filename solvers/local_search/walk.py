@@ -43,7 +43,7 @@ LARGEST_SET = 64
 
 EXCHANGE_SHARE, EXCHANGE_DRAWS, EXCHANGE_STEPS = 0.1, 12, 4
 """Of moves for which there is no room; ops that are looked at to make room, one after the other,
-and fewer than so many steps apart."""
+and fewer than this many steps apart."""
 
 MOST_MISFITS = 16
 """Schedules in a row that would be the best, but overfill memory at its peak: then it goes back."""

@@ -177,7 +177,7 @@ def _judge(
     """The solver's plan if it is better than the start, and what the solver got wrong."""
     faults, better, who = [], None, f"{who} on {task.instance.name}"
     if found.ending == "infeasible" and start is not None:
-        faults.append(f"{who}: says infeasible, but a plan of {start.value_ns} ns is known")
+        faults.append(f"{who}: reports infeasible, but a plan of {start.value_ns} ns is known")
     if plan is not None:
         verdict = evaluate(task.instance, plan, task.semantics)
         if not verdict.feasible or verdict.value_ns is None:
@@ -235,7 +235,7 @@ def why_too_long(horizon_ns: int) -> str | None:
 
 
 def why_too_many_rows(rows: int, form: str = "", *, is_lp: bool = False) -> str | None:
-    """Why a model of so many rows is out of reach, or None; `form` says which model it is."""
+    """Why a model with this many rows is out of reach, or None; `form` is which model it is."""
     most = MOST_LP_ROWS if is_lp else MOST_ROWS
     model = f"its model ({form})" if form else "its model"
     return f"{model} would have {rows} rows, more than {most}" if rows > most else None

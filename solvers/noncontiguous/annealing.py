@@ -133,7 +133,7 @@ def _anneal(
     count: int,
     part: float,
 ) -> int:
-    """So many moves more, from a part of the way on; the least load seen, its plan in `best`."""
+    """More moves, from a part of the way on; the least load seen, its plan in `best`."""
     energy, p, temperature = 0.0, cooling.power, cooling.hot
     for step in range(done, done + count):
         if (step - done) % STAGE == 0:

@@ -164,7 +164,7 @@ class ColumnGeneration:
                 self.upper, self.likely = target, None
 
     def reach(self, clock: Clock, target: int, most: int) -> bool:
-        """Work on one target cell with so many pricings: False if it is refuted.
+        """Work on one target cell with some pricings: False if it is refuted.
 
         Otherwise it is fractionally covered, unless the pricings were too few.
         """
@@ -316,7 +316,7 @@ class CoveringLP:
         self._highs.addRow(0.0, highspy.kHighsInf, len(columns), columns, values)
 
     def solve(self, limit_s: float | None = None) -> Cover | None:
-        """The optimum over the sets known; None if HiGHS does not find it, in so many seconds."""
+        """The optimum over the sets known; None if HiGHS does not find it in time."""
         if limit_s is not None:  # HiGHS counts the time of all runs
             self._highs.setOptionValue("time_limit", self._highs.getRunTime() + limit_s)
         self._highs.run()

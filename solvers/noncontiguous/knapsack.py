@@ -39,7 +39,7 @@ def elimination_orders(
 ) -> list[tuple[int, ...]]:
     """Greedy orders, those with fewest open nets first; each a permutation of the blocks.
 
-    From a start, the next block is the one that opens least beyond what it closes; of equal ones
+    From a start, the next block is the one that opens least beyond what it closes; ties go to
     the one whose nets have been open longest. The measure is the sum over the steps of
     2^(number of blocks behind that are in open nets, or of open nets if they are fewer).
     O(p log p) per start, for p pins. Once the clock is over, no further start is tried.

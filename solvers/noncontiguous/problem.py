@@ -151,7 +151,7 @@ def assemble(
 
 
 def index_nets(sizes: Ints, pin: Ints, weight_ns: Ints, num_blocks: int) -> Nets:
-    """Nets of so many pins each, one after the other, (e,) and (p,)."""
+    """Nets with these numbers of pins, one after the other, (e,) and (p,)."""
     net_ptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     block_ptr, at = group_by(pin, num_blocks)
     nets = Nets(net_ptr, pin, block_ptr, np.repeat(np.arange(len(sizes)), sizes)[at], weight_ns)

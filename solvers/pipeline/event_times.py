@@ -49,7 +49,7 @@ class EventTable(NamedTuple):
 def event_table(
     semantics: PipelineIteration, num_devices: int, *, trains: bool, updates: bool = False
 ) -> EventTable:
-    """The events of a schedule on so many devices."""
+    """The events of a schedule on some devices."""
     orders = device_orders(semantics, num_devices, trains=trains)
     stages = num_devices * semantics.stages_per_device
     splits = trains and semantics.schedule == "zero_bubble"
@@ -142,7 +142,8 @@ def longest_path(table: EventTable, times: Times) -> Ints:
 class CutPairs(NamedTuple):
     """The pairs of a `CutProblem` and its cuts, in the form of the kernels.
 
-    A stage has so many `kinds` of events: forward, backward, and two of weights and updates.
+    `kinds` is the number of kinds of events of a stage: forward, backward, and two of weights and
+    updates.
     """
 
     tail: Ints
@@ -213,7 +214,7 @@ def cheapest_walk(problem: CutProblem, layers: PairLayers, weight: Ints) -> CutW
 
 
 def cheap_pairs(problem: CutProblem, layers: PairLayers, weights: Ints, most: int) -> PairLayers:
-    """The pairs over which a walk leads that costs no more than so much, under each row
+    """The pairs over which a walk leads that costs no more than a limit, under each row
     (2 E + S,) of weights, one row after another.
     """
     return PairLayers(*_cheap(_pairs(problem), layers, np.atleast_2d(weights), most))

@@ -180,7 +180,7 @@ def path_devices(arrays: Arrays, path: list[int]) -> dict[int, int]:
     """Device of each op of the path, filled in path order; ops that fit nowhere are left out.
 
     Again and again the device that takes the longest stretch of what is left of the path, with the
-    colocation groups of its ops; of equal ones the one that runs it in the least time. An op may go
+    colocation groups of its ops; ties go to the one that runs it in the least time. An op may go
     to a device that runs all ops of its group and still has memory for them.
     """
     group_bytes, group_runs = group_needs(arrays)

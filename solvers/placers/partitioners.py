@@ -234,7 +234,7 @@ def mend(
 class MetisParams(Params):
     """Parameters of ``metis``."""
 
-    #: A part may be so many thousandths heavier than its share (METIS' ``ufactor``).
+    #: A part may be this many thousandths heavier than its share (METIS' ``ufactor``).
     imbalance: int = Field(default=30, ge=1)
     #: What a cut between two groups costs: its transfers, or how many edges it cuts.
     edges: Literal["time", "count"] = "time"

@@ -115,7 +115,7 @@ class AutoParams(Params):
     memory_rules=("sum", "peak"),
 )
 def run(task: Task, params: AutoParams) -> Outcome:
-    """The default: the method that proves most of such problems, a search beside it."""
+    """The default: the best exact method for this kind of problem, with a search in parallel."""
     if isinstance(task.semantics, MaxContext):  # its questions are about loads; nothing searches
         return find_method("most-tokens").run(task, Params())
     limit_s = task.limits.time_limit_s

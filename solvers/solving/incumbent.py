@@ -63,7 +63,9 @@ class JudgedIncumbent(Incumbent):
             if value_ns is None or not self.improve(value_ns, plan, by):
                 return False
             if self.no_plan:
-                self.faults.append(f"{self.no_plan.origin}: says that no plan exists; {by} has one")
+                self.faults.append(
+                    f"{self.no_plan.origin}: claims that no plan exists; {by} has one"
+                )
                 self.no_plan = None
             if self.bound.ns > value_ns:
                 self.faults.append(
@@ -143,7 +145,9 @@ class JudgedIncumbent(Incumbent):
             if self.value_ns is None:
                 self.no_plan = bound._replace(origin=result.method)
             else:
-                self.faults.append(f"{result.method}: says that no plan exists; {self.by} has one")
+                self.faults.append(
+                    f"{result.method}: claims that no plan exists; {self.by} has one"
+                )
         self.faults += [fault for fault in result.faults if fault not in self.faults]
         self.words[result.method] = result.message
 

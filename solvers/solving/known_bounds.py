@@ -55,7 +55,7 @@ def known_bound(
     for who, value in values.items():
         if value is not None:
             wrong += tuple(
-                f"{describe_basis(bound.origin, bound.basis)}: says that no plan is better than"
+                f"{describe_basis(bound.origin, bound.basis)}: claims that no plan is better than"
                 f" {told(semantics, bound.ns)}, and {who} {told(semantics, value)}: the bound is"
                 " wrong, and left out"
                 for bound in at_hand

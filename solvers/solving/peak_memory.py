@@ -273,7 +273,7 @@ def _counted(
 
 
 def _best(tries: Sequence[_Try]) -> _Try | None:
-    """The plan that fits and has the least value, the first of equal ones."""
+    """The plan that fits and has the least value, the first if several tie."""
     fitting = [known for known in tries if known.verdict.feasible]
     return min(fitting, key=lambda known: known.verdict.value_ns or 0, default=None)
 

@@ -129,7 +129,7 @@ def _not_worse(
             details["own_value_ns"] = own.value_ns
         outcome = replace(outcome, plan=best.plan, claim_ns=None, details=details)
     if outcome.proven_infeasible:
-        said = f"says that there is no plan, but one of {best.value_ns} ns is known"
+        said = f"claims that there is no plan, but one of {best.value_ns} ns is known"
         outcome = _fault(replace(outcome, bound=None, message=""), method, task, said)
     if outcome.bound_ns is not None and outcome.bound_ns > best.value_ns:
         said = f"its bound {outcome.bound_ns} is above the value {best.value_ns} of a plan"

@@ -44,7 +44,7 @@ GRACE_S = 2.0
 asked."""
 
 LATE_S = 2.0
-"""A proof that runs so long past the limit is interrupted: some look at the clock now and then."""
+"""Seconds past the limit at which a proof is interrupted: some rarely look at the clock."""
 
 POLL_S = 0.1
 

@@ -28,7 +28,7 @@ from placegap.solvers import run_method
 
 REPEATS = 3
 ENOUGH_S = 10.0
-"""A call is not repeated once so many CPU seconds were spent on it."""
+"""CPU seconds after which a call is not repeated."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def measure(
     time_limit_s: float,
     shown: int = 1,
 ) -> ExactRow:
-    """Solve once, in this process; so many of `COUNTS` are shown."""
+    """Solve once, in this process, and show some of `COUNTS`."""
     run_method(example(), semantics, method, time_limit_s=SMALL_S)
     cpu, wall = cpu_s(), time.perf_counter()
     found = run_method(instance, semantics, method, params, time_limit_s=time_limit_s)

@@ -16,7 +16,7 @@ MEMORY_PARTS = 8
 """Parts that fill the smallest memory."""
 
 SLACK = 1.02
-"""A part whose heaviest op is too much already may hold so many times what that op does."""
+"""A part whose heaviest op is already too much may hold this many times what that op does."""
 
 
 def merge_heavy_edges(instance: Instance, parts: int, num_ops: int | None = None) -> Merge:

@@ -30,7 +30,7 @@ MOST_KINDS = 32
 """Kinds of ops told apart: the most frequent ones; all others are one more."""
 
 NEIGHBOURS = 4
-"""So many producers and so many consumers of an op are among its features."""
+"""Producers, and consumers, of an op that are among its features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ class GroupPlacer(nn.Module):  # type: ignore[misc]
         self.out = nn.Linear(4 * half, num_devices)
 
     def forward(self, groups: Tensor, samples: int) -> Sample:
-        """Draw so many placements of G groups with features (G, F)."""
+        """Draw placements of G groups with features (G, F)."""
         memory, (hidden, cell) = self.read(groups.unsqueeze(0))
         memory = memory.squeeze(0)
         keys = self.key(memory)
@@ -224,7 +224,7 @@ class Hrl:
         self.baseline: float | None = None
 
     def train(self, samples: int, clock: Clock) -> None:
-        """Update both policies until the budget is spent, with so many placements each time."""
+        """Update both policies until the budget is spent, with some placements each time."""
         while self.tried.left > 0:
             draws = self.draw(min(samples, self.tried.left))
             placements = draws.placements.choice.numpy()[:, draws.grouping.choice.numpy()]
@@ -248,7 +248,7 @@ class Hrl:
             self.tried.end_update(float(np.mean(times)))
 
     def draw(self, samples: int) -> Draws:
-        """Draw one grouping, and so many placements of its groups."""
+        """Draw one grouping, and some placements of its groups."""
         grouping = self.grouper(self.kind, self.numbers)
         rows = group_features(self.ops, grouping.choice.numpy(), self.num_groups)
         return Draws(grouping, self.placer(torch.from_numpy(rows), samples))

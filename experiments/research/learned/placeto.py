@@ -45,7 +45,7 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import Outcome
 
 GATHERED, FIRST_LOGITS = 0.3, 0.1
-"""Initial weights of what is summed over several nodes, and of logits, are so much smaller."""
+"""Factor of the initial weights of logits, and of what is summed over several nodes."""
 
 
 class GraphTensors(NamedTuple):
@@ -225,7 +225,7 @@ def _read(path: Path) -> PolicyFile:
 
 
 BASELINE_UPDATES = 10
-"""The baseline of a step is its mean return over so many updates."""
+"""Updates over which the mean return of a step is its baseline."""
 
 LAST_RATE_SHARE, LARGEST_NORM = 0.1, 1.25
 """Share of the learning rate that is left at the end, and what gradients are clipped at."""
@@ -278,7 +278,7 @@ class Placeto:
         return np.subtract(found, baseline)
 
     def play(self, workers: int, clock: Clock, *, greedy: bool = False) -> Episodes:
-        """Let the policy visit every node once, in so many episodes side by side."""
+        """Let the policy visit every node once, in several episodes side by side."""
         nodes = self.nodes
         device = np.tile(self.start, (workers, 1))
         start_ns = np.tile(self.start_times, (workers, 1))

@@ -211,7 +211,7 @@ def change(value_ns: int, best_ns: int) -> str:
 
 @dataclass(frozen=True)
 class Trained:
-    """A model on so many servers of 8 H100, and the degrees that it was published with."""
+    """A model on servers of 8 H100, and the degrees that it was published with."""
 
     shape: str
     servers: int
@@ -425,7 +425,7 @@ def restriction_rows(files: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def equal_devices(count: int, memory_gb: int) -> Cluster:
-    """So many accelerators at the 25 GB/s of Piper's authors."""
+    """Accelerators at the 25 GB/s of Piper's authors."""
     from placegap.instances.problem import Device
     from placegap.instances.problem.links import Group, Links
 

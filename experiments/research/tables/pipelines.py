@@ -23,7 +23,7 @@ TIME_LIMIT_S = 60.0
 
 
 def pipeline_of(graph: Graph, count: int, kind: str = "H200") -> Instance:
-    """The graph on so many equal devices, one in each of as many servers.
+    """The graph on equal devices, each in a server of its own.
 
     Their links carry 50 GB/s (InfiniBand NDR, 400 Gb/s) after 5 us.
     """

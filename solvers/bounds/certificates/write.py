@@ -335,7 +335,7 @@ def _refine(
 def _shortest(
     before: list[Any], after: list[Any], sections: list[_Section]
 ) -> tuple[list[int], Any]:
-    """Devices of the ops along a shortest path, the lowest of equal ones; and its length."""
+    """Devices of the ops along a shortest path, the lowest if several tie; and its length."""
     rest = [after]
     for section in reversed(sections):
         rest.append([min(map(sum, zip(row, rest[-1], strict=True))) for row in section.table])

@@ -352,7 +352,7 @@ def _renamed(graph: PlacedGraph, at: Ints, places: Ints, to: Ints) -> None:
 def few_labels(
     graph: PlacedGraph, labels: FrontierLabels, signature: Ints, cost: Ints, rows: int
 ) -> tuple[FrontierLabels, bool]:
-    """At most so many labels, if not one for each signature; and whether anything was lost."""
+    """A limited number of labels, if not one for each signature; and whether anything was lost."""
     num_pools, num_devices = len(graph.pool_room_bytes), len(graph.peers)
     since = labels.value.shape[1] - 6 * num_devices
     pools = slice(since - num_pools, since)

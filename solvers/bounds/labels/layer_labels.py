@@ -70,7 +70,7 @@ class LayerPath(NamedTuple):
 
 class Least(NamedTuple):
     """The least bound of all options, `NO_WAY` if all are above the threshold; and paths to the
-    labels with the least bounds, as many as asked for.
+    labels with the least bounds, as many as requested.
     """
 
     ns: int
@@ -294,7 +294,7 @@ def _grown_labels(
     most_rows: int,
     most_tried: int,
 ) -> tuple[Ints, int]:
-    """A row for each label one layer further in that is not above the threshold, at most so many;
+    """A row for each label one layer further in that is not above the threshold, up to a limit;
     and how many ways were looked at.
     """
     forward, back, more_bytes = options.forward_ns, options.back_ns, options.held_bytes

@@ -45,7 +45,7 @@ MOST_ALIKE = 15
 """Devices whose names are one number: K to the power of K is below 2**62."""
 
 FEWEST_STEPS, MOST_STEPS, TRIALS = 10_000, 40_000, 60
-"""Of the grid, for all work of a device; and so many widths are tried for the one that loses
+"""Of the grid, for all work of a device; and widths that are tried for the one that loses
 least."""
 
 

@@ -50,7 +50,7 @@ from placegap.solvers.core.clock import never
 MOST_OPS = 20_000
 
 STRIDE, LEAST_STRIDE = 0.003, 0.0005
-"""A threshold is so much above what is known, or half as much where there were too many labels:
+"""A threshold is this share above what is known, or half as much where there were too many labels:
 their number grows fast with what is between a threshold and the least bound of any."""
 
 EASY, FAR = 0.001, 0.03
@@ -90,7 +90,7 @@ def search_layers(
     stop: Callable[[], bool] = never,
     num_paths: int = 0,
 ) -> NestedSearch | None:
-    """The bound, and so many of the paths that are nearest to it; None where there is nothing.
+    """The bound, and some of the paths that are nearest to it; None where there is nothing.
 
     It ends with the first threshold that a label is below: the least one is exact.
     """

@@ -46,7 +46,7 @@ def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
     """Least cost of runs that fit, the device of each stop, and the mode after it, -1 for a cut.
 
     A label is the cost so far, the bytes of the current run, and those of all runs since the path
-    came to the device's pool; at most so many are kept at a stop and device, the cheapest first.
+    came to the device's pool; a limited number is kept at a stop and device, the cheapest first.
     """
     stop, cut, stay, held = terms.stop_ns, terms.cut_ns, terms.stay_ns, terms.held_bytes
     size, room, pool = terms.size_bytes, terms.room_bytes, terms.pool

@@ -78,7 +78,7 @@ class Passage(NamedTuple):
     section: int
     #: Whether it leads to the earlier stop.
     backward: bool
-    #: (G, K, K, K) int64: Entry [g, a, b, c]: at least so long if the earlier stop is on a, the
+    #: (G, K, K, K) int64: Entry [g, a, b, c]: the least time if the earlier stop is on a, the
     #: later one on b, and group g of the link on c. Without ``is_wide``, (G, K, 1, K): for both on
     #: a alone.
     way_ns: Ints

@@ -19,12 +19,11 @@ from placegap.instances.problem.integers import NO_LIMIT, NO_WAY, ceil_div, to_w
 from placegap.solvers.core.clock import never
 
 PRICE_BITS, MOST_BITS = 20, 60
-"""A price is an integer of about so many bits over a power of two; with bytes it has at most so
-many."""
+"""Bits of a price, an integer over a power of two, and most bits of its product with bytes."""
 
 MOST_STEPS, STALL, HOPED = 120, 12, 0.5
-"""Steps of the subgradient method; after so many without progress its steps are halved. Where no
-plan is known, one is hoped for so much above the bound."""
+"""Steps of the subgradient method; steps without progress after which they are halved. Where no
+plan is known, its value is taken to be this share above the bound."""
 
 
 class RoomPrices(NamedTuple):

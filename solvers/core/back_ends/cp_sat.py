@@ -244,7 +244,7 @@ def _checked(
     within = known_ns is not None and known_ns <= model.horizon_ns
     where = f"{SOLVER} on {model.instance.name}"
     if status == cp_model.INFEASIBLE:
-        said = f"{where}: says that no plan takes at most {model.horizon_ns} ns, but one of"
+        said = f"{where}: claims that no plan takes at most {model.horizon_ns} ns, but one of"
         fault = f"{said} {known_ns} ns is known"
         return replace(answer, ending="fault", faults=(fault,)) if within else answer
     known = [known_ns] if within and known_ns is not None else []

@@ -63,11 +63,11 @@ def bound_ns(dual_bound: float | None, unit_ns: float, granularity: int) -> int 
 ENDINGS: dict[Ending, str] = {
     "optimal": "",
     "infeasible": "{solver} proves that no plan exists",
-    "unbounded": "{solver} takes the model for unbounded",
+    "unbounded": "{solver} reports an unbounded model",
     "time_limit": "time limit reached",
     "interrupted": "interrupted",
     "memory_limit": "out of memory",
-    "unknown": "{solver} ended without saying why",
+    "unknown": "{solver} ended without a reason",
 }
 
 
@@ -86,7 +86,7 @@ def say_ending(
     from, and `better` whether the search found a better one, or any at all.
     """
     if ending == "fault":
-        why = f"{solver} contradicts a known plan, and is not believed"
+        why = f"{solver} contradicts a known plan; its result is discarded"
     elif ending == "time_limit":
         why = f"time limit of {limits.named_s:g} s reached"
     else:

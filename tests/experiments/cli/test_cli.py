@@ -61,7 +61,7 @@ def one_line(capsys: Capture) -> str:
             "'nosuch', and no such graph in the corpus; 'placegap instances' lists them",
         ),
         (["place", "nosuch.json"], "nosuch.json: No such file"),
-        (["place", "vgg19"], "brings no devices; choose a cluster (--cluster)"),
+        (["place", "vgg19"], "has no devices; choose a cluster (--cluster)"),
         (["place", "vgg19", "--cluster", "nosuch"], "there is no cluster 'nosuch'"),
         (["place", "vgg19", "--time-limit", "nan"], "--time-limit must be positive"),
         (["place", "vgg19", "--gap", "1"], "--gap must be in [0, 1)"),

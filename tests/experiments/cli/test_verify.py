@@ -109,7 +109,7 @@ def test_a_recorded_bound_above_a_feasible_plan_is_told(
     assert main(["verify", *files]) == 1
     out, err = capsys.readouterr()
     assert "33 ns (critical path; proved by placegap)" in out  # 36 is not believed
-    assert "recorded: nobody: says that no plan is better than 36 ns, and one has 35 ns" in err
+    assert "recorded: nobody: claims that no plan is better than 36 ns, and one has 35 ns" in err
     assert "the bound is wrong" in err
 
 

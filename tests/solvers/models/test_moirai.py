@@ -192,7 +192,7 @@ def test_infeasibility_is_not_believed_when_a_plan_is_known(
 ) -> None:
     monkeypatch.setattr(mip, "solve_model", lambda *_, **__: MipOutcome("infeasible"))
     is_a_fault(
-        run_method(example(), PORT, "moirai"), "says infeasible, but a plan of 34 ns is known"
+        run_method(example(), PORT, "moirai"), "reports infeasible, but a plan of 34 ns is known"
     )
 
 
