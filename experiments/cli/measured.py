@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileOptions:
-    """What ``placegap profile`` is asked."""
+    """Options of ``placegap profile``."""
 
     model: Annotated[
         str,
@@ -190,7 +190,7 @@ FILL = {"order": "dfs", "reach": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class StandardEvaluationOptions:
-    """What ``placegap standard-evaluation`` is asked."""
+    """Options of ``placegap standard-evaluation``."""
 
     model: Model
     measurements: Annotated[
@@ -302,7 +302,7 @@ def report(found: Estimate) -> dict[str, Any]:
 
 
 def print_report(found: Estimate) -> None:
-    """The deviation report as a table, the links, and all that speaks against the estimates."""
+    """The deviation report as a table, the links, and all doubts about the estimates."""
     console = output()
     batches = ", ".join(map(str, found.measured_batches)) or "none"
     console.print(

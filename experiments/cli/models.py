@@ -57,7 +57,7 @@ MEANING: dict[Claim, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertOptions:
-    """What ``placegap convert`` is asked."""
+    """Options of ``placegap convert``."""
 
     model: Model
     out: Annotated[Path, typer.Argument(metavar="OUT", help="A .json or .json.gz file.")]
@@ -178,7 +178,7 @@ def check_json_name(path: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CoarsenOptions:
-    """What ``placegap coarsen`` is asked."""
+    """Options of ``placegap coarsen``."""
 
     model: Model
     transform: Annotated[
@@ -310,7 +310,7 @@ def _write_coarse(found: Coarsening, out: Path | None, map_file: Path | None) ->
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions:
-    """What ``placegap split`` is asked."""
+    """Options of ``placegap split``."""
 
     model: Model
     param: Annotated[

@@ -363,7 +363,7 @@ def inputs_of(asked: Any) -> list[str]:
 
 
 def load_instance(source: Source, *, tells: bool = False) -> Instance:
-    """The instance of a source; reading that takes long is told, where it `tells` (`spinner`)."""
+    """The instance of a source; with `tells`, reading that takes long is reported (`spinner`)."""
     from placegap.experiments.running.sources import idle_devices, load_source
 
     doing = "tracing" if is_traced(source.model) else "reading"

@@ -184,7 +184,7 @@ class PlaceOptions:
 
     @property
     def tells(self) -> bool:
-        """Whether progress is told."""
+        """Whether progress is reported."""
         return not (self.quiet or self.as_json)
 
 
@@ -198,7 +198,7 @@ class Wanted(NamedTuple):
 
 
 class Extras(NamedTuple):
-    """What is told beside a result."""
+    """What is printed beside a result."""
 
     opinion: Opinion | None = None
     certificate: Certificate | None = None
@@ -322,7 +322,7 @@ def _first_attempt(
     instance: Instance,
     stated: Semantics | None,
 ) -> Attempt:
-    """What is asked of a method; `stated` are the rules of the plan to start from."""
+    """The run that the options state; `stated` are the rules of the plan to start from."""
     from placegap.experiments.running.placing import FIRST_SHARE, Attempt, choose_semantics
     from placegap.solvers.solving.known_bounds import recorded_bounds
     from placegap.solvers.solving.run_method import DEFAULT_METHOD

@@ -61,7 +61,7 @@ LimitOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions:
-    """What ``placegap show`` is asked."""
+    """Options of ``placegap show``."""
 
     file: Annotated[
         str, typer.Argument(metavar="INSTANCE|PLAN", help="A model, a corpus name, or a plan.")
@@ -205,7 +205,7 @@ def _draw(found: Anatomy, gantt: Path | None, html: Path | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """What ``placegap compare`` is asked."""
+    """Options of ``placegap compare``."""
 
     first: Annotated[str, typer.Argument(metavar="PLAN", help="A plan's JSON file.")]
     second: Annotated[str, typer.Argument(metavar="PLAN", help="Another plan of the same model.")]

@@ -46,7 +46,7 @@ BROKEN_RULES = 1
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyOptions:
-    """What ``placegap verify`` is asked."""
+    """Options of ``placegap verify``."""
 
     model: Model
     plan_file: Annotated[

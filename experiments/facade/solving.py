@@ -51,7 +51,7 @@ class Solution:
     instance: Instance
     #: All that is known: method, status, what the bound rests on, times, versions.
     result: Result
-    #: What went wrong on the way, and what a method was asked in place of the model's usual rules.
+    #: What went wrong on the way, and rules under which a method ran in place of the usual ones.
     warnings: tuple[str, ...] = ()
     #: What the files of the model and of the start claim; nothing of it is in the result.
     claims: tuple[Claim, ...] = ()
@@ -103,7 +103,7 @@ class Solution:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why devices are unused, if any are, and what to ask instead."""
+        """Why devices are unused, if any are, and options that would use them."""
         return plan_notes(self.instance, self.result)
 
     def save(self, path: str | Path) -> None:

@@ -39,7 +39,7 @@ from placegap.solvers.latency.spine import Spine
 CONFIG = Path(__file__).resolve().with_name("ablation.yaml")
 
 ASKED = "PLACEGAP_ABLATION"
-"""Set where the parts are to be methods: elsewhere nobody wants them listed."""
+"""Set where the parts are to be methods: elsewhere they are not listed."""
 
 WORTH, FASTER = 0.015, 0.2
 """A part stays if it lowers the mean gap of its rows by this much, or the time to a proof by such a

@@ -8,7 +8,7 @@ the last column is the mean share of it that the stand-alone checker proves. Aft
 has what is known, and the same command goes on where it stopped.
 
 What was certified is kept in ``certified.csv`` beside the log, one line per instance, semantics and
-bound, written anew after each of them. What was tried for fewer seconds than are asked for, and was
+bound, written anew after each of them. What was tried for fewer seconds than requested, and was
 not proven whole, is tried again. Remove the file where another version of placegap shall certify
 everything anew.
 """

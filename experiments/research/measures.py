@@ -184,7 +184,7 @@ def orders_under_ports(records: Sequence[Record]) -> OrderCount:
 
 
 def orders_by_error(records: Sequence[Record], least: float = 0.0) -> dict[float, OrderCount]:
-    """What true costs rank, by the values that placers believe in with wrong costs."""
+    """What true costs rank, by the values that placers compute from wrong costs."""
     draws: dict[tuple[float, str, str, int], dict[str, int]] = {}
     for r in records:
         if r["believed_ns"] is not None:

@@ -248,7 +248,7 @@ WORDS = (
     "twelve",
 )
 SAME = 1e-4
-"""Relative: two figures are told as one, and a gap as closed."""
+"""Relative difference below which two figures count as one, and a gap as closed."""
 
 HELD = {
     "holds": re.compile(r"holds (\d+) bytes at its peak"),

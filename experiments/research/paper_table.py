@@ -1,6 +1,6 @@
 """A paper's table beside ours, in Markdown and on a terminal, and how both rank methods.
 
-Why two methods change places is told by what other clocks say of the same two plans.
+Other clocks of the same two plans show why two methods change places.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ KINDS = {
     PLANS: "without any transfers they are the other way round, too",
     NO_PLAN_HERE: "it does not fit, or its method found none",
 }
-"""Kind of cause -> what it means, in the order in which they are told."""
+"""Kind of cause -> what it means, in the order of the page."""
 
 
 class Cause(NamedTuple):
@@ -101,7 +101,7 @@ class Inversion:
     """Two columns of a row: `faster` and `slower` in the paper, the other way round with us.
 
     The ratios are times of the later over the earlier of the two, infinite where one has no plan.
-    `reading` is what somebody has found out, and `cause` what other clocks say of the two plans.
+    `reading` is an explanation by hand, and `cause` what other clocks show of the two plans.
     """
 
     row: str

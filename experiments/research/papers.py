@@ -389,7 +389,7 @@ def record(path: Path, *, smoke: bool) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Do what the options ask for."""
+    """Do what the options state."""
     parser = argparse.ArgumentParser(prog="python -m placegap.experiments.research.papers")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--record", action="store_true", help="keep the results of logs, make pages")

@@ -46,7 +46,7 @@ FAILED, BAD_INPUT = 1, 2
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What the command is asked."""
+    """Options of the command."""
 
     model: Annotated[
         str,
@@ -150,7 +150,7 @@ def print_comparison(model: str, found: PipelineComparison) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run what the command line asks, and end with its exit status."""
+    """Run what the command line states, and end with its exit status."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(command(run_command))
     try:

@@ -2,7 +2,7 @@
 
 A task runs as in the local pool. Dask neither ends one that runs too long nor counts the memory of
 what it starts, so a Dask worker only watches: a `TaskProcess` computes, and is killed at its hard
-limit, or when the study that wants it has gone. The study's process alone hears of the endings. A
+limit, or when its study has ended. Only the study's process gets the endings. A
 Dask worker that dies costs the tasks that it ran: each has crashed, and none is tried again,
 whatever the scheduler is set to.
 """
@@ -194,7 +194,7 @@ def _num_deaths(key: str, dask_scheduler: Scheduler | None = None) -> int:
 
 
 def _is_wanted(worker: Worker) -> bool:
-    """Whether somebody still waits for the task of this thread."""
+    """Whether a study still waits for the task of this thread."""
     task = worker.state.tasks.get(worker.get_current_task())
     return task is not None and task.state == "executing"
 
@@ -290,7 +290,7 @@ def _next(ended: SimpleQueue[Future[Any]]) -> Future[Any] | None:
 
 
 def _ending(future: Future[Any], task: T, client: Client) -> Ending[T]:
-    """How a task ended, told by a future that has."""
+    """How a task ended, from a future that is done."""
     from distributed import KilledWorker
 
     try:
@@ -313,7 +313,7 @@ def _ending(future: Future[Any], task: T, client: Client) -> Ending[T]:
 
 
 def _returned(busy: Mapping[Future[Any], T], client: Client) -> Generator[Ending[T]]:
-    """What has been computed already, and nobody has read."""
+    """What has been computed already, and is not read yet."""
     for future, task in busy.items():
         if future.status == "finished":
             with suppress(PoolError, TimeoutError):

@@ -67,7 +67,7 @@ def parse_exports(pairs: Sequence[str]) -> dict[str, Path]:
 
 
 def needed_granularity(given: Granularity | None, kinds: Sequence[str]) -> Granularity:
-    """What was asked for, else whole layers where a format has nothing smaller, or but experts."""
+    """The option, else whole layers where a format has nothing smaller, or all but experts."""
     if given is not None:
         return given
     apart = [EXPORTERS[kind].experts_apart for kind in kinds if EXPORTERS[kind].whole_layers]

@@ -278,7 +278,7 @@ def place(
                         )
                         best = None
                     best = better(best, _with_finder(answer, best))
-                    log.enter(_news(answer))  # whoever hears it may end everything
+                    log.enter(_news(answer))  # a listener may end everything
                 elif best is None:
                     raise RuntimeError(answer.message)
                 else:
@@ -341,7 +341,7 @@ def better(best: Result | None, new: Result) -> Result:
 
 
 def _has_lost_its_plan(answer: Result | Failure) -> bool:
-    """Whether an attempt ended without a plan, but perhaps not before it told of one."""
+    """Whether an attempt ended without a plan, but may have reported one before."""
     if isinstance(answer, Failure):
         return not answer.is_disagreement
     return answer.plan is None and answer.status == "no_plan"
@@ -399,7 +399,7 @@ def given_plan(instance: Instance, semantics: Semantics, path: str) -> Result:
 
 
 def plan_file_at(path: str) -> PlanFile | None:
-    """What a plan file states; None where it is none, which `given_plan` tells."""
+    """What a plan file states; None where it is none, which `given_plan` reports."""
     try:
         raw = read_json(path)
         return PlanFile.model_validate(raw) if is_plan(raw) else None
@@ -419,7 +419,7 @@ START = "start"
 """Stands for the method in a result that is the plan that was given."""
 
 FIRST_SHARE = 2 / 3
-"""Of the time limit, for the first method, where a second opinion is asked for."""
+"""Of the time limit, for the first method, where a second opinion is requested."""
 
 
 def ask_second(
@@ -480,7 +480,7 @@ def _answer(ending: Ending[Attempt]) -> Result | Failure:
 
 
 def run_attempt(attempt: Attempt) -> Result | Failure:
-    """What the worker does: read the instance, solve, judge; and tell what it does."""
+    """What the worker does: read the instance, solve, judge; and report progress."""
     doing = [""]
 
     def hear(said: str) -> None:

@@ -127,7 +127,7 @@ Fate = Literal["done", "timeout", "crashed"]
 class Ending(Generic[T]):
     """How a task ended: `answer` is what the function returned, if the fate is "done".
 
-    `last_news` is what it told last, and `made_by` what it ran on, where that is another machine.
+    `last_news` is its last report, and `made_by` what it ran on, where that is another machine.
     """
 
     task: T
@@ -156,7 +156,7 @@ class PoolError(RuntimeError):
 
 @dataclass(frozen=True)
 class _News:
-    """What a task tells before it ends, and whether it begins or has ended to compile a kernel."""
+    """What a task reports before it ends, and whether it begins or ends to compile a kernel."""
 
     content: Any
     compiles: bool | None = None
@@ -172,7 +172,7 @@ def send_news(content: Any, *, compiles: bool | None = None) -> None:
     False.
     """
     for listener in _listeners:
-        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
             listener(_News(content, compiles))
 
 
@@ -284,7 +284,7 @@ def _endings(
 
 
 def _returned(busy: list[TaskProcess[T]]) -> Generator[Ending[T]]:
-    """What has been computed already, and nobody has read."""
+    """What has been computed already, and is not read yet."""
     for worker in busy:
         ending = None
         with contextlib.suppress(PoolError):  # one that was stopped before its first task
@@ -342,7 +342,7 @@ class TaskProcess(Generic[T]):
         self.limit_s = limit_s
         self.last_news: Any = None
         self._start_clock()
-        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
             self.pipe.send(task)
 
     def ending(self, heard: bool) -> Ending[T] | None:
@@ -392,7 +392,7 @@ class TaskProcess(Generic[T]):
         self.deadline = self.began + self.limit_s if self.ready else math.inf
 
     def ask_to_stop(self, stop_s: float) -> bool:
-        """Ask the task to end within some seconds; whether there is one that can be asked."""
+        """Interrupt the task, which ends within some seconds; False if there is none."""
         if not self.ready and self.pipe.poll():  # it may be at its task, and we have not read so
             self.ending(heard=True)
         if not self.ready:
@@ -418,7 +418,7 @@ def _serve(
         signal.signal(STOP, lambda number, frame: region.interrupt())
 
     def send(message: object) -> None:
-        with lock:  # solvers tell of news from threads of their own
+        with lock:  # solvers report from threads of their own
             pipe.send(message)
 
     send("ready")

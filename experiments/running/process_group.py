@@ -17,7 +17,7 @@ from typing import Any
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 
 GRACE_S = 1.0
-"""How long the others are heard after a first complaint: it may be about one that has died."""
+"""Seconds to wait for the others after a first error, which may be about one that has died."""
 
 
 class ProcessesFailed(RuntimeError):

@@ -271,7 +271,7 @@ def find_model(
 
 
 def open_questions(graph: Graph, model: str) -> tuple[str, ...]:
-    """Lines on what a model leaves open: sizes nobody stated, and FLOPs that are guesses."""
+    """Lines on what a model leaves open: sizes that are not stated, and FLOPs that are guesses."""
     if Path(model).name.endswith((".json", ".json.gz")) and not is_traced(model):
         return ()
     parameters = graph.provenance.parameters

@@ -1,6 +1,6 @@
 """A placement in words, for people, and as an object, for scripts.
 
-Below the result stand sentences on why a plan leaves devices unused, and what to ask instead.
+Below the result stand sentences on why a plan leaves devices unused, and what would use them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) -> Table:
-    """One line per device: ops, compute, communication, memory; its load and tokens, if asked."""
+    """One line per device: ops, compute, communication, memory; its load and tokens, if any."""
     communication = _communication_ns(verdict, instance.num_devices)
     is_load, is_context = isinstance(semantics, AllLoads), isinstance(semantics, MaxContext)
     rows = []

@@ -33,7 +33,7 @@ FORMATS = (".png", ".svg")
 
 
 class Moment(NamedTuple):
-    """What was known after some seconds, and who had just told something better."""
+    """What was known after some seconds, and what had just reported something better."""
 
     seconds: float
     value_ns: int | None
@@ -42,7 +42,7 @@ class Moment(NamedTuple):
 
 
 def both(first: Listener, second: Listener) -> Listener:
-    """A listener that hears for two."""
+    """One listener that passes all on to two."""
 
     def hear(news: Progress) -> None:
         first(news)

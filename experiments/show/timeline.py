@@ -465,7 +465,7 @@ def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> lis
 
 
 MOST_SCOPES = 200
-"""More are too many to be told apart."""
+"""With more, colours can no longer be told apart."""
 
 
 def scopes_of(names: Sequence[str]) -> tuple[str, ...] | None:

@@ -37,7 +37,7 @@ from placegap.instances.problem.modules import Granularity
 from placegap.instances.reading.errors import shorten
 
 MOST_STEPS = 14
-"""Steps of the critical path that are told; the middle of a longer one is left out."""
+"""Steps of the critical path that are printed; the middle of a longer one is left out."""
 
 LONGEST_NAME = 48
 """Characters of a name in a sentence."""

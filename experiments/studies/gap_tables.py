@@ -258,7 +258,7 @@ LABEL_WIDTH = 28
 
 
 def gap_tables(table: TableText, width: int) -> Iterator[Table]:
-    """A gap table, cut into as many tables, one below the other, as the width asks for."""
+    """A gap table, cut into as many tables, one below the other, as the width requires."""
     parts = list(_parts(table, width))
     for part in parts:
         yield _gap_table(table, part, len(parts) > 1)

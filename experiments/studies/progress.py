@@ -36,22 +36,22 @@ WARMING, COMPILING, RUNNING = "warming up", "compiling kernels", "running"
 
 
 class StudyProgress:
-    """Told what a study does; this one keeps it to itself."""
+    """Listens to what a study does; this one ignores it."""
 
     def reading(self, name: str) -> None:
-        """Be told that an instance has been read."""
+        """An instance has been read."""
 
     def planned(self, todo: Sequence[Run], total: int) -> None:
-        """Be told what runs."""
+        """These runs begin."""
 
     def started(self, run: Run) -> None:
-        """Be told that a worker has got a run."""
+        """A worker has got a run."""
 
     def doing(self, news: tuple[str, str]) -> None:
-        """Be told what the worker of a run does: the run's key, and which."""
+        """The worker of a run, by its key, has begun something."""
 
     def ended(self, run: Run) -> None:
-        """Be told that a run stands in the log."""
+        """A run is in the log."""
 
 
 def intention(study: Study, workers: int, log: Path) -> str:
@@ -97,7 +97,7 @@ class Told(StudyProgress):
         self._began = time.monotonic()
 
     def reading(self, name: str) -> None:
-        """Be told that an instance has been read."""
+        """An instance has been read."""
         self._reading = name
 
     def planned(self, todo: Sequence[Run], total: int) -> None:
@@ -113,11 +113,11 @@ class Told(StudyProgress):
         warn(f"{some} to do{kept}: at most {in_all}, and kernels to compile, once")
 
     def started(self, run: Run) -> None:
-        """Be told that a worker has got a run."""
+        """A worker has got a run."""
         self._running[run.key] = run
 
     def doing(self, news: tuple[str, str]) -> None:
-        """Be told what the worker of a run does: the run's key, and which."""
+        """The worker of a run, by its key, has begun something."""
         key, what = news
         if what == COMPILING:
             self._compiling.add(key)
@@ -125,7 +125,7 @@ class Told(StudyProgress):
             self._compiling.discard(key)
 
     def ended(self, run: Run) -> None:
-        """Be told that a run stands in the log."""
+        """A run is in the log."""
         self._running.pop(run.key, None)
         self._compiling.discard(run.key)
         self.done += 1
@@ -195,7 +195,7 @@ def _every(pause_s: Callable[[], float], show: Callable[[], None]) -> Iterator[N
 
     def tick() -> None:
         while not over.wait(pause_s()):
-            with suppress(OSError):  # nobody reads it
+            with suppress(OSError):  # the pipe is closed
                 show()
 
     thread = threading.Thread(target=tick, daemon=True)

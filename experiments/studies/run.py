@@ -159,7 +159,7 @@ def describe_result(result: Result) -> dict[str, Any]:
     """The figures of a result, ready for JSON.
 
     A plan of a finer instance (operator splitting) has no value here, for the run is about the
-    instance that was asked about; what it is worth there stands among the details.
+    original instance; its value there is among the details.
     """
     if result.split is not None:
         return {

@@ -280,7 +280,7 @@ class ClusterFile(InstancePart):
 
 
 def _without_memory(spec: DeviceSpec) -> DeviceSpec:
-    """A kind's rates: of its memory each device tells for itself."""
+    """A kind's rates; each device states its own memory."""
     return spec.model_copy(update={"memory_bytes": None, "reserved_bytes": 0})
 
 

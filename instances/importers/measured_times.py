@@ -40,7 +40,7 @@ MEASURED = "measured_times"
 """Parameter of the provenance that says how many ops are measured, and which names match none."""
 
 FIRST_NAMES = 5
-"""How many of the names that match no op are told."""
+"""How many of the names that match no op are printed."""
 
 
 @dataclass(frozen=True)

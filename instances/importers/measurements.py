@@ -145,7 +145,7 @@ DOUBTS: dict[Doubt, str] = {
     "poor": "a line fits badly (R2)",
     "negative": "the line is below zero there: 0 is taken",
 }
-"""What can speak against an estimate, and what is done about it."""
+"""Doubts about an estimate, and what is done about them."""
 
 MIN_R2 = 0.9
 """Below this a fit is called poor."""
@@ -232,7 +232,7 @@ NEGATIVE_LATENCY = "the line begins below zero: latency 0 is taken"
 
 @dataclass(frozen=True)
 class LinkFit:
-    """A link, the line behind it, and what speaks against it.
+    """A link, the line behind it, and doubts about it.
 
     `bandwidth_bytes_per_s` is 1 / k and `latency_ns` is b, both rounded half to even.
     """

@@ -172,7 +172,7 @@ def _is_number(text: str) -> bool:
 
 
 def _num_devices(header: list[str]) -> int:
-    """How many devices the columns speak of; every column of each must be there, and no other."""
+    """How many devices the columns name; every column of each must be there, and no other."""
     num_devices = 0
     while f"p{num_devices}" in header:
         num_devices += 1
@@ -309,7 +309,7 @@ def _xls_sheets(data: bytes, path: str | Path) -> Iterator[tuple[str, list[list[
     except ImportError:
         raise _missing("xlrd", path) from None
     try:
-        # xlrd prints what it thinks of damaged files; a library does not
+        # xlrd prints warnings about damaged files; a library does not
         book = xlrd.open_workbook(file_contents=data, logfile=io.StringIO(), ragged_rows=True)
         sheets = book.sheets()
     except Exception as error:  # xlrd meets damaged files with whatever breaks first
@@ -335,7 +335,7 @@ def _xlsx_sheets(data: bytes, path: str | Path) -> Iterator[tuple[str, list[list
         raise _missing("openpyxl", path) from None
     try:
         _check_parts(data, path)
-        with warnings.catch_warnings():  # a library does not print what it thinks of a file
+        with warnings.catch_warnings():  # a library does not print warnings about a file
             warnings.simplefilter("ignore")
             book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
             contents = [

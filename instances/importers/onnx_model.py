@@ -145,7 +145,7 @@ def _fix_inputs(
 ) -> tuple[list[str], list[str], dict[str, int]]:
     """Give every input a static shape.
 
-    What this changed, the sizes nobody stated, and the sizes of all symbols.
+    What this changed, the sizes that are not stated, and the sizes of all symbols.
     """
     data = [value for value in model.graph.input if value.name not in constants]
     for value in data:
@@ -204,7 +204,7 @@ def _stated_sizes(
 
 
 def _ask_for(missing: Sequence[str], names: Mapping[tuple[str, int], str]) -> str:
-    """One sentence that asks for the sizes of all dimensions that nobody stated."""
+    """One sentence that asks for the sizes of all open dimensions."""
     first = {key: at for at, key in reversed(list(names.items()))}
     options = " ".join(f"--dim {key}=SIZE" for key in missing)
     if len(missing) == 1:

@@ -1,4 +1,4 @@
-"""Read a model file of any kind that placegap knows; the content tells which."""
+"""Read a model file of any supported kind, which is found by the content."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from placegap.instances.reading.input_files import LARGEST
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A model at the batch asked for, and how far to trust it."""
+    """A model at the requested batch, and how far to trust it."""
 
     #: The model with estimated (or measured) costs, and its cluster.
     document: Document
@@ -199,7 +199,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Caution:
-    """One thing that speaks against some estimates, and which these are."""
+    """One doubt about some estimates, and which these are."""
 
     about: str
     items: tuple[str, ...]

@@ -63,7 +63,7 @@ class Kernel:
 
     @property
     def dispatcher(self) -> Any:
-        """Numba's dispatcher, made when it is first asked for."""
+        """Numba's dispatcher, made when it is first used."""
         if self._dispatcher is None:
             with loading():
                 from placegap.instances.kernels.compiled_kernels import Dispatcher
@@ -95,7 +95,7 @@ class Kernel:
         if _entries(args) > SMALL_ENTRIES:
             return False
         if not self._is_sought and "numba" in sys.modules:
-            # whoever has loaded numba can have compiled code for next to nothing, where it is kept
+            # once numba is loaded, compiled code that is kept costs next to nothing
             self._is_sought = True
             return not self.dispatcher.is_kept(args)
         return True

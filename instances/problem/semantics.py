@@ -225,7 +225,7 @@ class PipelineIteration(_Rules):
 class HybridPipeline(_Rules):
     """Time of a batch in a full pipeline whose stages have replicas, tensor parallelism and modes.
 
-    That of the slowest stage; filling and draining count if asked for (`referee.hybrid`).
+    That of the slowest stage; filling and draining count with `bubble` (`referee.hybrid`).
 
     Examples
     --------

@@ -102,7 +102,7 @@ def tensors_in(node: Any) -> list[Any]:
 
 
 def num_tensors_before(node: Any, at: int) -> int:
-    """How many of the first elements of a tuple are tensors; a gradient nobody asks for is None."""
+    """How many of the first elements of a tuple are tensors; an unused gradient is None."""
     import torch
 
     return sum(isinstance(part, torch.Tensor) for part in node.meta["val"][:at])

@@ -338,7 +338,7 @@ def _describe(
     for lead, parts in ops:
         name = lead.name
         outputs = [t for part in parts for t in reading.values[part] if t in used]
-        if not outputs:  # somebody depends on a number that it returns
+        if not outputs:  # other nodes depend on a number that it returns
             outputs = reading.values[lead][:1]
         output_bytes = sum(tensor.bytes for tensor in outputs)
         found = constants[name]
@@ -378,7 +378,7 @@ def _describe(
 
 
 def _used(reading: _Reading, node: Any) -> list[FxTensor]:
-    """What somebody reads of a node: of a tuple, the elements that are taken out."""
+    """What other nodes read of a node: of a tuple, the elements that are taken out."""
     if not reading.is_list[node] or is_getitem(node):
         return reading.values[node]
     return []

@@ -159,7 +159,7 @@ def _described(joint: fx.GraphModule) -> JointProgram:
     output.meta["desc"] = [desc for _, desc in kept]
     graph.eliminate_dead_code()
     joint.recompile()
-    # the other names of tied weights are inputs that nobody reads
+    # the other names of tied weights are inputs that no node reads
     inputs = {n: n.meta["desc"] for n in graph.find_nodes(op="placeholder") if n.users}
     parameters = {node: _own_name(d) for node, d in inputs.items() if isinstance(d, ParamAOTInput)}
     buffers = {node: _own_name(d) for node, d in inputs.items() if isinstance(d, BufferAOTInput)}

@@ -2,7 +2,7 @@
 
 Where all stages have d replicas of t devices and layers their modes, a batch of N microbatches
 goes through d pipelines of N / d. One of them is an instance of its own: a device stands for t
-devices, and each layer has a forward and a backward op. All that knows pipelines applies to it.
+devices, and each layer has a forward and a backward op. All methods for pipelines apply to it.
 
 - A forward op takes a third of the layer's fastest mode for t, as its matrix products do; the
   backward op the rest of the mode's time, with what is recomputed.

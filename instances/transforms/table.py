@@ -35,7 +35,7 @@ from placegap.instances.transforms.zero_time import join_zero_time
 Claim = Literal["exact", "restriction", "neither"]
 """``exact``: the optimum is that of the fine instance, and so bounds hold for it. ``restriction``:
 plans of the coarse instance are plans of the fine one, but the best may be lost, and bounds say
-nothing. ``neither``: a plan may also break a rule of the fine instance; the referee tells.
+nothing. ``neither``: a plan may also break a rule of the fine instance; the referee decides.
 """
 
 
@@ -81,7 +81,7 @@ class ColourParams(TransformParams):
 class Transform:
     """One row of the table.
 
-    `is_exact` tells under which semantics, and with which parameters, no optimum is lost.
+    `is_exact` says under which semantics, and with which parameters, no optimum is lost.
     """
 
     name: str

@@ -210,7 +210,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
 def plan_by(steps: PlacingSteps, traces: Sequence[FrontierLabels]) -> Plan:
     """Each op on the device of its group's place, by the first label of the last step.
 
-    A label knows the devices of its frontier by names of its own; any other one is a device of its
+    A label has its own names for the devices of its frontier; any other one is a device of its
     class that has most room left. It may be too full.
     """
     graph, frontiers = steps.graph, steps.frontiers

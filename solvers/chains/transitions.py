@@ -25,7 +25,7 @@ SLOPE_BITS = 30
 """Precision of the first guess at a stage's synchronisation."""
 
 MOST_KEPT = 3_000
-"""With more ideals than this the peak of a pair is computed whenever it is asked for."""
+"""With more ideals than this the peak of a pair is computed whenever it is needed."""
 
 UNKNOWN = -1
 
@@ -172,7 +172,7 @@ class StagePeak(NamedTuple):
     workspace: Ints
     #: (n + 1,) int64: Scratch.
     level: Ints
-    #: (N, N) int64: Peaks of the pairs of ideals that were asked for, or (0, 0).
+    #: (N, N) int64: Peaks of the pairs of ideals that were needed, or (0, 0).
     known: Ints
 
 

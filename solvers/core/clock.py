@@ -64,7 +64,7 @@ class Clock:
         return None if self.limit_s is None else max(0.0, self.limit_s - self.spent_s)
 
     def is_over(self) -> bool:
-        """Whether the time is over, or a stop was asked for."""
+        """Whether the time is over, or a stop was requested."""
         return self.left_s == 0.0 or stop_asked()
 
     def check(self) -> None:
@@ -107,7 +107,7 @@ def while_compiling(
 
 
 def never() -> bool:
-    """Whether to stop, where nothing asks for it."""
+    """Never stop."""
     return False
 
 
@@ -241,7 +241,7 @@ def stop_asked() -> bool:
 
 
 def raise_if_stopped(error: Exception) -> None:
-    """Go on as after an interrupt, where a stop was asked for before something failed."""
+    """Go on as after an interrupt, where a stop was requested before something failed."""
     if stop_asked():
         raise KeyboardInterrupt from error
 

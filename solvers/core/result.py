@@ -117,7 +117,7 @@ def fault_of(by: str, instance: Instance, said: str | Exception) -> str:
 
 
 def internal_error(where: str, error: Exception) -> str:
-    """A fault that is nobody's claim: our code, or what it calls, has failed."""
+    """A fault that is no wrong claim: our code, or what it calls, has failed."""
     said = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
     return f"{INTERNAL_ERROR} {where}: {said}"
 
@@ -157,7 +157,7 @@ class Proven:
 
 @dataclass(frozen=True)
 class Outcome(Proven):
-    """What a method hands to `finish`: decisions and proofs, no values to be believed."""
+    """What a method hands to `finish`: decisions and proofs; the referee computes values."""
 
     plan: Plan | None = None
     #: The value an exact method says its plan has; the referee must find no more.
@@ -185,7 +185,7 @@ class Result(Proven):
     (value - bound) / value, 0 when both are 0, None where one of them is missing, or where the
     bound is one that costs nothing, and no method proved any (`known_bounds`). Where the method
     split ops, `split` says which, and all else is about ``split.fine``: its name, its hash, a plan
-    of it, judged on it. Such a value may lie below the optimum of the instance asked about.
+    of it, judged on it. Such a value may lie below the optimum of the original instance.
     `setup_s` went into loading modules and kernels, and into compiling those that this machine has
     not compiled before: no other time includes it.
     """

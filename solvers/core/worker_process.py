@@ -87,10 +87,10 @@ class WorkerProcess:
             raise
 
     def _send(self, serve: Callable[..., None], args: tuple[Any, ...], alone: bool) -> None:
-        """What a new interpreter has to be told."""
+        """What a new interpreter gets first."""
         from placegap.solvers.core.registry import METHODS  # which brings NumPy and pydantic
 
-        # where it has died, reading from the pipe tells so
+        # where it has died, reading from the pipe shows that
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.pipe.send(sys.path)
             self.pipe.send((os.getpid(), alone, METHODS.outside()))
@@ -219,7 +219,7 @@ def _die_with_parent(pipe: Connection, parent: int) -> None:
 
     threading.Thread(target=watch, daemon=True).start()
     end_with_parent()
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # it died before
         os._exit(1)
 
 

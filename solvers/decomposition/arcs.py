@@ -47,7 +47,7 @@ class Arc:
     #: for.
     steps: int = 0
     undecided: int = 0
-    #: More jobs would not tell more.
+    #: More jobs would find nothing more.
     final: bool = False
     #: ticket, kind: Its job, while there is one, and what that job (or the last one) is: "lp" or
     #: "cp".
@@ -81,7 +81,7 @@ class Use:
 
 @dataclass(eq=False)
 class ArcTable:
-    """All arcs of an instance's sections, made as they are asked for."""
+    """All arcs of an instance's sections, made when they are needed."""
 
     instance: Instance
     semantics: Makespan

@@ -105,7 +105,7 @@ class DecompositionParams(ExactParams):
     #: With one, and without a time limit, the same plan comes back every time.
     workers: int = Field(default=2, ge=1, le=1024)
     #: Whether what sections leave open is annealed. Without, small whole models have that time,
-    #: which pays where somebody else looks for plans meanwhile.
+    #: which pays where another process looks for plans meanwhile.
     anneal: bool = True
 
 

@@ -345,7 +345,7 @@ def expected_table(uses: list[list[Use]]) -> Ints:
 
 
 class Runs(NamedTuple):
-    """A chain, and what memory asks of it."""
+    """A chain, and what memory requires of it."""
 
     chain: Chain
     runs: MemoryRuns
@@ -365,7 +365,7 @@ class Runs(NamedTuple):
 
 
 def runs_of(instance: Instance, chain: Chain) -> Runs | None:
-    """What memory asks of a chain; None if it asks nothing, or the chain is too long."""
+    """What memory requires of a chain; None if nothing, or if the chain is too long."""
     known: dict[int, tuple[Ints, Ints]] = {}
 
     def through(s: int) -> tuple[Ints, Ints]:

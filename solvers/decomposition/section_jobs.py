@@ -263,7 +263,7 @@ class _Worker:
 
     def send(self, ticket: int, job: Job) -> None:
         self.ticket, self.job = ticket, job
-        with contextlib.suppress(BrokenPipeError):  # reading from the pipe tells that it died
+        with contextlib.suppress(BrokenPipeError):  # reading from the pipe shows that it died
             self.pipe.send(job)
 
     def receive(self) -> tuple[int, SectionAnswer | None]:

@@ -212,7 +212,7 @@ def fits(
             for at in range(len(size)):
                 total += size[at]
             room = memory - scratch
-            # nobody needs more than the sum of all rows, and the product stays small
+            # more than the sum of all rows is never needed, and the product stays small
             room = total if room > total // replicas else room * replicas
             if name == GREEDY:
                 here = _greedy_fits(cost, size, ptr, budget, int(room))

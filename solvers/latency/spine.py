@@ -309,12 +309,12 @@ def absorbed(instance: Instance) -> Ints:
     - A has no inputs from elsewhere, all its tensors go to B, and its time is at most that of its
       tensors; or
     - A has inputs from B only, and its time and its tensors take at most as long as those of B's
-      tensors that nobody but A takes.
+      tensors that only A takes.
 
     Move A from its call to that of B on the same accelerator. No new waiting arises: A waits for
     nothing, or only for B. No call gets longer: B's saves what passes between the two, and A's,
     too. So everything ends as early as before, and memory is the same. Weights and constants are of
-    the first kind; copies, and outputs that nobody takes, of the second.
+    the first kind; copies, and outputs that no op takes, of the second.
     """
     search = _Absorption(instance)
     count = np.bincount(instance.arrays.group)

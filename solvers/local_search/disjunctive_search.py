@@ -89,7 +89,7 @@ class DisjunctiveSearchParams(Params):
     steps: int | None = Field(default=None, ge=1, json_schema_extra=EFFORT)
     #: Walks side by side, in threads.
     workers: int = Field(default=2, ge=1, le=1024)
-    #: Whether placers are asked for a first plan besides the task's incumbent.
+    #: Whether placers make a first plan besides the task's incumbent.
     start: bool = True
 
 

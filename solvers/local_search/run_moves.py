@@ -257,7 +257,7 @@ class Line(NamedTuple):
 
 
 def line_of(instance: Instance, semantics: Makespan) -> Line:
-    """The order of an instance, and the bytes by which moves are told at once not to fit."""
+    """The order of an instance, and the bytes by which moves are refused at once."""
     arrays = instance.arrays
     order = group_order(arrays)
     place = place_of_ops(arrays, order)

@@ -53,7 +53,7 @@ MOST_TOGETHER = 4096
 
 LOAD_WEIGHT = 0.1
 """What a nanosecond of work or transfer that a move adds counts, spread over all devices, where
-the makespan stays: so ways that nobody waits for are kept short, too."""
+the makespan stays: so ways that delay nothing are kept short, too."""
 
 
 class Rooms(NamedTuple):
@@ -88,7 +88,7 @@ class ScheduleWindow(NamedTuple):
 class Trace(NamedTuple):
     """Where a walk is: ``value`` is (makespan now, least), ``best_...`` the state of the least.
 
-    `saved` (1,) tells whether that state is saved; else it is the current one.
+    `saved` (1,) says whether that state is saved; else it is the current one.
     """
 
     value: Ints

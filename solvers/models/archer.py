@@ -82,7 +82,7 @@ def formulation(task: Task[MaxLoad], params: ArcherParams) -> Formulation:
 
 
 def chains(params: Mapping[str, object]) -> Mapping[str, str]:
-    """Plans are chains where nobody asks for others."""
+    """Plans are chains where no option states others."""
     return {"plans": "chain"}
 
 

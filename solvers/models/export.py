@@ -87,7 +87,7 @@ def write_model(
 
 
 def model_format(path: Path) -> Format:
-    """The format that a file name asks for."""
+    """The format of a file name."""
     named = path.with_suffix("") if path.suffix == ".gz" else path
     for kind in get_args(Format):
         if named.suffix.lower() == f".{kind}":

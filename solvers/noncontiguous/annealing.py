@@ -66,7 +66,7 @@ class _State(NamedTuple):
 
 
 class _Cooling(NamedTuple):
-    """What `anneal` is asked for."""
+    """The arguments of `anneal`."""
 
     moves: int
     hot: float

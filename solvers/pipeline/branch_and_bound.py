@@ -49,7 +49,7 @@ MOST_ORDERS = 120
 
 
 class Judge(Incumbent):
-    """The best chain, and values of chains, each asked once."""
+    """The best chain, and values of chains, each computed once."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ are those of the device that is fastest for each pass, its messages those that a
 lies beside: so values are bounds, and exact where devices are alike and tensors skip no stage.
 
 On unlike devices a cut also says how many devices of each kind lie before it (`with_kinds`). So a
-stage knows its device's kind, and its times and memory are exact.
+stage has its device's kind, and its times and memory are exact.
 """
 
 from __future__ import annotations

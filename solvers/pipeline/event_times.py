@@ -1,6 +1,6 @@
 """Times of iterations: events and their clock, cheapest chains of cuts, better ones by moves.
 
-Messages lead from step to step alone here; the referee's clock (`referee.iteration`) knows
+Messages lead from step to step alone here; the referee's clock (`referee.iteration`) has
 those that skip a step, too. So this clock's value is a bound on the referee's, and the same where
 no tensor skips a stage and each device has one. It is a longest path, and every path bounds the
 time by a sum over the steps.

@@ -161,7 +161,7 @@ def _search(
 ) -> None:
     """Go on where the bound is lowest, until nothing is open or a limit is met.
 
-    Its bound is one on all plans, and told, if it `proves`: the parts have all chains.
+    Its bound is one on all plans, and reported, if it `proves`: the parts have all chains.
     """
     on_news = teller(task.instance, task.semantics, "stage-cuts")
     while clock.left_s != 0.0:

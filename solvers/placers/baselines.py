@@ -167,7 +167,7 @@ def expert(task: Task, params: ExpertParams) -> Outcome:
     The human experts of Tarnawski et al. (NeurIPS 2020) are split files; a node that a split leaves
     out is on the device of its colour class, so that the split of the forward pass serves training
     graphs. Of a plan file made under another semantics only the placement counts: its orders were
-    made for another problem. A heuristic, of whoever wrote the file. Deviation: the authors'
+    made for another problem. A heuristic, that of the file's author. Deviation: the authors'
     program only warns of memory and never looks at support; here such a plan is no plan.
     """
     assert params.path is not None

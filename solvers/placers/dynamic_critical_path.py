@@ -340,7 +340,7 @@ def fd_dps(task: Task[Makespan], params: FdDpsParams | None = None) -> Outcome:
 
     Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, Algorithm 3. A heuristic for the makespan of
     an instance of finer ops: where ops were split the plan is one of that instance
-    (`Result.split`), not of the one asked about; where none was, it is D-DPS' plan.
+    (`Result.split`), not of the original one; where none was, it is D-DPS' plan.
     Filled in: thresholds, axes and the costs of parts (`choose_cuts`, `split_ops`); where the
     parts, with their copies, do not fit, the ops are left whole; the rest as in `d_dps`.
     O((V + E) (K + log V)) for the V ops and E edges of the finer instance.

@@ -1,4 +1,4 @@
-"""Graph partitions as plans, by METIS, Mt-KaHyPar and Scotch, each loaded where it is asked.
+"""Graph partitions as plans, by METIS, Mt-KaHyPar and Scotch, each loaded when it is used.
 
 Vertices are the colocation groups, weighted by time. A partitioner balances their sums over the
 accelerators (over the hosts where there is no accelerator) and cuts little communication. Parts
@@ -50,7 +50,7 @@ TOTAL = 2**28
 
 @dataclass(frozen=True, eq=False)
 class Parting:
-    """What a partitioner is asked for."""
+    """The input of a partitioner."""
 
     instance: Instance
     #: Over the vertices.

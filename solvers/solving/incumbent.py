@@ -38,7 +38,7 @@ Answer = Result | Contradiction | str
 class JudgedIncumbent(Incumbent):
     """What is known of a task; a plan counts once the referee has judged it under its rules.
 
-    Two threads may write to it: the one that runs a proof, and the one that hears the search.
+    Two threads may write to it: the one that runs a proof, and the one that listens to the search.
     """
 
     task: Task
@@ -73,7 +73,7 @@ class JudgedIncumbent(Incumbent):
                     " of a plan"
                 )
                 self._forget_bound()
-        # outside of the lock: whoever is told may hold one that the other thread waits for
+        # outside of the lock: a listener may hold one that the other thread waits for
         tell(self.task.instance, self.task.semantics, by, value_ns=value_ns, plan=plan)
         return True
 
@@ -113,7 +113,7 @@ class JudgedIncumbent(Incumbent):
         return each_plan_once(hear)
 
     def take_answer(self, method: str, answer: Answer) -> None:
-        """How a step of a method has ended. Who contradicts the referee is not believed."""
+        """How a step of a method has ended. Results that contradict the referee are discarded."""
         if isinstance(answer, Result):
             self.take(answer)
         elif isinstance(answer, Contradiction):

@@ -1,4 +1,4 @@
-"""Another method for the same bound: who is asked after whom, and what its answer says.
+"""Another method for the same bound: which one runs, and what its answer means.
 
 Some bounds are a solver's, and solvers have been wrong. The second method is one that
 shares as little as possible with the first: enumeration for a handful of ops, HiGHS after CP-SAT
@@ -21,7 +21,7 @@ from placegap.solvers.solving.run_method import run_method
 
 Verdict = Literal["agrees", "weaker", "CONTRADICTS", "none"]
 """``agrees``: the second proves as much. ``weaker``: nothing against the first, but it did not get
-as far. ``CONTRADICTS``: one of the two is wrong. ``none``: there is nobody to ask, or it failed.
+as far. ``CONTRADICTS``: one of the two is wrong. ``none``: there is no other method, or it failed.
 """
 
 ASKED: Mapping[tuple[str, str], tuple[tuple[str, Mapping[str, str]], ...]] = {

@@ -25,7 +25,7 @@ from placegap.instances.problem import Cluster, Device, Graph, Instance, Link, M
 
 CHAIN = MaxLoad(plans="chain")
 BANDWIDTH = 10**10
-"""That of the graphs' reference, so that the ratio of communication is what was asked for."""
+"""That of the graphs' reference, so that the ratio of communication is the requested one."""
 
 SIGMA = 1.0
 

@@ -2,7 +2,7 @@
 
 CPU seconds, of all threads and of programs that are waited for, vary less on a shared machine than
 those on the wall do. A placer's process is a fork, so that a large instance need not be handed
-over: what starts threads (HiGHS, Mt-KaHyPar) must not have run before in the process that asks.
+over: what starts threads (HiGHS, Mt-KaHyPar) must not have run before in the calling process.
 An exact method runs once in a fresh process, so that the peak memory, Python's own included, is
 the run's; a small run before it loads the compiled kernels.
 """

@@ -82,7 +82,7 @@ def translator(s: _Sketch, layers: int, apart: bool) -> None:
         dropped = s.op("dropout", 200, 6 * mb, [state])
         cell = s.op("lstm", 2600, 6 * mb, [dropped], weights=34 * mb, apart=apart)
         out = s.op("item 0", 0, 6 * mb, [cell])
-        s.op("item 1", 0, 1.3e5, [cell])  # the last state, for nobody
+        s.op("item 1", 0, 1.3e5, [cell])  # the last state, which no op reads
         state = s.op("add", 0, 6 * mb, [out, state]) if layer > 1 else out
     hidden = s.op("hidden", 0, 5e4, [lengths])
     first = [s.op(f"hidden {layer}", 0, 1e3, [hidden]) for layer in range(layers)]

@@ -174,7 +174,7 @@ def _proofs(
     semantics: Semantics,
     target_ns: float,
 ) -> Iterator[Proved]:
-    """Proofs and what they prove, cheapest first; each is worked out when it is asked for."""
+    """Proofs and what they prove, cheapest first; each is computed when it is needed."""
     possible, together = colocated_times(instance)
     work = WorkProof(weights=tuple(spread_weights(together, possible)[1]))
     least = problem.work({"weights": list(work.weights)})

@@ -46,7 +46,7 @@ below the threshold, of which a new label counts as half of its cells; with more
 The latter are some eight seconds' worth."""
 
 CHUNK = 16_384
-"""Labels that grow at a time, before a stop is asked for."""
+"""Labels that grow at a time, between two looks at `stop`."""
 
 MOST_KEY = 2**62
 

@@ -1,6 +1,6 @@
 """The kernels of `memory_runs`: a shortest path whose resources are bytes, and what bytes cost.
 
-A label of `least_runs` knows the bytes of the current run, and those of all runs since the path
+A label of `least_runs` has the bytes of the current run, and those of all runs since the path
 came to a pool of devices. With prices, what lies between two stops takes at least some length, and
 each group is on a device over which a way takes no longer than that: it pays to be longer where
 that reaches cheaper memory (`price_links`).

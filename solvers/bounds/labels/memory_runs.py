@@ -266,7 +266,7 @@ def memory_runs(
     *,
     fold: bool = True,
 ) -> MemoryRuns | None:
-    """What memory asks of a chain; None if it asks nothing, or the chain is too long.
+    """What memory requires of a chain; None if nothing, or if the chain is too long.
 
     Without `fold` each op of the chain is a stop of its own, wherever others of its group are, and
     bytes count where a group is first met, on the chain or between: what two passes take adds up

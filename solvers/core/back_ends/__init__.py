@@ -8,7 +8,7 @@ from placegap.solvers.core.back_ends.outcome import MipOutcome, Watch
 from placegap.solvers.core.method import Limits
 from placegap.solvers.core.result import solver_and_version
 
-if TYPE_CHECKING:  # Pyomo takes a second to load, and most who ask here build no model
+if TYPE_CHECKING:  # Pyomo takes a second to load, and most callers build no model
     import pyomo.environ as pyo
 
 SolverName = Literal["highs", "scip", "gurobi", "cplex"]

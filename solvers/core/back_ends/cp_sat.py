@@ -2,7 +2,7 @@
 
 CP-SAT 9.15 has proven wrong optima (docs/trust.md). So the part of its presolve that did is off, a
 model with too large numbers is not run at all, and what is said against a known plan is a fault of
-the solver: it is reported, and nothing that was proven in that run is believed.
+the solver: it is reported, and what was proven in that run is discarded.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a run of CP-SAT has shown, as far as it may be believed."""
+    """What a run of CP-SAT has shown, as far as no known plan contradicts it."""
 
     #: ``optimal``: to the requested gap and the model's unit.
     ending: CpEnding
@@ -125,7 +125,7 @@ def run_cp_sat(
     except RowTooLarge as error:
         return Answer("refused", reason=f"no CP-SAT: its model is not safe for {SOLVER}: {error}")
     solver = _new_solver(settings)
-    # An interrupt before the search begins is asked for until it is heard.
+    # An interrupt before the search begins is repeated until it takes effect.
     told = _told(model, semantics, solver)
     status, interrupted = run_stoppable(lambda: solver.solve(model.cp, *told), solver.stop_search)
     if status == cp_model.MODEL_INVALID:
@@ -284,7 +284,7 @@ class _Told(cp_model.CpSolverSolutionCallback):
 
 
 def _told(model: CpModel, semantics: Semantics, solver: cp_model.CpSolver) -> tuple[_Told, ...]:
-    """A callback to tell of values, where times are exact, and of bounds, if anyone listens."""
+    """A callback that reports values, where times are exact, and bounds, if there is a listener."""
     if not is_heard(model.instance, semantics):
         return ()
     on_news = teller(model.instance, semantics, "cp-sat")

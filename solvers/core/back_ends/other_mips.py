@@ -226,7 +226,7 @@ def _start_from(solver: Any, variables: list[Any], values: list[float]) -> None:
 
 
 def _stop(solver: Any) -> None:
-    with suppress(Exception):  # not every stage of SCIP can be interrupted; it is asked again
+    with suppress(Exception):  # not every stage of SCIP can be interrupted; the call is repeated
         solver.interruptSolve()
 
 

@@ -44,7 +44,7 @@ class MipOutcome:
     rows: int = 0
     columns: int = 0
     nodes: int = 0
-    #: Empty where the method's own packages tell it.
+    #: Empty where the method's own packages state it.
     solver_version: str = ""
 
 
@@ -98,7 +98,7 @@ def say_ending(
 
 
 def say_rest(value_ns: int | None, bound_ns: int | None, limits: Limits, otherwise: str) -> str:
-    """Why a search that ended by itself leaves a gap: it was asked for no less, or `otherwise`."""
+    """Why a search that ended by itself leaves a gap: the requested one is met, or `otherwise`."""
     gap = relative_gap(value_ns, bound_ns)
     if not gap:
         return ""
