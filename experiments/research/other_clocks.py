@@ -1,6 +1,6 @@
 """What a plan would take if transfers did not wait for each other, or took no time at all.
 
-So a ranking that turns round can be read: contention, transfers, or the plans themselves.
+They show what reverses a ranking: contention, transfers, or the plans themselves.
 """
 
 from __future__ import annotations

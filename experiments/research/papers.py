@@ -3,7 +3,7 @@
 Run it from the root of the repository. ``--record`` takes the logs of studies that have run, writes
 their results into experiments/papers/*/results/ and makes the pages of docs/papers/; with
 ``--smoke`` those of the smallest forms. ``--pages`` makes the pages anew from the results that are
-kept. ``--inversions`` prints every ranking that turns round, with its cause. Names of studies'
+kept. ``--inversions`` prints every reversed ranking, with its cause. Names of studies'
 files limit all of them. Without an option it prints per paper what agrees, ties and turns, in the
 regimes of `regimes.yaml` where there are some, and for each turned pair the cause that was tested.
 

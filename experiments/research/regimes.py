@@ -1,4 +1,4 @@
-"""Papers' tables in the papers' regimes: which runs they are, and why pairs still turn round.
+"""Papers' tables in the papers' regimes: which runs they are, and why pairs are still reversed.
 
 `experiments/papers/<paper>/regimes.yaml` states each regime: what the paper says, what its own
 figures imply, what is assumed, and which tables of the recorded studies ran under it. A cause is

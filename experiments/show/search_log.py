@@ -160,11 +160,11 @@ EVERY_S, EVERY = 1.0, 0.05
 """Lines are at least this many seconds apart, and at least this share of the time until then."""
 
 DOING_S = 20.0
-"""Where nothing better is found, a line says so often what takes long."""
+"""Seconds between lines on what takes long, while nothing better is found."""
 
 
 def news_text(news: Progress) -> str:
-    """The best value, the gap, the bound, and who found the plan; the first is cut last."""
+    """The best value, the gap, the bound, and what found the plan; the first is cut last."""
     gap = relative_gap(news.value_ns, news.bound_ns)
     texts = (
         news.doing or None,

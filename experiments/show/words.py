@@ -72,7 +72,7 @@ def _memory(used: int, limit: int | None) -> str:
 
 
 def crossing_rows(found: Anatomy) -> list[tuple[str, ...]]:
-    """The dearest transfers, under `CROSSING_HEAD`."""
+    """The longest transfers, under `CROSSING_HEAD`."""
     names = found.homes
     return [
         (

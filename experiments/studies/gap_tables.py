@@ -199,7 +199,7 @@ def _lay_out_table(cells: list[GapCell]) -> TableText:
 
 
 def _recorded(rows: Iterable[Sequence[GapCell]]) -> Iterator[str]:
-    """What the mark at a bound means, and who has proven those that have it."""
+    """What the mark at a bound means, and what has proven the bounds that have it."""
     count = Counter(
         row[0].best_bound_by.removeprefix(RECORDED) for row in rows if row[0].is_recorded
     )

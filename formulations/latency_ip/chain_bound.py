@@ -36,7 +36,7 @@ MOST_CUTS = 20_000
 
 
 INSIDE, OUTSIDE = 1, 2
-"""Sides of ops that are in a call, and that are not; 0 for who knows."""
+"""Sides of ops that are in a call, and that are not; 0 where it is open."""
 
 
 Sides = NDArray[np.int8]

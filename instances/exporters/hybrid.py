@@ -7,7 +7,7 @@ What the tools can say beside cuts and degrees is which layers are recomputed:
   stage, one number for all. Sums of gradients with ``--use-distributed-optimizer`` divide the
   optimizer's state.
 - **torchtitan** (its ``job_config.py``): ``activation_checkpoint.mode`` is ``none``, ``full``, or
-  ``selective``, where ``selective_ac_option`` is ``op`` or a number: each so-manieth layer of a
+  ``selective``, where ``selective_ac_option`` is ``op`` or a number: every n-th layer of a
   rank, counted from 1, is recomputed. It has no plain replicas beside other degrees; shards that
   stay gathered (``fsdp_reshard_after_forward = "never"``) send the same bytes, and hold less.
 - **vLLM** serves: nothing is recomputed.

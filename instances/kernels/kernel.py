@@ -183,7 +183,7 @@ does; and when it ends, after all kernels that this one calls."""
 def copy_to(target: NDArray[Any], source: NDArray[Any]) -> None:
     """Write the first entries of an array over all of another one; both have one axis.
 
-    Nobody checks that the source is as long as the target.
+    The source must be as long as the target; this is not checked.
     """
     for at in range(len(target)):
         target[at] = source[at]

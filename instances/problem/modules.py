@@ -2,7 +2,7 @@
 
 The ops of a graph say by `Op.module` which module made them. A *layer* is a numbered module
 (``model.layers.3``) or a module beside the lists of them (``model.embed_tokens``): the smallest
-modules whose borders are the only places where tensors change hands. A numbered module that does
+modules whose borders are the only places where tensors cross. A numbered module that does
 nothing itself and holds numbered modules (a stage of ResNet) is divided further.
 """
 

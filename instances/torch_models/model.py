@@ -68,7 +68,7 @@ from placegap.instances.torch_models.tracing import (
 FOLDED = ("nodes that read only weights and constants folded into constants",)
 
 USUAL = MaxLoad(plans="chain", memory="peak")
-"""What a model that is traced is for, where nobody says more: a full pipeline, whose stages say
+"""What a model that is traced is for, where no option says more: a full pipeline, whose stages say
 what they hold when."""
 
 USUAL_DECODE = Makespan(memory="peak")

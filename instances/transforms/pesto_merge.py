@@ -5,8 +5,8 @@ After Hafeez et al., "Towards Optimal Placement and Scheduling of DNN Operations
 of the merged instance is a plan of the instance; not the other way round, so that a bound for the
 merged instance is none for the instance.
 
-Edges are contracted one by one, the dearest first. An edge may be contracted if and only if no
-second path joins its ends (Celeritas, theorem 1). To tell without searching the whole graph, a
+Edges are contracted one by one, the most expensive first. An edge may be contracted if and only if
+no second path joins its ends (Celeritas, theorem 1). To tell without searching the whole graph, a
 topological order is kept up to date as Pearce and Kelly do ("A dynamic topological sort algorithm
 for directed acyclic graphs", 2006): both the search and the repair look at ranks between those of
 the two ends only.
@@ -157,8 +157,8 @@ def merge_ops(instance: Instance, num_ops: int, order: MergeOrder = "dearest_fir
     The next pair is the most expensive (or cheapest) one to separate: the sum, over the tensors
     between the two and over all ordered pairs of devices, of the transfer times; ties go to the
     first in topological order. What is known of Pesto's rule, "cheapest to separate first", can be
-    read either way. The dearest first is the default: a transfer between merged ops is saved for
-    good, so that the largest should be. Pairs are passed over
+    read either way. The most expensive first is the default: a transfer between merged ops is saved
+    for good, so that the largest should be. Pairs are passed over
 
     - that a second path joins: merged, they would be on a cycle;
     - of a forward and a backward op;

@@ -1,4 +1,4 @@
-"""All bounds on one instance, cheapest first: what no plan is below, and which of them says so."""
+"""All bounds on one instance, cheapest first, and which of them is the highest."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _dual(time: Floats, counts: Floats) -> Floats:
 
 @kernel
 def _ascend(time: Floats, counts: Floats) -> Floats:
-    """Give every block to its cheapest kind, make kinds with much to do dearer, and again."""
+    """Give every block to its cheapest kind, raise prices of kinds with much to do, and repeat."""
     kinds, blocks = time.shape
     log, best, record = np.zeros(kinds), np.ones(kinds), -1.0
     for kind in range(kinds):

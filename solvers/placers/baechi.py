@@ -44,7 +44,7 @@ class TopoParams(Params):
     """Which bytes of a colocation group m-TOPO counts."""
 
     #: Those of all its ops; or only those of the first, as in the m-TOPO that Celeritas measured
-    #: (section 6.5.2), whose plans may overfill a device: none for the referee, who says so.
+    #: (section 6.5.2), whose plans may overfill a device: which the referee rejects.
     group_bytes: Literal["whole", "first"] = "whole"
 
 

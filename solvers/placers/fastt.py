@@ -64,7 +64,7 @@ class BestSplit(NamedTuple):
 def fastt(task: Task[Makespan], params: FastTParams | None = None) -> Outcome:
     """Splits ops of the critical path while that pays; its value is of the finer graph.
 
-    Place by DPOS; then split the dearest op of the critical path, and keep what pays; again. After
+    Place by DPOS; then split the longest op of the critical path, and keep what pays; again. After
     Yi et al., "Fast training of deep learning models over multiple GPUs", Middleware 2020
     (OS-DPOS), from descriptions: the text is not at hand. A heuristic for the makespan. Where a
     split was kept the plan is one of the finer instance (`Result.split`), not of the one asked

@@ -49,7 +49,7 @@ class JudgedIncumbent(Incumbent):
 
     def __post_init__(self) -> None:
         self.gap = self.task.limits.gap
-        #: notes, words: How parts have failed, and the last words of those that have not, by
+        #: notes, words: How parts have failed, and the final messages of those that have not, by
         #: method.
         self.notes: dict[str, str] = {}
         self.words: dict[str, str] = {}

@@ -171,7 +171,7 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
         )
     if not proves:
         return method.outcome(task, params)
-    if method.name != DEFAULT_METHOD:  # which runs others, and they say so
+    if method.name != DEFAULT_METHOD:  # which runs others, which report themselves
         say(f"proving by {method.name}")
     with loading():
         from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS

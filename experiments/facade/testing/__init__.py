@@ -36,7 +36,7 @@ class KnownOptimum:
     instance: Instance
     semantics: Semantics
     optimum_ns: int
-    #: Whose word the proof is, if it is not one of placegap's own.
+    #: The solver that proved it, where placegap did not check the proof.
     rests_on: str = ""
 
 

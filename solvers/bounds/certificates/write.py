@@ -1,4 +1,4 @@
-"""Write certificates: bounds that the stand-alone checker proves again, and says so beforehand.
+"""Write certificates: bounds that the stand-alone checker is sure to prove again.
 
 A makespan's are a chain of sections, of which the arcs of shortest paths are proven by trees of
 cases (`certificate_lp`), or one tree of the whole.

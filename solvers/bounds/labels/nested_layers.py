@@ -8,9 +8,9 @@ frame to the next, on the way forward and on the way back. Its groups are on no 
 layers may be placed one after the other, outermost first. What is inside the last frame may be one
 more layer, which has no way back.
 
-The chain has short sections, and none that a dearer tensor skips (`layer_chains`). Groups that no
-option places are nowhere, with their work. So a chain with short sections proves more, even where a
-long one counts more ops: its layers are smaller.
+The chain has short sections, and none that a more expensive tensor skips (`layer_chains`). Groups
+that no option places are nowhere, with their work. So a chain with short sections proves more, even
+where a long one counts more ops: its layers are smaller.
 
 A gate is often a small tensor, as the scale of a normalization, beside a large one that leads past
 it. At such a gate a chain would change devices for next to nothing. So sections that an edge skips

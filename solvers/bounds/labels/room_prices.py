@@ -68,7 +68,7 @@ def climb_prices(
         if stop():
             break
         total, used = trial(now)
-        if total >= NO_WAY:  # dearer than numbers reach: it says nothing
+        if total >= NO_WAY:  # beyond the range of numbers: it proves nothing
             break
         stalled += 1
         if total > best:
