@@ -174,7 +174,7 @@ def _show_model(source: Source, as_json: bool, for_plans: list[str]) -> None:
 
 
 def _show_names(plan: PlanFile, file: str, picture: Path | None, as_json: bool) -> None:
-    """What a plan says without its model."""
+    """What is printed of a plan without its model."""
     need = (
         f"the plan is of {plan.instance!r}, which is no graph of the corpus with this content: name"
         " its model (--model) and cluster (--cluster) to see what it does"
@@ -403,7 +403,7 @@ def _stated(instance: Instance, file: str) -> StatedPlan:
 
 
 def document_summary(document: Document) -> dict[str, Any]:
-    """What `show` says about a model or an instance."""
+    """What `show` prints of a model or an instance."""
     graph, cluster = document.graph, document.cluster
     kinds = Counter(op.kind for op in graph.ops)
     summary: dict[str, Any] = {
@@ -445,7 +445,7 @@ def _claimed(known: BestKnown) -> str:
 
 
 def plan_summary(plan: PlanFile) -> dict[str, Any]:
-    """What `show` says about a plan without its model."""
+    """What `show` prints of a plan without its model."""
     places = Counter(
         place for on in plan.placement.values() for place in ((on,) if isinstance(on, str) else on)
     )

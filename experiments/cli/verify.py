@@ -170,7 +170,7 @@ def verify_command(asked: VerifyOptions) -> None:
 
 
 def _certified(instance: Instance, rules: Rules, path: Path) -> Verdict:
-    """What the checker says; a certificate under other rules than the options' does not hold."""
+    """The checker's verdict; a certificate under other rules than the options' does not hold."""
     from placegap.experiments.running.certifying import Verdict, check_certificate
 
     with spinner(f"checking {path}"):

@@ -90,7 +90,7 @@ def num_slots(client: Client) -> int:
 
 
 def _silence() -> None:
-    """Let what placegap says be all that is said; MissingExtra where there is no distributed."""
+    """Silence all output but placegap's; MissingExtra where there is no distributed."""
     missing = why_not_installed("distributed", "dask")
     if missing is not None:
         raise MissingExtra(missing)

@@ -331,7 +331,7 @@ def with_load_limit(attempt: Attempt, at_most: float, *, here: bool = False) -> 
 def better(best: Result | None, new: Result) -> Result:
     """The result to report: the better plan (of two equal ones the later), and the better bound.
 
-    What one says and the plan of the other refutes becomes a fault of the result.
+    A claim of one that the plan of the other refutes becomes a fault of the result.
     """
     if best is None or best.value_ns is None:
         return new
@@ -368,7 +368,7 @@ def _told(
 
 
 def _words_of(method: str) -> str:
-    """What bounds of a method may rest on, where it has not said so yet: all of its solvers."""
+    """What bounds of a method may rest on, where it has not stated that yet: all of its solvers."""
     words = [solver_and_version(name) for name in find_method(method).packages if name in SOLVERS]
     return ", ".join(words) or PROOF
 

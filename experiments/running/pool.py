@@ -329,7 +329,7 @@ class TaskProcess(Generic[T]):
 
     def _start(self) -> None:
         try:
-            cache_folder()  # says where kernels are kept: a worker has nowhere to say it
+            cache_folder()  # says where kernels are kept: a worker has no place to print it
             self.process = WorkerProcess(_serve, self.job, alone=self.alone, copied=True)
         except OSError as error:
             raise PoolError(f"worker processes cannot start ({error.strerror})") from None

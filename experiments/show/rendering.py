@@ -1,4 +1,4 @@
-"""What a command says: tables on stdout, progress and warnings on stderr."""
+"""Output of a command: tables on stdout, progress and warnings on stderr."""
 
 from __future__ import annotations
 

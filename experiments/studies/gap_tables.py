@@ -217,7 +217,7 @@ def _bases(rows: Iterable[Sequence[GapCell]]) -> Iterator[str]:
 
 
 def _faults(cells: Sequence[GapCell]) -> Iterator[str]:
-    """What a solver said that a known plan contradicts, and internal errors."""
+    """Claims of solvers that a known plan contradicts, and internal errors."""
     for cell in cells:
         for fault in cell.faults:
             yield fault_words(fault, f"{cell.cell.instance}, {cell.cell.label}")

@@ -1,4 +1,4 @@
-"""What a study says while it runs: what it will do, for how long at most, and how far it is."""
+"""Progress of a study: what it will do, for how long at most, and how far it is."""
 
 from __future__ import annotations
 

@@ -6,10 +6,10 @@
   pattern matches. The embeddings are on the host in any case.
 - **exllama**: ``-gs`` are GB for each GPU, filled in order by layers; there is no host.
 - **ollama**: ``num_gpu`` of a Modelfile counts as ``-ngl`` does; layers are divided between several
-  GPUs by ollama itself, so that only plans with one of them can be said.
+  GPUs by ollama itself, so that only plans with one of them can be expressed.
 
-What cannot be said is refused, with the nearest plan that can: the same number of layers on each
-device, in the order that the tool has, or as few others as need be where those do not fit; and
+What cannot be expressed is refused, with the nearest plan that can: the same number of layers on
+each device, in the order that the tool has, or as few others as need be where those do not fit; and
 what it takes beside the plan.
 """
 

@@ -1,6 +1,6 @@
 """Hybrid plans for trainers and servers that have one d and one t: Megatron-LM, torchtitan, vLLM.
 
-What the tools can say beside cuts and degrees is which layers are recomputed:
+Beside cuts and degrees, the tools can state which layers are recomputed:
 
 - **Megatron-LM** (its ``arguments.py``): ``--recompute-granularity selective`` in all layers, or
   ``full`` with ``--recompute-method block``: the first ``--recompute-num-layers`` layers of every

@@ -7,7 +7,7 @@ before the start of v. With u on device a and v on device b, G being the time be
   the least of these over c, for every x.
 - **Forced ops.** If through(x, c') > G for all devices c' but c, x is on c. All such ops run on c
   one after the other: G >= least head + sum of their times there + least tail. So G is at least the
-  smallest number that keeps this condition. Where transfers are dear, it says that all of X runs
+  smallest number that keeps this condition. Where transfers are dear, it implies that all of X runs
   on one device.
 - **Work.** Device c can start with X only after h[c], the least head of any x there, and must end
   t[c], the least tail, before v starts: sum over X of the masses <= sum of w[c] (G - h[c] - t[c])

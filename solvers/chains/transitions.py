@@ -271,7 +271,7 @@ class Sources(NamedTuple):
     """States (ideal, value) that one more device may extend, and the tree over them.
 
     Level 0 are the states themselves; node i of level l + 1 sums up nodes 8 i .. 8 i + 7 of level
-    l. Consecutive states share most of their blocks, so that a node's common blocks say much.
+    l. Consecutive states share most of their blocks, so that a node's common blocks decide much.
     """
 
     #: (s,) int32: Ideal of each state, ascending.

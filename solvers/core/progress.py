@@ -77,7 +77,7 @@ class Incumbent:
     bound: Bound = NOTHING_PROVEN
     #: Called with both whenever one of them is better.
     on_news: Teller = unheard
-    #: What a phase or a solver said that a known plan contradicts, or how it failed.
+    #: Claims of a phase or a solver that a known plan contradicts, or how it failed.
     faults: list[str] = field(default_factory=list)
     details: dict[str, int | float | str] = field(default_factory=dict)
 

@@ -88,9 +88,10 @@ plans proved a bound. ``no_plan``: none found, and the message says why.
 
 
 INTERNAL_ERROR, RECORDED, RUN_OF = "an internal error in", "recorded: ", "the run of"
-"""How a fault begins that no solver said: our code failed, the corpus records a wrong bound, or a
-method of the user's did not return what it has to. The origin of a bound that the corpus records
-begins like the second one, too."""
+"""How a fault begins that is no solver's claim: our code failed, the corpus records a wrong bound,
+or a method of the user's did not return what it has to. The origin of a bound that the corpus
+records begins like the second one, too.
+"""
 
 
 class SolverDisagreement(AssertionError):
@@ -160,11 +161,11 @@ class Outcome(Proven):
     """What a method hands to `finish`: decisions and proofs; the referee computes values."""
 
     plan: Plan | None = None
-    #: The value an exact method says its plan has; the referee must find no more.
+    #: The value that an exact method claims for its plan; the referee must find no more.
     claim_ns: int | None = None
     #: What is proven of all plans; `no_plan` where none exists.
     bound: Bound | None = None
-    #: What a solver said that a known plan contradicts, each with its name and version; nothing of
+    #: Claims of a solver that a known plan contradicts, each with its name and version; nothing of
     #: it is in plan and bound. And internal errors that cost a part of the search.
     faults: tuple[str, ...] = ()
     #: Why there is no plan, what limit was hit, ...
@@ -264,7 +265,7 @@ def carry_bound(result: Result, other: Result) -> Result:
 def with_reason(result: Result, instance: Instance) -> Result:
     """The result; one without a plan says what memory is missing and what would help, if it is.
 
-    Where no plan can exist for it, that is all it says: why the method found none is no news.
+    Where no plan can exist for it, the message is only that.
     """
     if result.plan is not None or result.status not in ("infeasible", "no_plan"):
         return result

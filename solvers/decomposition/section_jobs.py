@@ -71,7 +71,7 @@ class SectionAnswer:
     decided: bool = False
     #: Ctrl-C came meanwhile.
     interrupted: bool = False
-    #: What a solver said against a known plan; nothing else here comes from that solve.
+    #: A solver's claim that contradicts a known plan; nothing else here comes from that solve.
     faults: tuple[str, ...] = ()
 
 
@@ -255,7 +255,7 @@ class _Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether it has said that it takes jobs."""
+        """Whether it has reported that it takes jobs."""
         if not self._ready and self.pipe.poll():
             with contextlib.suppress(EOFError, OSError):
                 self._ready = self.pipe.recv() == "ready"

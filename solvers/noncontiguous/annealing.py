@@ -269,7 +269,7 @@ SHRINKS = 0.95
 """A level that has more than such a part of the blocks before it is the last one."""
 
 WIDEST = 64
-"""Nets with more pins do not say which blocks belong together."""
+"""Nets with more pins do not show which blocks belong together."""
 
 HOT, WARM = 0.01, 0.002
 """Temperatures on the coarsest level and below."""

@@ -54,7 +54,7 @@ class FusionParams(Params):
     #: The paper's M, the most of a device's memory that fused ops hold together.
     memory_share: float = Field(default=MEMORY_SHARE, gt=0, le=1)
     #: Whether fused ops that no device has room for go whole to the one with the most bytes left,
-    #: as in the paper; what overfills a device is no plan for the referee, who says by how much.
+    #: as in the paper; the referee rejects a plan that overfills a device, and states by how much.
     best_effort: bool = False
 
 

@@ -94,7 +94,7 @@ US_PER_PART_STARTED = 35.0
 ENDED, AT_LIMIT, INTERRUPTED = "nothing is left to try", "stopped at the time limit", "interrupted"
 
 USUAL = ("ended unproven", AT_LIMIT, INTERRUPTED)
-"""Last words of a part that say nothing beyond those of the whole."""
+"""Final messages of a part that add nothing to auto's own."""
 
 MEMORY = "memory"
 """What proves that there is no plan, where no method has to."""
@@ -302,7 +302,7 @@ def _prove_what_is_cheap(known: JudgedIncumbent) -> None:
 
 
 def _look_for_room(known: JudgedIncumbent) -> None:
-    """Whether cheap conditions on memory already say that no plan fits."""
+    """Whether cheap conditions on memory already prove that no plan fits."""
     task = known.task
     if isinstance(task.semantics, Makespan | LoadSemantics):
         reasons = explain_infeasible(relax_memory(task.instance, task.semantics)[0])

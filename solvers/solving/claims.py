@@ -24,14 +24,14 @@ class Claim(NamedTuple):
 
     #: Its name, without folders.
     file: str
-    #: A value that no plan is said to be below, or that some plan is said to have.
+    #: The claimed bound, or the claimed value of a plan.
     ns: int
     is_bound: bool
-    #: The method that is said to be behind it.
+    #: The method that is claimed to have found it.
     origin: str
     #: The instance, or the one with whole modules or layers. None: another one, or other rules.
     about: Instance | None
-    #: Of which plans it is said, where that is not all of them.
+    #: The plans of which it is claimed, where these are not all.
     plans: str = ""
 
 
@@ -62,7 +62,7 @@ def claims_of(
 def _about(
     said: StoredBound, instance: Instance, semantics: Semantics
 ) -> tuple[Instance | None, str]:
-    """The instance that a stated bound is about, and of which plans it is said."""
+    """The instance that a stated bound is about, and the plans of which it is claimed."""
     if not includes(said.semantics, semantics):
         return None, f"under {said.semantics.label}"
     found = with_content(instance, said.content_hash)

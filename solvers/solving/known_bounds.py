@@ -1,6 +1,6 @@
 """The best bound that is known of an instance: proven now, or recorded in the corpus.
 
-Whatever says how good a plan is asks `known_bound`, so that all say the same. A bound counts where
+All statements on how good a plan is use `known_bound`, so that they agree. A bound counts where
 its content and its rules are those of the instance, and as long as no plan refutes it. What a file
 states is no bound (`claims`).
 """
@@ -110,7 +110,7 @@ def with_known_bound(instance: Instance, result: Result, recorded: Iterable[Boun
 
 
 def proven_by(result: Result) -> Iterator[Bound]:
-    """What a result says that no plan of its instance is below."""
+    """The bound of a result on all plans of its instance."""
     if result.bound and result.bound_ns is not None and result.split is None:
         yield result.bound._replace(origin=result.bound_origin or result.method)
 

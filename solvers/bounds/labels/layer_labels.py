@@ -42,7 +42,7 @@ are named here, as digits; from `WORK` on the work on the devices, and bytes, if
 
 MOST_CELLS, MOST_TRIALS = 12_000_000, 200_000_000
 """Of the new labels of one layer, and labels times options and gates of all layers that seem to be
-below the threshold, of which a new label counts as half of its cells; with more nothing is said.
+below the threshold, of which a new label counts as half of its cells; with more there is no bound.
 The latter are some eight seconds' worth."""
 
 CHUNK = 16_384

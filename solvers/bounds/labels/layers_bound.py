@@ -112,7 +112,7 @@ def search_layers(
     rest = rest_of(table, ways)
     head, tail = table.outer_ns
     through = int((head[:, None] + rest[0] + tail[None, :]).min())
-    if through >= NO_WAY:  # no plan at all: nothing that this bound says
+    if through >= NO_WAY:  # no plan at all: this bound proves nothing
         return None
     least = least_by_option(table, ways, rest)
     best, stride, effort = max(known_ns, through - table.worth_ns), STRIDE, Effort()

@@ -366,7 +366,7 @@ def memory_bound(instance: Instance, windows: WorkWindows) -> int:
         )
         least = NO_WAY if runs is None else runs.cheapest(tables).ns
         if runs is None or least >= NO_WAY:
-            continue  # no plan at all: nothing that the portfolio says
+            continue  # no plan at all: the portfolio proves nothing
         if not alike:
             runs = runs.priced(tables)
         best = max(best, runs.cheapest(tables).ns)

@@ -1,8 +1,8 @@
-"""The one place where CP-SAT runs: safe parameters, checked rows, and a check of what it says.
+"""The one place where CP-SAT runs: safe parameters, checked rows, and a check of its claims.
 
 CP-SAT 9.15 has proven wrong optima (docs/trust.md). So the part of its presolve that did is off, a
-model with too large numbers is not run at all, and what is said against a known plan is a fault of
-the solver: it is reported, and what was proven in that run is discarded.
+model with too large numbers is not run at all, and a claim that contradicts a known plan is a fault
+of the solver: it is reported, and what was proven in that run is discarded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PORTFOLIO = (*BOUND_SEARCH, "no_lp")
 """Complete searches of 2 or 3 workers, and of more; CP-SAT fills up with neighbourhood searches."""
 
 CpEnding = Ending | Literal["refused", "fault"]
-"""``refused``: the model was not run; ``fault``: what CP-SAT says contradicts a known plan."""
+"""``refused``: the model was not run; ``fault``: CP-SAT's claim contradicts a known plan."""
 
 
 class CpModel(Protocol):
@@ -92,7 +92,7 @@ class Answer:
     #: plan, value_ns: The solution, which the referee finds feasible, and its value by the referee.
     plan: Plan | None = None
     value_ns: int | None = None
-    #: What CP-SAT says that the plan takes, where times are exact.
+    #: The plan's time by CP-SAT, where times are exact.
     claim_ns: int | None = None
     #: No plan within the horizon takes less. None where nothing is proven, or no such plan exists.
     bound_ns: int | None = None

@@ -1,4 +1,4 @@
-"""HiGHS: solve a Pyomo model from its current values, and say honestly how it ended."""
+"""HiGHS: solve a Pyomo model from its current values, and report how it ended."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def solve_model(
         solver.setOptionValue("time_limit", max(0.0, limits.time_limit_s - (handed_off - began)))
     try:
         interrupted = _run(solver, watch if form.is_mip else None)
-    except MemoryError:  # what the solver says now is not to be trusted
+    except MemoryError:  # results of the solver are not to be trusted now
         return MipOutcome(
             "memory_limit",
             hand_off_s=handed_off - began,
