@@ -170,7 +170,7 @@ def write_exports(
 
 
 def _text(kind: str, instance: Instance, result: Result) -> str:
-    """The file of one kind; one that it cannot express is refused, with a hybrid plan that it can."""
+    """The file of one kind; a hybrid plan it cannot express is refused, with one that it can."""
     assert result.plan is not None
     try:
         return export_plan(kind, instance, result.plan, result.semantics)

@@ -77,7 +77,7 @@ def test_the_coarse_instance_and_the_map_are_written(
     [
         (["--with", "melt"], "there is no transform 'melt'"),
         (["--with", "pesto-merge", "--param", "ops=0"], "parameters of pesto-merge: ops"),
-        (["--param", "ops=3"], "name it by --with"),
+        (["--param", "ops=3"], "need a transform (--with)"),
         (["--with", "zero-time", "-o", "coarse.txt"], "must end in .json or .json.gz"),
         (["--with", "zero-time", "-o", "no/such/coarse.json"], "its folder does not exist"),
         (["--with", "zero-time", "-o", "a.json", "--map", "a.json"], "two outputs have this name"),
@@ -128,7 +128,7 @@ def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
     ("args", "message"),
     [
         (["--coarsen", "melt"], "there is no transform 'melt'"),
-        (["--coarsen-param", "ops=3"], "name it by --coarsen"),
+        (["--coarsen-param", "ops=3"], "needs a transform (--coarsen)"),
         (["--coarsen", "pesto-merge", "--coarsen-param", "ops"], "--coarsen-param 'ops' is not"),
         (["--coarsen", "pesto-merge", "--coarsen-param", "x=1"], "x: unknown field"),
     ],
