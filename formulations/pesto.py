@@ -328,7 +328,7 @@ def build_strengthened(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel
 
 
 def count_rows_strengthened(instance: Instance) -> int:
-    """At most so many rows, those of memory and colocation aside; O(m^2 / 64), nothing is built."""
+    """An upper bound on the rows, without memory and colocation; O(m^2 / 64), nothing is built."""
     index, n, k = instance.arrays.index, instance.num_ops, instance.num_devices
     m, links = len(index.producer), k * (k - 1)
     rows = 3 * n + (2 + 2 * k) * m + k + links

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.util
 import inspect
@@ -90,6 +91,25 @@ def test_the_python_of_a_page_runs_and_prints_what_it_shows(page: str, folder: P
             exec(compile(code, page, "exec"), names)
         if shown:
             assert settled(printed.getvalue()) == settled(shown)
+
+
+@pytest.mark.parametrize("page", ["README.md", *(page for page in WITH_CODE if "docs/" in page)])
+def test_the_python_of_a_page_imports_only_what_is_exported(page: str) -> None:
+    hidden = []
+    for node in (node for code, _ in python_blocks(page) for node in ast.walk(ast.parse(code))):
+        if isinstance(node, ast.Import):
+            hidden += [name.name for name in node.names if name.name.startswith("placegap.")]
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("placegap"):
+            names = {name.name for name in node.names}
+            hidden += [f"{node.module}.{name}" for name in names - exported(str(node.module))]
+    assert hidden == []
+
+
+def exported(package: str) -> set[str]:
+    """What placegap, one of its layers, or `placegap.testing` exports."""
+    if package == "placegap.formulations":
+        return {name.removeprefix(f"{package}.") for name in MODULES}
+    return set(importlib.import_module(package).__all__) if package.count(".") < 2 else set()
 
 
 def settled(text: str) -> str:

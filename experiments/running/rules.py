@@ -1,4 +1,4 @@
-"""The rules that a user asks for, one by one, and the semantics that they make of a model's own."""
+"""The rules that a user states, one by one, and the semantics that they make of a model's own."""
 
 from __future__ import annotations
 

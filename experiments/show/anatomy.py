@@ -82,7 +82,7 @@ class Anatomy:
     memory: list[Levels]
     is_timed: bool
     path: tuple[PathPart, ...]
-    #: The dearest first.
+    #: The most expensive first.
     crossings: tuple[Crossing, ...]
     next_moves: Tried
     #: What made the plan.

@@ -1,6 +1,6 @@
 """A placement in words, for people, and as an object, for scripts.
 
-Below the result stand sentences on why a plan leaves devices unused, and what to ask instead.
+Below the result stand sentences on why a plan leaves devices unused, and what would use them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) -> Table:
-    """One line per device: ops, compute, communication, memory; its load and tokens, if asked."""
+    """One line per device: ops, compute, communication, memory; its load and tokens, if any."""
     communication = _communication_ns(verdict, instance.num_devices)
     is_load, is_context = isinstance(semantics, AllLoads), isinstance(semantics, MaxContext)
     rows = []
@@ -115,11 +115,8 @@ EXACT = "An exact method may find a better plan: leave --method out"
 def plan_notes(instance: Instance, result: Result) -> tuple[str, ...]:
     """Sentences about a result's plan, for people who expected all devices to be used.
 
-    Parameters
-    ----------
-    instance : Instance
-        The one of the plan: the finer one, where the method split ops, and the one with single
-        ops, where layers were kept whole.
+    The instance is that of the plan: the finer one, where the method split ops or layers were kept
+    whole.
     """
     verdict, reserved = result.evaluation, instance.cluster.provenance.parameters.get(RESERVED)
     notes: tuple[str, ...] = () if reserved is None else (f"{reserved} ({SAYS_FREE})",)
@@ -240,11 +237,11 @@ def _stages(verdict: Evaluation, result: Result) -> str:
         why = f"the heaviest stage decides, {heaviest.device}'s"
     asked = _instead(result.semantics, heaviest.num_ops)
     if result.status == "optimal":
-        why += ", and no plan has less"
+        why += ", and no plan has a lower one"
     elif _is_heuristic(result.method):
         asked = EXACT
     else:
-        why += ", and the search found no less"
+        why += ", and the search found no lower one"
     return f"{_unused(verdict)}: {why}. {asked}"
 
 

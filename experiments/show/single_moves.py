@@ -68,13 +68,6 @@ def single_moves(
     A unit is a colocation group, an op without one, or a layer that is on one device. Where there
     are more moves than `MOST`, or the graph is large, those come first that touch a border, or the
     device with the most to do.
-
-    Parameters
-    ----------
-    verdict : Evaluation
-        The referee's, of the plan.
-    count : int
-        How many moves are returned.
     """
     if verdict.value_ns is None:
         return Tried((), 0, 0)

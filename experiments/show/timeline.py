@@ -185,15 +185,7 @@ def timeline(
     verdict: Evaluation,
     found: Sequence[Crossing],
 ) -> Timeline:
-    """The bars of a plan that has a value.
-
-    Parameters
-    ----------
-    verdict : Evaluation
-        The referee's, with a value.
-    found : sequence of Crossing
-        From `crossings`.
-    """
+    """The bars of a plan that has a value."""
     assert verdict.value_ns is not None
     rows = [spec.name for spec in instance.cluster.devices]
     labels = labels_of(instance.graph)
@@ -473,7 +465,7 @@ def blocks(drawn: Timeline, least_ns: int, longest_ns: int | None = None) -> lis
 
 
 MOST_SCOPES = 200
-"""More are too many to be told apart."""
+"""With more, colours can no longer be told apart."""
 
 
 def scopes_of(names: Sequence[str]) -> tuple[str, ...] | None:

@@ -130,14 +130,9 @@ def settled_windows(
 ) -> Windows:
     """Heads and tails that agree with the horizon, from where ops can be at all.
 
-    Parameters
-    ----------
-    possible : (n, K) bool
-    cross : callable
-        (when an op is done on each device, tensor, whether time runs backwards) -> when its
-        neighbour can begin on each device.
-    whole_groups : callable
-        Where ops can be -> where they can be with their colocation groups.
+    `cross` maps when an op is done on each device to when its neighbour across a tensor can begin
+    on each device, also backwards in time; `whole_groups` keeps the devices that fit whole
+    colocation groups.
     """
     while True:
         head = _longest(arrays, possible, cross, back=False)
@@ -206,7 +201,7 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
     """Longest paths from the ends of a section to each op on each device, (K, ops, K) each, in ns.
 
     First entry [a, i, c]: with the entry on device a, the i-th op ends on c no earlier after it.
-    Second entry [b, i, c]: with the i-th op on c, so much passes at least until the exit has ended
+    Second entry [b, i, c]: with the i-th op on c, least time until the exit has ended
     on b. By paths alone, under every semantics; `NO_WAY` where that cannot be. O(e K^3), e edges.
     """
     arrays, num_devices, index = instance.arrays, instance.num_devices, instance.arrays.index

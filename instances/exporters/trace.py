@@ -200,14 +200,9 @@ def memory_levels(
 ) -> list[Levels]:
     """The levels of each device; their highest is what the referee holds against its memory.
 
-    Under `interleaved` it may be below that, as the referee adds the fullest moments of stages.
-
-    Parameters
-    ----------
-    plan : Plan
-        One that can be executed.
-    schedule : Schedule or None
-        Of a makespan plan; without one, moments are the steps of `arrays.derive_memory`.
+    Under `interleaved` it may be below that, as the referee adds the fullest moments of stages. The
+    schedule is that of a makespan plan; without one, moments are the steps of
+    `arrays.derive_memory`.
     """
     if isinstance(semantics, PipelineIteration):
         run = simulate_iteration(instance, plan, semantics)

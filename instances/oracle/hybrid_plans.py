@@ -54,7 +54,7 @@ class _Groups:
                 )
 
     def degrees(self, stages: int) -> list[Degrees]:
-        """All replicas and tensor degrees of so many stages."""
+        """All replicas and tensor degrees of a number of stages."""
         n, devices = self.semantics.microbatches, self.instance.num_devices
         single = [(d, t) for d in range(1, n + 1) if n % d == 0 for t in self.tensors]
         found: list[Degrees] = [()]

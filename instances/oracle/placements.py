@@ -170,7 +170,7 @@ def next_placement(home: Ints, num_devices: int, group: Ints, device: Ints) -> b
 
 @kernel
 def may_fit(device: Ints, ops: FewOps, sizes: PeakSizes) -> bool:
-    """Every op runs where it is, and the memory suffices as far as the placement alone tells."""
+    """Every op runs where it is, and the memory suffices as far as the placement alone decides."""
     left = ops.memory_bytes.copy()
     for i in range(len(device)):
         if ops.time_ns[i, device[i]] == UNSUPPORTED:
@@ -313,7 +313,7 @@ def _earliest(start: Ints, items: Items, num_resources: int, earliest: Ints) -> 
 class PeakSizes(NamedTuple):
     """Sizes of the ops, which are numbered topologically, and of the tensors; in bytes.
 
-    `counts` is false under the rule `sum`; `holds[i, z]` tells whether op i holds shared state z.
+    `counts` is false under the rule `sum`; `holds[i, z]`: op i holds shared state z.
     """
 
     counts: bool

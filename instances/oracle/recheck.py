@@ -191,7 +191,7 @@ def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Vio
 
 
 def bytes_with(op: Op, tokens: int) -> int:
-    """Resident bytes of an op whose caches hold so many tokens, window by window."""
+    """Resident bytes of an op whose caches hold `tokens`, window by window."""
     held = op.resident_bytes
     for cache in op.caches:
         limit = tokens if cache.most_tokens is None else cache.most_tokens
@@ -211,7 +211,7 @@ def context_tokens(facts: Facts, plan: Plan) -> int:
 
 
 def sum_rule(facts: Facts, plan: Plan, tokens: int | None = None) -> Iterator[Violation]:
-    """Devices whose ops have more bytes than fit: resident ones, or those with so many tokens."""
+    """Devices whose ops have more bytes than fit: resident ones, or those with `tokens`."""
     for k, device in enumerate(facts.devices):
         held = sum(
             op.resident_bytes if tokens is None else bytes_with(op, tokens)

@@ -57,7 +57,7 @@ MOST_STARTS = 16
 def relax_memory(instance: Instance, semantics: Semantics) -> tuple[Instance, Semantics]:
     """The instance and semantics themselves under `sum`; the floor, under `sum`, for `peak`.
 
-    The last floor is kept as long as its instance lives: placer after placer asks for the same.
+    The last floor is kept as long as its instance lives: many placers use the same.
     """
     if memory_rule(semantics) == "sum":
         return instance, semantics

@@ -43,7 +43,7 @@ class Arrays:
 
     @cached_property
     def _tables(self) -> tuple[Ints, Ints, Ints]:
-        """Tables of device pairs, made when they are first asked for: they grow with K^2."""
+        """Tables of device pairs, made when they are first used: they grow with K^2."""
         graph, cluster = self.tables_of
         try:
             link_class, transfer_ns = transfer_times(graph, cluster)

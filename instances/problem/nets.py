@@ -61,14 +61,9 @@ class Nets:
 def build_nets(instance: Instance, block: Ints, paid: Ints | None = None) -> Nets:
     """Nets of an instance whose op i belongs to block ``block[i]``.
 
-    Nets that nobody pays are left out. O(p log p + e K) for p pins.
-
-    Parameters
-    ----------
-    block : (n,) int64
-        Blocks are 0..b-1, each with an op; ``np.arange(n)`` for nets over ops.
-    paid : (t, payers) int64, optional
-        What each tensor costs each payer; by default its host time on each device that is no host.
+    Blocks are 0..b-1, each with an op. `paid` (t, payers) is what each tensor costs each payer; by
+    default its host time on each device that is no host. Nets that cost no payer anything are left
+    out. O(p log p + e K) for p pins.
     """
     arrays = instance.arrays
     index, num_blocks = arrays.index, int(block.max()) + 1

@@ -27,7 +27,7 @@ WITHOUT_OPS = "modules_without_ops"
 """Parameter of a provenance: modules of a traced model that hold weights and that no op names."""
 
 ASSUMED_DIMS = "assumed_dims"
-"""Parameter of the provenance that names the sizes nobody stated, as "N=1, M=1"."""
+"""Parameter of the provenance that names the sizes that were not stated, as "N=1, M=1"."""
 
 WITHOUT_RULE = "ops_without_flop_rule"
 """Parameter of the provenance that counts, by kind, ops whose FLOPs are a guess: "Foo 3, Bar 1"."""

@@ -134,10 +134,7 @@ class SectionMaker:
     def make(self, section: Section, entry: int | None, leave: int | None) -> Instance:
         """The section as an instance; entry and exit are pinned to devices where these are given.
 
-        Parameters
-        ----------
-        entry, leave : int or None
-            Device of the section's entry, which then takes no time there, and of its exit.
+        The entry takes no time where it is given a device.
         """
         graph = Graph(
             name="section",
@@ -250,13 +247,7 @@ def _across_groups(instance: Instance) -> Flags:
 
 
 def memory_is_slack(instance: Instance, ops: Iterable[int] | None = None) -> bool:
-    """Whether every device can hold all the ops that it can run at once: no limit ever binds.
-
-    Parameters
-    ----------
-    ops : iterable of int, optional
-        Only these ops; by default all.
-    """
+    """Whether every device can hold all ops that it can run at once: no limit ever binds."""
     arrays = instance.arrays
     chosen: Sequence[int] | Ints = np.arange(instance.num_ops) if ops is None else list(ops)
     able = arrays.time_ns[chosen] != UNSUPPORTED

@@ -194,7 +194,7 @@ class PipelineIteration(_Rules):
     #: How many microbatches an iteration has; the times of ops are those of one.
     microbatches: Annotated[int, Field(ge=1, le=MAX_MICROBATCHES)] = 8
 
-    #: Who moves tensors: the links, beside the work of the devices; or the devices themselves, as
+    #: What moves tensors: the links, beside the work of the devices; or the devices themselves, as
     #: under max_load with ``load: add``.
     sending: Sending = "overlap"
 
@@ -225,7 +225,7 @@ class PipelineIteration(_Rules):
 class HybridPipeline(_Rules):
     """Time of a batch in a full pipeline whose stages have replicas, tensor parallelism and modes.
 
-    That of the slowest stage; filling and draining count if asked for (`referee.hybrid`).
+    That of the slowest stage; filling and draining count with `bubble` (`referee.hybrid`).
 
     Examples
     --------

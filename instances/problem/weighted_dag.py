@@ -30,12 +30,8 @@ def longest_ways(
 ) -> NDArray[Any]:
     """The longest path from each node on, costs of nodes and edges included; O(V + E).
 
-    Parameters
-    ----------
-    order : (n,) int64
-        Nodes, each after those that its edges lead to.
-    ptr, other, edge_cost
-        Edges of node i lead to ``other[ptr[i]:ptr[i + 1]]``.
+    `order` has each node after those that its edges lead to; edges of node i lead to
+    ``other[ptr[i]:ptr[i + 1]]``.
     """
     same = (np.array(part) for part in (order, ptr, other, edge_cost, node_cost))
     way: NDArray[Any] = _longest_ways(*same)  # of copies, so that it is compiled once

@@ -506,17 +506,7 @@ def _exclusive(instance: Instance, schedule: Schedule, semantics: Makespan) -> I
 def check_class(
     instance: Instance, plans: PlanClass, region: Ints, names: Sequence[str], noun: str
 ) -> Iterator[Violation]:
-    """What keeps the regions from being of a class of plans.
-
-    Parameters
-    ----------
-    region : (n,) int64
-        Region of each op.
-    names : sequence of str
-        Of the regions.
-    noun : {"device", "server"}
-        What the regions are.
-    """
+    """What keeps regions (devices or servers, as `noun` says) from being of a class of plans."""
     if plans == "convex":
         yield from _convex(instance, region, names, noun)
     elif plans == "chain":

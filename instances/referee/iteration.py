@@ -95,7 +95,7 @@ class Iteration:
 
 
 def check_iteration(instance: Instance, semantics: PipelineIteration) -> None:
-    """Raise an InputError where times or bytes of so many microbatches overflow, or where they have
+    """Raise an InputError where times or bytes of all microbatches overflow, or where they have
     too many events.
     """
     arrays, splits = instance.arrays, semantics.schedule == "zero_bubble"
@@ -152,14 +152,8 @@ def _check_split(instance: Instance) -> None:
 def simulate_iteration(instance: Instance, plan: Plan, semantics: PipelineIteration) -> Iteration:
     """When every event and every message of one iteration begins and ends.
 
-    Parameters
-    ----------
-    plan : Plan
-        One device per op, which runs it; memory and colocation do not matter here.
-
-    Notes
-    -----
-    O(n + t K) for t tensors, and O(m S) events for m microbatches and S stages.
+    Memory and colocation do not matter. O(n + t K) for t tensors, and O(m S) events for m
+    microbatches and S stages.
 
     Examples
     --------

@@ -45,19 +45,11 @@ def device_loads(
 ) -> tuple[Ints, Ints, Ints]:
     """Compute, incoming and outgoing communication of every device, (K,) each, in ns.
 
-    A tensor that leaves a device, or enters it, costs host_time(tensor, device) there, once
-    however many consumers it has on the other side. Hosts pay no communication. O(n + m log m).
-
-    Parameters
-    ----------
-    device : (n,) int64
-        Device of each op, each able to run it.
-    cost_ns : (t, K) int64, optional
-        What a tensor costs at a device's border, in place of host_time.
-    backward : bool, optional
-        Count only backward (True) or forward (False) ops and the tensors that they produce: a
-        forward tensor belongs to the forward load also where only backward ops read it
-        (Tarnawski et al., Appendix C).
+    A tensor that leaves a device, or enters it, costs host_time(tensor, device) there, once however
+    many consumers it has on the other side. Hosts pay no communication. O(n + m log m). `cost_ns`
+    (t, K) takes the place of host_time. With `backward`, only backward (True) or forward (False)
+    ops count, and the tensors that they produce: a forward tensor belongs to the forward load also
+    where only backward ops read it (Tarnawski et al., Appendix C).
 
     Examples
     --------
@@ -82,12 +74,7 @@ def device_loads(
 def crossing_costs(index: GraphIndex, region: Ints, cost_ns: Ints) -> tuple[Ints, Ints]:
     """What enters and what leaves each region, (R,) each, in ns: every tensor once per region.
 
-    Parameters
-    ----------
-    region : (n,) int64
-        Region (device, server) of each op.
-    cost_ns : (t, R) int64
-        What it costs a region that a tensor crosses its border.
+    `cost_ns` (t, R) is what a region pays for a tensor across its border.
     """
     num_regions = cost_ns.shape[1]
     incoming, outgoing = np.zeros(num_regions, np.int64), np.zeros(num_regions, np.int64)
@@ -202,13 +189,7 @@ def server_costs(instance: Instance) -> Ints:
 
 
 def server_uses(instance: Instance, device: Ints) -> tuple[ServerUse, ...]:
-    """Load of every server: the tensors that leave or enter it.
-
-    Parameters
-    ----------
-    device : (n,) int64
-        Device of each op.
-    """
+    """Load of every server: the tensors that leave or enter it."""
     names, server = server_numbers(instance)
     index = instance.arrays.index
     incoming, outgoing = crossing_costs(index, server[device], server_costs(instance))
@@ -344,14 +325,9 @@ def _why_no_sync(
 
 
 def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:
-    """Load of every device, (K,), from that of each stage as if its first device ran it alone.
+    """Load of every device, from that of each stage as if its first device ran it alone.
 
-    Parameters
-    ----------
-    plan : Plan
-        Without violations of `check_replicas`.
-    load : (K,) int64
-        Load of each stage at its first device.
+    The plan has no violations of `check_replicas`.
     """
     shared = load.copy()
     if _is_single(plan):

@@ -213,12 +213,7 @@ def device_orders(
       those of inputs; from the one of microbatch q on each is followed by a weight event, of
       microbatches 0, 1, ..; those that are left come last.
 
-    Parameters
-    ----------
-    num_devices : int
-        Devices that have stages.
-    trains : bool
-        Without backward ops all schedules are the forward part of their order.
+    Without backward ops all schedules are the forward part of their order.
 
     Examples
     --------
@@ -262,7 +257,7 @@ def _in_turns(forward: list[Event], backward: list[Event], first: int) -> list[E
 
 
 def _with_weights(order: list[Event], delay: int) -> list[Event]:
-    """Weight events, each after the backward event of so many microbatches later."""
+    """Weight events, each after the backward event of a later microbatch."""
     backward = [event for event in order if event.backward]
     weights = [event._replace(weight=True) for event in backward]
     after = dict(zip(backward[delay:], weights, strict=False))

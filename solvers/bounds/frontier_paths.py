@@ -97,20 +97,9 @@ def frontier_bound(
 ) -> int:
     """What memory along the order of the groups proves of every makespan, in ns.
 
-    Parameters
-    ----------
-    instance : Instance
-        Whose resident bytes add up (`additive_memory`).
-    known_ns : int
-        What is proven already; the result is no less.
-    stop : callable
-        Asked at each step whether to end with what is proven so far.
-    rows : int
-        Labels of a step, at most.
-
-    Notes
-    -----
-    O(P L K (w + L)) for each aim, with P groups, at most `rows` labels L and w numbers in each.
+    Resident bytes add up (`additive_memory`). The result is at least `known_ns`, which is proven
+    already; `stop` ends it with what is proven so far. O(P L K (w + L)) for each aim, with P
+    groups, at most `rows` labels L and w numbers in each.
     """
     if instance.num_ops > MOST_OPS or memory_is_slack(instance):
         return known_ns
@@ -221,7 +210,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
 def plan_by(steps: PlacingSteps, traces: Sequence[FrontierLabels]) -> Plan:
     """Each op on the device of its group's place, by the first label of the last step.
 
-    A label knows the devices of its frontier by names of its own; any other one is a device of its
+    A label has its own names for the devices of its frontier; any other one is a device of its
     class that has most room left. It may be too full.
     """
     graph, frontiers = steps.graph, steps.frontiers

@@ -95,19 +95,10 @@ class OpClasses(NamedTuple):
 
 
 def classes_of(instance: Instance, trait: Sequence[Hashable], move: Ints) -> OpClasses:
-    """The coarsest classes that colour refinement ends with.
+    """The coarsest classes of ops that colour refinement ends with.
 
-    Parameters
-    ----------
-    trait : sequence of n
-        What tells ops apart by themselves.
-    move : (m,) int64
-        What tells edges apart.
-
-    Notes
-    -----
-    Colours begin with what leads to an op and what it leads to, which leaves few rounds: O(n + m)
-    for each of them.
+    `trait` and `move` are what tells ops and edges apart by themselves. Colours begin with what
+    leads to an op and what it leads to, which leaves few rounds: O(n + m) for each of them.
     """
     index, group = instance.arrays.index, instance.arrays.group.tolist()
     into: list[list[tuple[int, int]]] = [[] for _ in group]
@@ -613,13 +604,8 @@ class _Builder:
         self._transfer(terms, int(self.classes.of_op[u]), v, least)
 
 
-def relaxed_ns(model: Knapsack, time_limit_s: float | None = None) -> int:
-    """What the duals of the LP prove of every makespan, in ns."""
-    return _relaxed(model, time_limit_s)[0]
-
-
-def _relaxed(model: Knapsack, time_limit_s: float | None) -> tuple[int, Floats | None]:
-    """What the duals prove, 0 if nothing, and the solution, if there is one."""
+def relaxed(model: Knapsack, time_limit_s: float | None = None) -> tuple[int, Floats | None]:
+    """The LP: what its duals prove of every makespan, 0 if nothing; its solution, if any."""
     no = np.zeros_like(model.form.is_integer)
     found = solve_form(replace(model.form, is_integer=no), time_limit_s, interior=True)
     floor = 0 if found.proven is None else max(0, math.ceil(found.proven * model.unit_ns))
@@ -722,7 +708,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     if model is None:
         return Outcome(message="its model is too large")
     built_s, left_s = clock.spent_s, clock.left_s
-    floor, shares = _relaxed(model, None if left_s is None else LP_SHARE * left_s)
+    floor, shares = relaxed(model, None if left_s is None else LP_SHARE * left_s)
     plans = [] if shares is None else [rounded_plan(instance, model, shares)]
     if model.form.matrix.shape[1] > MOST_MIP:
         model = knapsack(instance, task.semantics, 0) or model

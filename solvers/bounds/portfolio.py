@@ -1,4 +1,4 @@
-"""All bounds on one instance, cheapest first: what no plan is below, and which of them says so."""
+"""All bounds on one instance, cheapest first, and which of them is the highest."""
 
 from __future__ import annotations
 
@@ -93,12 +93,8 @@ def improving_bounds(
 def expensive_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[Bound]:
     """Bounds beyond a known one, each higher than those before it, cheapest first.
 
-    Parameters
-    ----------
-    known : Bound
-        What `quick_bound` proves, or better.
-    share : float
-        Of the task's time; bounds that are likely to take longer are left out.
+    `known` is from `quick_bound`, or better. Bounds that are likely to take longer than a `share`
+    of the task's time are left out.
     """
     clock, best = task.limits.clock().part(share), known
     for found in _dearer(task, known, clock):

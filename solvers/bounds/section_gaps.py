@@ -7,7 +7,7 @@ before the start of v. With u on device a and v on device b, G being the time be
   the least of these over c, for every x.
 - **Forced ops.** If through(x, c') > G for all devices c' but c, x is on c. All such ops run on c
   one after the other: G >= least head + sum of their times there + least tail. So G is at least the
-  smallest number that keeps this condition. Where transfers are dear, it says that all of X runs
+  smallest number that keeps this condition. Where transfers are dear, it implies that all of X runs
   on one device.
 - **Work.** Device c can start with X only after h[c], the least head of any x there, and must end
   t[c], the least tail, before v starts: sum over X of the masses <= sum of w[c] (G - h[c] - t[c])
@@ -356,14 +356,10 @@ class IntervalArcs(NamedTuple):
 def interval_arcs(
     instance: Instance, parts: Sequence[Interval], time: Ints, mass: Ints, weights: Ints
 ) -> IntervalArcs:
-    """Arcs of some intervals, in their order, as many as `MOST_STEPS` allow.
+    """Arcs of some intervals, in their order, at most as `MOST_STEPS` allow.
 
-    Parameters
-    ----------
-    time : (n, K) int64
-        Times, `NO_WAY` where an op cannot be.
-    mass, weights : (n,) and (K,) int64
-        As in `work_windows`; products with all times together must fit into 2**61.
+    Times are `NO_WAY` where an op cannot be. `mass` and `weights` are as in `work_windows`;
+    products with all times together must fit into 2**61.
     """
     arrays, index, num_devices = instance.arrays, instance.arrays.index, instance.num_devices
     link, classes, multiple = arrays.link_class, num_devices, np.ones(num_devices, np.int64)

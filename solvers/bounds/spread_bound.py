@@ -27,14 +27,9 @@ MOST_BITS = 40
 
 
 def spread_bound(time_ns: Ints, possible: Flags) -> int:
-    """Least time in which devices can do all blocks, if blocks are split at will; rounded up.
+    """Least time in which devices can do all blocks, if blocks can be split; rounded up.
 
-    Parameters
-    ----------
-    time_ns : (B, K) int64
-        Time of each block on each device.
-    possible : (B, K) bool
-        Where a block can be; blocks that can be nowhere count for nothing.
+    A block that no device can hold counts for nothing.
     """
     return spread_weights(time_ns, possible)[0]
 

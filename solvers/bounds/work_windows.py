@@ -61,10 +61,7 @@ class WorkWindows(NamedTuple):
 def work_windows(instance: Instance) -> WorkWindows | None:
     """Heads and tails by paths, intervals and work; None if integers would overflow.
 
-    Parameters
-    ----------
-    instance : Instance
-        Every op can be on some device.
+    Every op can be on some device.
     """
     arrays, index = instance.arrays, instance.arrays.index
     possible, num_ops = possible_placements(instance), instance.num_ops
@@ -109,13 +106,10 @@ def window_bound(windows: WorkWindows) -> int:
 def chain_arcs(
     instance: Instance, chain: Sequence[Section], windows: WorkWindows
 ) -> tuple[list[Interval], IntervalArcs, Ints]:
-    """The arcs of a chain's intervals, as many as there are, and their tables.
+    """The arcs of a chain's intervals, and their tables (r, K, K).
 
-    Returns
-    -------
-    tuple of (list of Interval, IntervalArcs, (r, K, K) int64)
-        Tables have the least time from the end of an arc's first op to the end of its second one,
-        by their devices; `NO_WAY` where colocated ops would be apart.
+    Tables have the least time from the end of an arc's first op to the end of its second one, by
+    their devices; `NO_WAY` where colocated ops would be apart.
     """
     parts = [
         Interval(part.entry, part.exit, tuple(part.ops[1:-1]))

@@ -176,7 +176,7 @@ class Bracket(Incumbent):
         """Decide whether anything is better; if so, narrow the bracket to a relative gap.
 
         What a decision finds is often the optimum: then all that is missing is the proof that
-        nothing is better still. So that is asked next, but not twice in a row, for it may go down
+        nothing is better still. So that is tried next, but not twice in a row, for it may go down
         ns by ns.
         """
         limit, straight = self.limit, False

@@ -293,12 +293,8 @@ def next_ideal(amounts: Amounts, now: CurrentSet, path: IdealPath) -> bool:
 def ideals_as_bits(before: list[int], most: int) -> list[int] | None:
     """All ideals, the smaller first; None if there are more than `most`.
 
-    For N ideals of B blocks O(N B).
-
-    Parameters
-    ----------
-    before : list of int
-        As bits, the blocks that each block needs in an ideal beside itself.
+    O(N B) for N ideals of B blocks. `before` has, as bits, the blocks that each block needs in an
+    ideal beside itself.
     """
     found, layer = [0], [0]
     while layer:

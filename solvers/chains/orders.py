@@ -87,16 +87,7 @@ def _grow(succ_ptr: Ints, succ: Ints, num_preds: Ints, nets: CutNets, rule: int,
 
 @kernel
 def order_of_keys(succ_ptr: Ints, succ: Ints, num_preds: Ints, keys: Ints) -> Ints:
-    """A topological order; every order is reached by some keys. O((b + a) log b).
-
-    Parameters
-    ----------
-    succ_ptr, succ : (b + 1,), (a,) int64
-        Arcs out of each block.
-    num_preds : (b,) int64
-    keys : (b,) int64
-        A permutation of the blocks: the smaller, the sooner.
-    """
+    """A topological order of blocks by keys, each order by some keys; O((b + a) log b)."""
     waiting, ready, size = num_preds.copy(), np.empty(len(keys), np.int64), 0
     for v in range(len(keys)):
         if waiting[v] == 0:

@@ -69,21 +69,9 @@ class PeakBracket(Bracket):
 
 
 def settle(task: Task[MaxLoad], first: Outcome, plan: Plan | None) -> Outcome | None:
-    """Search the best chain that fits at its peak, after a run on the floor.
+    """Search the best chain that fits at its peak, where that of a run on the floor does not.
 
-    Parameters
-    ----------
-    task : Task[MaxLoad]
-        Its semantics has memory ``peak``.
-    first : Outcome
-        Of the run on the floor, whose plan does not fit.
-    plan : Plan or None
-        The best that is known to fit.
-
-    Returns
-    -------
-    Outcome or None
-        A plan that fits, if it knows one, and a bound; None where it has nothing to say.
+    `plan` is the best that is known to fit. None where there is neither a plan nor a bound.
     """
     semantics = task.semantics
     floor, plain = relax_memory(task.instance, semantics)

@@ -150,7 +150,7 @@ class ChainProblem(ChainBlocks):
 
 
 def words(bits: int) -> int:
-    """Number of 64-bit words that hold so many bits."""
+    """Number of 64-bit words that hold a number of bits."""
     return -(-bits // WORD)
 
 

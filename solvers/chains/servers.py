@@ -127,7 +127,7 @@ class Inside:
             number, at = number - offset_of(stage, self.strides), before
 
     def _rows(self, limit: int) -> Rows:
-        """What the windows ask of these devices, on its way from one ideal to another."""
+        """What the windows require of these devices, on the way from one ideal to another."""
         among = self.devices > 0
         sums = self.windows.sums(among)
         most = [row.most(self.devices, limit) for row in self.windows.book.rows(among)]

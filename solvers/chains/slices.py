@@ -76,16 +76,9 @@ def touched_nets(order: Ints, stops: Ints, nets: CutNets) -> Touched:
 
 @kernel
 def joining_costs(touched: Touched, weight: Ints) -> Ints:
-    """What each bucket adds to the cut of the segment that begins with the first one.
+    """What each bucket adds to the cut of the segment that begins with the first one, (B, d).
 
-    Parameters
-    ----------
-    weight : (e, d) int64
-        What a cut net costs each of d payers.
-
-    Returns
-    -------
-    (B, d) int64
+    `weight` is what a cut net costs each of d payers.
     """
     joining = np.zeros((len(touched.ptr) - 1, weight.shape[1]), np.int64)
     for e in range(len(weight)):

@@ -25,7 +25,7 @@ SLOPE_BITS = 30
 """Precision of the first guess at a stage's synchronisation."""
 
 MOST_KEPT = 3_000
-"""With more ideals than this the peak of a pair is computed whenever it is asked for."""
+"""With more ideals than this the peak of a pair is computed whenever it is needed."""
 
 UNKNOWN = -1
 
@@ -94,7 +94,7 @@ class Sharing(NamedTuple):
 
 
 def share(stage: Stage, parameter_bytes: int) -> Sharing:
-    """How a stage shares its load, with at most so many parameters in all."""
+    """How a stage shares its load, with a limited number of parameters in all."""
     top, bottom = stage.sync
     if top == 0 or bottom == 0:
         return Sharing(stage.replicas, top, bottom, 0, 0, 0)
@@ -108,7 +108,7 @@ def share(stage: Stage, parameter_bytes: int) -> Sharing:
 
 @kernel(allocates=False)
 def least_sync_ns(s: Sharing, parameter_bytes: int) -> int:
-    """At most the synchronisation of so many parameters, nearly as much."""
+    """A lower bound on the synchronisation of parameters, nearly as much."""
     product = (parameter_bytes >> s.cut_bits) * s.slope
     return int(product >> s.shift if s.shift >= 0 else product << -s.shift)
 
@@ -128,7 +128,7 @@ def sync_ns(s: Sharing, parameter_bytes: int) -> int:
 
 @kernel(allocates=False)
 def least_shared_sync(sharing: Sharing, parameter_bytes: int, limit: int) -> int:
-    """At most replicas * the synchronisation of at least so many parameters."""
+    """A lower bound on replicas * the synchronisation of at least these parameters."""
     if parameter_bytes <= 0:
         return 0
     if sharing.bottom == 0:
@@ -172,7 +172,7 @@ class StagePeak(NamedTuple):
     workspace: Ints
     #: (n + 1,) int64: Scratch.
     level: Ints
-    #: (N, N) int64: Peaks of the pairs of ideals that were asked for, or (0, 0).
+    #: (N, N) int64: Peaks of the pairs of ideals that were needed, or (0, 0).
     known: Ints
 
 
@@ -216,7 +216,7 @@ def stage_peak(instance: Instance, block: Ints, counted: Flags) -> StagePeak:
 
 
 def for_ideals(peak: StagePeak, num_ideals: int) -> StagePeak:
-    """The same, with room for what is known of the pairs of so many ideals."""
+    """The same, with room for what is known of the pairs of the ideals."""
     side = num_ideals if num_ideals <= MOST_KEPT else 0
     return peak._replace(known=np.full((side, side), UNKNOWN))
 
@@ -271,7 +271,7 @@ class Sources(NamedTuple):
     """States (ideal, value) that one more device may extend, and the tree over them.
 
     Level 0 are the states themselves; node i of level l + 1 sums up nodes 8 i .. 8 i + 7 of level
-    l. Consecutive states share most of their blocks, so that a node's common blocks say much.
+    l. Consecutive states share most of their blocks, so that a node's common blocks decide much.
     """
 
     #: (s,) int32: Ideal of each state, ascending.

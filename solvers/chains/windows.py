@@ -35,7 +35,7 @@ STEPS = 150
 """Rounds of the search for prices."""
 
 SCARCE = 0.34
-"""Prices are also made for clusters in which one kind is so much rarer."""
+"""Factor by which one kind is rarer in clusters for which prices are made, too."""
 
 MOST_VECTORS, MOST_ROWS = 512, 32
 """With more vectors of devices, or more rows for their sets of kinds, ideals are left out while
@@ -55,7 +55,7 @@ class WindowRow:
     room: Ints
 
     def most(self, used: Ints, limit: int) -> int:
-        """What devices, so many of each kind, take within a limit T."""
+        """What numbers of devices of each kind take within a limit T."""
         pairs = zip(self.price.tolist(), self.room.tolist(), used.tolist(), strict=True)
         most: int = sum((limit * price + room) * u for price, room, u in pairs)
         return min(most, LARGEST_LOAD)
@@ -145,7 +145,7 @@ def _dual(time: Floats, counts: Floats) -> Floats:
 
 @kernel
 def _ascend(time: Floats, counts: Floats) -> Floats:
-    """Give every block to its cheapest kind, make kinds with much to do dearer, and again."""
+    """Give every block to its cheapest kind, raise prices of kinds with much to do, and repeat."""
     kinds, blocks = time.shape
     log, best, record = np.zeros(kinds), np.ones(kinds), -1.0
     for kind in range(kinds):
@@ -289,13 +289,7 @@ class RowSums(NamedTuple):
 
 
 class PricedWindows:
-    """The tests for a list of ideals; sums are kept per set of kinds.
-
-    Parameters
-    ----------
-    ideals : Ideals
-        Their sums are the book's amounts.
-    """
+    """The tests for a list of ideals; sums are kept per set of kinds."""
 
     def __init__(self, book: PriceBook, ideals: Ideals) -> None:
         self.problem, self.book, self.ideals = book.problem, book, ideals
@@ -310,13 +304,13 @@ class PricedWindows:
             at += len(own)
 
     def inside(self, used: Ints, limit: int) -> Flags:
-        """Ideals that devices, so many per kind, may hold, and the others what is left."""
+        """Ideals that numbers of devices per kind may hold, and the others what is left."""
         found = self.may_hold(used, limit, rest=False)
         found &= self.may_hold(self.problem.counts - used, limit, rest=True)
         return found
 
     def may_hold(self, used: Ints, limit: int, *, rest: bool) -> Flags:
-        """Whether devices, so many per kind, may hold each ideal, or what it leaves, within T."""
+        """Whether numbers of devices per kind may hold each ideal, or what it leaves, within T."""
         among = used > 0
         most = np.array([row.most(used, limit) for row in self.book.rows(among)], np.int64)
         return np.asarray(_may_hold(self.sums(among), most, self.problem.overlap, rest))

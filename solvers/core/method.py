@@ -49,7 +49,7 @@ class Params(BaseModel):
 class ExactParams(Params):
     """Base of the parameters of methods that are made to prove: `run_exact` runs them."""
 
-    #: Whether placers are asked for a first plan besides the task's incumbent.
+    #: Whether placers make a first plan besides the task's incumbent.
     start: bool = True
 
     @property
@@ -155,7 +155,7 @@ class Cost(NamedTuple):
     most_parts: int = 10**9
     #: Whether the time of larger ones grows faster than linearly.
     grows: bool = True
-    #: Whether it is asked however little time there is.
+    #: True if it runs even when almost no time is left.
     always: bool = False
 
 
@@ -184,7 +184,7 @@ class Method(Generic[P, T]):
     name: str
     claim: Claim
     objectives: tuple[Objective, ...]
-    #: Whose method it is, in words: ``"Hwang et al. 1989"``; empty where nobody published it.
+    #: Whose method it is, in words: ``"Hwang et al. 1989"``; empty where it is not published.
     paper: str
     #: One line for tables: what it does.
     summary: str
@@ -204,7 +204,7 @@ class Method(Generic[P, T]):
     #: Of an exact method that keeps the rule `sum` alone: what it can say of the rule `peak` after
     #: a run on the floor whose plan does not fit, and with the best one that does (`peak_memory`).
     settle: Callable[[Task[T], Outcome, Plan | None], Outcome | None] | None = None
-    #: Rules of the semantics that the method is for, where nobody asks for others.
+    #: Rules of the semantics that the method is for, where no option states others.
     usual_rules: Callable[[Mapping[str, object]], Mapping[str, str]] = lambda params: {}
     #: Keys of docs/references.bib, each perhaps with a place: ``"topcuoglu2002, section 4.1"``.
     cites: tuple[str, ...] = ()
@@ -242,7 +242,7 @@ class Method(Generic[P, T]):
 
     @property
     def citation(self) -> str:
-        """Whose method it is, and where the papers say it, in words; a dash for nobody's."""
+        """Authors of the method, and the places in their papers; a dash if there are none."""
         places = (cited.partition(", ")[2] for cited in self.cites)
         return ", ".join(filter(None, [self.paper, *places])) or "-"
 

@@ -1,13 +1,14 @@
 """The registry: every method by its name, those of the package and those of other people.
 
-A method of the package is loaded when it is first asked for (`method_homes`), because together they
+A method of the package is loaded when it is first used (`method_homes`), because together they
 take seconds. Other people's come in three ways, and none of them changes the package:
 
 - A distribution lists them as entry points of the group ``placegap.methods``: the name of the
-  method, and the module that registers it. It is loaded when a name is asked for that nobody has.
+  method, and the module that registers it. It is loaded when a name is used that no other method
+  has.
 - ``--module`` or the variable ``PLACEGAP_MODULES`` names modules, or their files. Processes that
-  are started later inherit the variable, and so know the same methods.
-- A script imports a module that registers one. The processes of `WorkerProcess` hear of it.
+  are started later inherit the variable, and so have the same methods.
+- A script imports a module that registers one. It is passed on to the processes of `WorkerProcess`.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Registry(MutableMapping[str, AnyMethod]):
     def modules_of(self, name: str) -> tuple[str, ...]:
         """The modules that bring a method from outside of the package; none for its own methods.
 
-        They are those that were asked for, that a distribution lists, and that define its parts.
+        They are those that `--module` names, that a distribution lists, and that define its parts.
         """
         if name in HOMES:
             return ()
@@ -164,7 +165,7 @@ class Registry(MutableMapping[str, AnyMethod]):
         return tuple(sorted({*self._heard, *loaded} - {"__main__", ""}))
 
     def hear_of(self, modules: Iterable[str]) -> None:
-        """Take over what the process that started this one knows (`outside`)."""
+        """Take over the methods of the process that started this one (`outside`)."""
         self._heard = tuple(modules)
 
     def _load_modules(self) -> None:

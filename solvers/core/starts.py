@@ -23,13 +23,13 @@ from placegap.solvers.core.registry import METHODS, find_method, why_not
 from placegap.solvers.core.result import fault_of
 
 LONGEST_S, SHARE = 10.0, 0.2
-"""A method that looks for a start gets a share of the time, and no more than so many seconds."""
+"""A method that looks for a start gets a share of the time, and no more than this many seconds."""
 
 SECOND_S = 1.0
-"""Placers are chosen by what they are likely to cost; only after so long the clock decides, too."""
+"""Placers are chosen by their likely cost; after this many seconds the clock decides, too."""
 
 AT_LEAST_MS, MS_PER_PART = 3.0, 0.2
-"""Small instances are soon solved: their placers get so much, and so much for each op and edge."""
+"""Seconds of placers on small instances, which are soon solved: in all, and per op and edge."""
 
 
 LARGE_PARTS, LARGE_FACTOR = 1_500_000, 2.0
@@ -53,7 +53,7 @@ def start_costs(objective: Objective) -> dict[str, Cost]:
 
 
 def likely_s(cost: Cost, parts: int) -> float:
-    """Seconds that a graph of so many ops and edges is likely to cost."""
+    """Seconds that a graph with this number of ops and edges is likely to cost."""
     growth = max(1.0, parts / cost.most_parts) if cost.grows else 1.0
     if parts > LARGE_PARTS:
         growth *= LARGE_FACTOR
@@ -88,9 +88,9 @@ def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
 def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) -> Iterator[Start]:
     """The feasible plans of the task's incumbent and of the named methods, each as it is found.
 
-    A method that does not do the task's class of plans is asked for a narrower class: a chain is
+    A method that does not do the task's class of plans runs for a narrower class: a chain is
     convex, and is a plan of any kind; a plan without replicas is one of those with them. Methods
-    that do not apply at all are passed over. No method is asked when the share of the task's time
+    that do not apply at all are passed over. No method runs when the share of the task's time
     is over. One that fails costs its plan: a warning, and a sentence among the `faults`.
     """
     limit_s = task.limits.time_limit_s
@@ -111,7 +111,7 @@ def starts(task: Task, methods: Iterable[str], faults: list[str] | None = None) 
 def best_start(
     task: Task, methods: Iterable[str] = (), faults: list[str] | None = None
 ) -> Start | None:
-    """The best of `starts`, of equal ones the first, or None."""
+    """The best of `starts`, the first one if several tie, or None."""
     return min(starts(task, methods, faults), key=lambda start: start.value_ns, default=None)
 
 

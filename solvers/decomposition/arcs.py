@@ -47,7 +47,7 @@ class Arc:
     #: for.
     steps: int = 0
     undecided: int = 0
-    #: More jobs would not tell more.
+    #: More jobs would find nothing more.
     final: bool = False
     #: ticket, kind: Its job, while there is one, and what that job (or the last one) is: "lp" or
     #: "cp".
@@ -81,7 +81,7 @@ class Use:
 
 @dataclass(eq=False)
 class ArcTable:
-    """All arcs of an instance's sections, made as they are asked for."""
+    """All arcs of an instance's sections, made when they are needed."""
 
     instance: Instance
     semantics: Makespan
@@ -203,7 +203,7 @@ class Chain:
         return ahead, back[::-1]
 
     def shortest(self, lengths: Lengths) -> tuple[int, list[Use]]:
-        """Length and arcs of a shortest path; of equal ones, that of the lowest devices."""
+        """Length and arcs of a shortest path; if several tie, that of the lowest devices."""
         ahead, back = self.distances(lengths)
         total = int((ahead[0] + back[0]).min())
         at, path = int((ahead[0] + back[0]).argmin()), []

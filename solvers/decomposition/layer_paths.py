@@ -44,11 +44,11 @@ MOST_PATHS = 24
 def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     """A training step's layers where the chain, and the work beside it, take least.
 
-    The labels (`bounds.labels.nested_layers`) hold how long the chain takes forward and back, and
-    what work each device has left when the chain leaves it; they weigh where to change devices, and
-    how often. They hold the bytes of groups, but neither the peak nor the order of transfers: the
-    longest ways to the end go first, and the plan of the shortest schedule that fits counts. A
-    heuristic, for at most 20,000 ops.
+    The labels (`bounds.labels.nested_layers`) weigh where to change devices, and how often, by how
+    long the chain takes forward and back, and by the work that each device has left when the chain
+    leaves it. They include the bytes of groups, but neither what is held at the peak nor the order
+    of transfers: the longest ways to the end go first, and the plan of the shortest schedule that
+    fits counts. A heuristic, for at most 20,000 ops.
     """
     instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
 

@@ -212,7 +212,7 @@ def fits(
             for at in range(len(size)):
                 total += size[at]
             room = memory - scratch
-            # nobody needs more than the sum of all rows, and the product stays small
+            # more than the sum of all rows is never needed, and the product stays small
             room = total if room > total // replicas else room * replicas
             if name == GREEDY:
                 here = _greedy_fits(cost, size, ptr, budget, int(room))
@@ -381,7 +381,7 @@ class Decider:
         self._fewest, self._first = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
 
     def decide(self, choice: Choice, limit_ns: int) -> Decision:
-        """Whether some plan takes at most so long per batch; LimitReached if the time is over."""
+        """Whether some plan takes at most `limit_ns` per batch; LimitReached once time is over."""
         for hopes in (True, False):
             hoped = self._fill(choice, limit_ns, hopes=hopes)
             top = self.problem.most_replicas

@@ -42,7 +42,7 @@ from placegap.solvers.hybrid.problem import (
 )
 
 CLOSE = 1e-3
-"""Gap at which value - 1 is asked for: the plans of two decisions that are closer are often one."""
+"""Gap at which value - 1 is tried: the plans of two decisions that are closer are often one."""
 
 
 FIRST_STEP = 16
@@ -181,7 +181,7 @@ class _Search:
         """Nothing of this choice is below the number returned; whether all was decided.
 
         Limits grow from below until there is a plan, as decisions take longer at high ones; then
-        they halve what is left. Beside a plan of another choice, everything below it is asked for
+        they halve what is left. Beside a plan of another choice, everything below it is tried
         first: one no, and the choice is done. Where a plan takes more than its limit, as costs are
         rounded down, the limit stays open, and limits below it are decided.
         """
@@ -361,7 +361,7 @@ class _FilledSearch(_Search):
 
 
 def _filled_ns(longest: int, total: int, turns: int) -> int:
-    """A batch whose stages take so long at most, and so long together or more."""
+    """A batch, by the longest time of its stages and the least time of all together."""
     return longest + ceil_div(max(0, total - longest), turns)
 
 

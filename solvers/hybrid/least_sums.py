@@ -3,7 +3,7 @@
 least[I, p] is the least sum of p stages for the layers outside of ideal I. The first of them takes
 J - I for a larger ideal J. It has p microbatches in flight, as all stages have the same d, so what
 it takes is known: the time of its fastest modes that fit. A bisection over the knapsacks of
-`decide` finds it when a sum asks for it, and it is kept for other limits.
+`decide` finds it when a sum needs it, and it is kept for other limits.
 
 placegap's own; a least sum for each limit on the longest is how Alpa makes stages (Zheng et al.,
 OSDI 2022), whose stages have their modes beforehand.
@@ -30,7 +30,7 @@ MOST_KEPT = 2**24
 class Uniform(NamedTuple):
     """What all stages have: a tensor degree by number, d, and names of modes to choose from.
 
-    There are at most so many `stages`; `rate` is the scaled cost of a ns.
+    `stages` is their most number; `rate` is the scaled cost of a ns.
     """
 
     tensor: int
@@ -111,7 +111,7 @@ def least_sums(
                         count = fill(tables, stage, q, small, large)
                         low = max(low, -(-(cost + base) // rate))
                     high, ask = limits.longest + 1, low
-                    while low < high:  # the first that is asked for is often the answer
+                    while low < high:  # the first one is often the answer
                         bounds = (ask * rate - base, limits.memory)
                         if fits(tables, stage, count, uniform.names, d, p, bounds) == NO:
                             low = ask + 1

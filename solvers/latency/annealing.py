@@ -44,18 +44,9 @@ def anneal_calls(
 ) -> Ints:
     """The best plan seen, never slower than the start.
 
-    Parameters
-    ----------
-    start : (n,) int64
-        Place of each op, feasible: every plan that is taken is.
-    seed, moves : int
-        Random numbers, and how many moves are tried.
-    hot : float
-        Temperature at the beginning, relative to the start's latency; it falls to `COLD`.
-
-    Notes
-    -----
-    O(n + m) per move that fits: 30 to 200 thousand a second on graphs of 800 to 180 ops.
+    The start must be feasible: every plan that is taken is. The temperature falls from `hot`,
+    relative to the start's latency, to `COLD`. O(n + m) per move that fits: 30 to 200 thousand a
+    second on graphs of 800 to 180 ops.
     """
     if len(problem.device) < 2 or moves == 0:
         return start.copy()

@@ -136,16 +136,8 @@ def solve_cp(
     """Solve the CP-SAT model from the best of the incumbent and `STARTS`.
 
     The better of the solver's plan and the start comes back, the start alone if an interrupt or a
-    lack of memory comes before the solver answers. The bound holds for all plans.
-
-    Parameters
-    ----------
-    workers : int
-        Threads.
-    bound_ns : int
-        A latency that no plan is below; a row of the model.
-    began : float, optional
-        When the time limit began to count, by `clock.now_s`; by default now.
+    lack of memory comes before the solver answers. The bound holds for all plans. `bound_ns` is a
+    row of the model. The time limit counts from `began`, by `clock.now_s`.
     """
     began = now_s() if began is None else began
     settings = Settings(workers, gap=task.limits.gap, seed=task.limits.seed, scheduling=False)

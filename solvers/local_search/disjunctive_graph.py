@@ -168,11 +168,7 @@ def empty_orders(instance: Instance, semantics: Makespan, machines: Machines) ->
 def fill(machines: Machines, orders: Orders, device: Ints, sequence: Ints) -> None:
     """Lay out all items in a topological order, and compute their starts and tails.
 
-    Parameters
-    ----------
-    device : (n,) int64
-    sequence : int64 array
-        The ops and the remote transfers; machines work in this order.
+    `sequence` has the ops and the remote transfers; machines work in this order.
     """
     n, k = machines.time_ns.shape
     item, ends = orders.item, orders.ends

@@ -1,9 +1,10 @@
 """Parts of an instance that are worth moving as a whole: small ones within larger ones.
 
-The colocation groups are merged along the edges that are dearest for the work on both of their
-sides, again and again (agglomerative clustering, as the heavy edges of Karypis and Kumar 1998); and
-each group on its way is a part. So an op of the way back that is colocated with nothing is in a
-part with the op whose output it reads again. Where ops say which module made them, so are modules.
+The colocation groups are merged along the edges that are most expensive for the work on both of
+their sides, again and again (agglomerative clustering, as the heavy edges of Karypis and Kumar
+1998); and each group on its way is a part. So an op of the way back that is colocated with nothing
+is in a part with the op whose output it reads again. Where ops say which module made them, so are
+modules.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from placegap.solvers.local_search.disjunctive_graph import (
 
 
 class Peak(NamedTuple):
-    """Whether the best schedule must fit into memory `at_peak`, and what tells.
+    """Whether the best schedule must fit into memory `at_peak`, and what decides it.
 
     What the ops of an instance hold; the rest is scratch for t tensors, n ops and K devices, and
     `start` and `end` for the times of all items.

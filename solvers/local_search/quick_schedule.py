@@ -95,15 +95,8 @@ def bottom_levels(data: Machines, device: Ints, level: Ints) -> None:
 def insert_all(data: Machines, device: Ints, priority: Ints, work: Work) -> int:
     """Fill `work` with the times of all items, and return the makespan.
 
-    Parameters
-    ----------
-    device, priority : (n,) int64
-        Of each op. Of those whose inputs are all booked the most urgent is booked next, after
-        the transfers that it needs.
-
-    Notes
-    -----
-    O(n log n + (n + m) s), s the stretches that are looked at or moved for one item.
+    Of the ops whose inputs are all booked the most urgent is booked next, after the transfers that
+    it needs. O(n log n + (n + m) s), for s stretches that are looked at or moved for one item.
     """
     n, k = data.time_ns.shape
     start, end, waiting, heap, rank = work.start, work.end, work.waiting, work.heap, work.rank
@@ -175,7 +168,7 @@ def _make_room(data: Machines, device: Ints, work: Work) -> None:
 
 @kernel(nogil=True, allocates=False)
 def _first_gap(work: Work, r: int, ready: int, length: int) -> int:
-    """When a machine first has nothing to do for so long."""
+    """When a machine first has nothing to do for long enough."""
     begin, end, last = work.busy_from, work.busy_to, work.first[r] + work.stretches[r]
     low = _first_ending_after(work, r, ready)
     while low < last and begin[low] < ready + length:

@@ -64,7 +64,7 @@ HASTY_ROUNDS = ((10.0, ((0.3, LENGTH // 2), (1.0, LENGTH))), (1.0, ((1.0, LENGTH
 """The rounds where there are fewer milliseconds for each op: few moves want a short horizon."""
 
 SETTLED = 2
-"""One part in so many of a horizon is settled before it rolls on."""
+"""One part in this number of a horizon is settled before it rolls on."""
 
 
 def contended_lists(instance: Instance, semantics: Makespan) -> Iterator[Plan]:
@@ -168,33 +168,13 @@ def rolling_plan(
     seed: Sequence[int] = (0,),
     order: Ints | None = None,
 ) -> Start | None:
-    """A plan with orders by a horizon that rolls along the ops.
+    """A plan with orders by a horizon that rolls along the ops; None where an op fits nowhere.
 
     The search minimizes the sum of the ends of the ops in the horizon, which count the more the
-    longer their way to the end is, and of the time for which their inputs are sent. O(n) horizons;
-    each costs about as much as its moves times its edges.
-
-    Parameters
-    ----------
-    instance, semantics
-        The problem; memory adds up (`sum`).
-    stop : Stop, optional
-        When all horizons should have ended.
-    moves_per_op : int
-        Moves for each op in each horizon, where there is no deadline.
-    length : int
-        Ops of the horizon.
-    weight : float
-        What a nanosecond of a transfer counts beside a nanosecond of an op's end.
-    seed : sequence of int
-        Of the random numbers.
-    order : int64 array, optional
-        The ops in a topological order; by default those with the longest ways to the end first.
-
-    Returns
-    -------
-    Start or None
-        The plan and its makespan; None where an op fits nowhere by then.
+    longer their way to the end is, and of the time for which their inputs are sent, times `weight`.
+    The default `order` has the ops with the longest ways to the end first. Without a deadline each
+    horizon of `length` ops tries `moves_per_op`. Memory adds up (`sum`). O(n) horizons; each costs
+    about as much as its moves times its edges.
     """
     arrays, machines = instance.arrays, machines_of(instance, semantics)
     n, length = instance.num_ops, min(length, instance.num_ops)

@@ -150,7 +150,7 @@ class RunWalks:
         self.peak = peak_of(instance, semantics, at_peak=memory_rule(semantics) == "peak")
 
     def cool(self, pace: Pace, rng: np.random.Generator, most: int) -> Iterator[int]:
-        """One round of at most so many moves, fewer where the time is over before."""
+        """One round of at most `most` moves, fewer where the time is over before."""
 
         def walk(steps: CoolingSteps) -> None:
             anneal_runs(self.data, self.line, self.state, self.peak, self.work, rng, steps)
@@ -204,7 +204,7 @@ class _Search(RunWalks):
         self.judged = int(state.value[1])
 
     def run(self, clock: Clock, steps: int | None, seed: int) -> None:
-        """Anneal for so many moves, or round after round from the same start until time is over."""
+        """Anneal for some moves, or round after round from the same start until time is over."""
         if steps is None and clock.limit_s is None:
             steps = USUAL_STEPS
         longest = max(LEAST_ROUND, ROUND_PER_GROUP * len(self.line.size_bytes))
@@ -257,7 +257,7 @@ class Line(NamedTuple):
 
 
 def line_of(instance: Instance, semantics: Makespan) -> Line:
-    """The order of an instance, and the bytes by which moves are told at once not to fit."""
+    """The order of an instance, and the bytes by which moves are refused at once."""
     arrays = instance.arrays
     order = group_order(arrays)
     place = place_of_ops(arrays, order)

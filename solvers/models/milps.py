@@ -244,7 +244,7 @@ def throughput_formulation(task: Task[LoadSemantics], params: ThroughputParams) 
 
 
 def _usual_rules(params: Mapping[str, object]) -> Mapping[str, str]:
-    """The class of plans that its parameter `contiguous` asks for."""
+    """The class of plans that its parameter `contiguous` states."""
     classes = {"no": "any", "convex": "convex", "chain": "chain"}
     asked = classes.get(str(params.get("contiguous", "no")))
     return {} if asked is None else {"plans": asked}

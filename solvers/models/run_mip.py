@@ -40,7 +40,7 @@ class MipParams(Params):
 def run_mip(
     task: Task, formulation: Formulation, solver: SolverName = "highs", began: float | None = None
 ) -> Outcome:
-    """Solve a formulation within the task's limits.
+    """Solve a formulation within the task's limits, which count from `began`, by `clock.now_s`.
 
     The plan is the better of the solver's and the start, which is kept outside the solver. The
     bound is the solver's, rounded up to the granularity. There is no claim about the plan's value:
@@ -48,14 +48,9 @@ def run_mip(
     memory by what `shared.families.memory_capacity` lets through is excluded, and the search goes
     on.
 
-    What the solver says against a known plan (no plan exists, a bound above its value) or against
-    the rules is a fault: it is named in the outcome, and the solve proves nothing. However the
-    solve ends, ``details["ending"]`` says how, and the message says it in words.
-
-    Parameters
-    ----------
-    began : float, optional
-        When the time limit began to count, by `clock.now_s`; by default now.
+    If the solver contradicts a known plan (no plan exists, a bound above its value) or the rules,
+    the outcome names a fault, and the solve proves nothing. ``details["ending"]`` is how the solve
+    ended, and the message says it in words.
     """
     require(solver)
     began = now_s() if began is None else began
@@ -182,7 +177,7 @@ def _judge(
     """The solver's plan if it is better than the start, and what the solver got wrong."""
     faults, better, who = [], None, f"{who} on {task.instance.name}"
     if found.ending == "infeasible" and start is not None:
-        faults.append(f"{who}: says infeasible, but a plan of {start.value_ns} ns is known")
+        faults.append(f"{who}: reports infeasible, but a plan of {start.value_ns} ns is known")
     if plan is not None:
         verdict = evaluate(task.instance, plan, task.semantics)
         if not verdict.feasible or verdict.value_ns is None:
@@ -240,7 +235,7 @@ def why_too_long(horizon_ns: int) -> str | None:
 
 
 def why_too_many_rows(rows: int, form: str = "", *, is_lp: bool = False) -> str | None:
-    """Why a model of so many rows is out of reach, or None; `form` says which model it is."""
+    """Why a model with this many rows is out of reach, or None; `form` is which model it is."""
     most = MOST_LP_ROWS if is_lp else MOST_ROWS
     model = f"its model ({form})" if form else "its model"
     return f"{model} would have {rows} rows, more than {most}" if rows > most else None

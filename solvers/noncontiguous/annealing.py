@@ -66,7 +66,7 @@ class _State(NamedTuple):
 
 
 class _Cooling(NamedTuple):
-    """What `anneal` is asked for."""
+    """The arguments of `anneal`."""
 
     moves: int
     hot: float
@@ -87,24 +87,10 @@ def anneal(
 ) -> Ints:
     """The best plan seen, never heavier than the start.
 
-    Parameters
-    ----------
-    start : (b,) int64
-        Devices of the blocks, feasible: every plan seen is.
-    seed, moves : int
-        Random numbers, and how many moves are tried.
-    hot : float
-        Temperature at the beginning, relative to the energy; it falls to `COLD`.
-    power : float
-        p at the beginning.
-    clock : Clock, optional
-        When it is over, the best plan so far is returned; it cools faster where its time is short.
-    doublings : int
-        Groups that move have at most 2^doublings blocks.
-
-    Notes
-    -----
-    O(d) per block that moves, for d nets each: about 2 million moves a second.
+    The start must be feasible: every plan seen is. The temperature falls from `hot`, relative to
+    the energy, to `COLD`; `power` is p at the beginning. Groups that move have at most 2^doublings
+    blocks. When the clock is over, the best plan so far is returned; it cools faster where its time
+    is short. O(d) per block that moves, for d nets each: about 2 million moves a second.
     """
     if problem.num_devices < 2 or moves == 0:
         return start.copy()
@@ -147,7 +133,7 @@ def _anneal(
     count: int,
     part: float,
 ) -> int:
-    """So many moves more, from a part of the way on; the least load seen, its plan in `best`."""
+    """More moves, from a part of the way on; the least load seen, its plan in `best`."""
     energy, p, temperature = 0.0, cooling.power, cooling.hot
     for step in range(done, done + count):
         if (step - done) % STAGE == 0:
@@ -283,7 +269,7 @@ SHRINKS = 0.95
 """A level that has more than such a part of the blocks before it is the last one."""
 
 WIDEST = 64
-"""Nets with more pins do not say which blocks belong together."""
+"""Nets with more pins do not show which blocks belong together."""
 
 HOT, WARM = 0.01, 0.002
 """Temperatures on the coarsest level and below."""
@@ -306,21 +292,10 @@ def search_levels(
 ) -> Ints:
     """The best plan seen, (b,), never heavier than the start, unless it is made afresh.
 
-    Parameters
-    ----------
-    start : (b,) int64
-        Devices of the blocks, feasible: every plan seen is.
-    clock : Clock
-        When it is over, the best plan so far is returned.
-    heat : float
-        Factor of the temperatures.
-    afresh : bool
-        Whether blocks of different devices are paired as well, so that the plan's cuts may go: a
-        coarse block is then where the start has most of its work, if all fit there.
-
-    Notes
-    -----
-    O(p log p) for p pins to make the levels, and `MOVES` moves for each block.
+    The start must be feasible: every plan seen is. `heat` is a factor of the temperatures. With
+    `afresh`, blocks of different devices are paired as well, so that the plan's cuts may go: a
+    coarse block is then where the start has most of its work, if all fit there. O(p log p) for p
+    pins to make the levels, and `MOVES` moves for each block.
     """
     rng = np.random.default_rng(seed)
     levels: list[tuple[SplitProblem, Ints]] = []  # problems, and where their blocks go

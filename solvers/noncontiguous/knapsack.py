@@ -39,7 +39,7 @@ def elimination_orders(
 ) -> list[tuple[int, ...]]:
     """Greedy orders, those with fewest open nets first; each a permutation of the blocks.
 
-    From a start, the next block is the one that opens least beyond what it closes; of equal ones
+    From a start, the next block is the one that opens least beyond what it closes; ties go to
     the one whose nets have been open longest. The measure is the sum over the steps of
     2^(number of blocks behind that are in open nets, or of open nets if they are fewer).
     O(p log p) per start, for p pins. Once the clock is over, no further start is tried.
@@ -182,10 +182,7 @@ def build_frontier(
 ) -> Frontier | None:
     """The DP's moves, or None if there are more than `max_moves`; O(moves) but for nets per block.
 
-    Parameters
-    ----------
-    known : (e,) bool
-        Nets that count; all others are left out.
+    Nets that are not `known` are left out.
     """
     first, last, counts = steps.first.tolist(), steps.last.tolist(), known.tolist()
     slot: dict[int, int] = {}  # of each open net: two bits of the state
@@ -287,24 +284,10 @@ def build_grid(
     num_cells: int,
     spare: int = 0,
 ) -> Grid:
-    """Round a device's loads to cells.
+    """Round a device's loads to cells; O(a d) for a moves, d of them to a state.
 
-    Parameters
-    ----------
-    time_ns : (b,) int64
-        What each block adds to the load.
-    weight_ns : (e,) int64
-        What each net adds that the set cuts.
-    allowed : (b,) bool
-        Blocks that the device may hold.
-    unit_ns, num_cells : int
-        Loads of ``unit_ns * num_cells`` and more are not looked at.
-    spare : int
-        So many cells that count as below 0.
-
-    Notes
-    -----
-    O(a d) for a moves, d of them to a state.
+    `time_ns` is what each block adds to the load, `weight_ns` what each net adds that the set cuts.
+    Loads of ``unit_ns * num_cells`` and more are left out; `spare` cells count as below 0.
     """
     steps = frontier.step
     block = frontier.order[steps]

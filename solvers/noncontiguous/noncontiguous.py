@@ -66,7 +66,7 @@ PRICED_PER_S, PRICING_SHARE = 2e8, 0.05
 """Moves times cells that a pricing does in a second, at least; of the time left, for each."""
 
 NEAR = 2_000
-"""On all but the finest grid a cell in so many is near enough: rounding costs more than that."""
+"""On coarser grids one cell in this number is near enough: rounding costs more than that."""
 
 FLOOR = "floor"
 """Origin of the bound that the task brought along: its proof is the caller's."""
@@ -95,7 +95,7 @@ def applies(task: Task[MaxLoad], params: Params) -> str | None:
     if semantics.plans != "any":
         return f"its plans are of any kind, not {semantics.plans}"
     if semantics.replicas or semantics.levels == 2:
-        return f"knows no replicas and no servers: not {semantics.label}"
+        return f"does not support replicas or servers, so not {semantics.label}"
     return None
 
 

@@ -6,7 +6,7 @@ are those of the device that is fastest for each pass, its messages those that a
 lies beside: so values are bounds, and exact where devices are alike and tensors skip no stage.
 
 On unlike devices a cut also says how many devices of each kind lie before it (`with_kinds`). So a
-stage knows its device's kind, and its times and memory are exact.
+stage has its device's kind, and its times and memory are exact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import ideals_as_bits
 
 MOST_PLACES = 300
-"""Where one order of the blocks is all that is tried, stages end at so many places."""
+"""Places at which stages end, where only one order of the blocks is tried."""
 
 MOST_PAIRS = 500_000
 """With more pairs of cuts and kinds, devices are taken for as fast as the fastest."""
@@ -90,7 +90,7 @@ class CutProblem:
         return self.forward_ns + self.backward_ns + self.weight_ns
 
     def held_bytes(self, beside: Sequence[tuple[int, int]]) -> Ints:
-        """Memory of each pair as a stage that holds so many other microbatches (`held_beside`)."""
+        """Memory of each pair as a stage that holds other microbatches (`held_beside`)."""
         others = [begun * self.stash_bytes + waiting * self.kept_bytes for begun, waiting in beside]
         return np.asarray(self.resident_bytes + np.max(others, axis=0), np.int64)
 

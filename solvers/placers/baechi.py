@@ -44,7 +44,7 @@ class TopoParams(Params):
     """Which bytes of a colocation group m-TOPO counts."""
 
     #: Those of all its ops; or only those of the first, as in the m-TOPO that Celeritas measured
-    #: (section 6.5.2), whose plans may overfill a device: none for the referee, who says so.
+    #: (section 6.5.2), whose plans may overfill a device: which the referee rejects.
     group_bytes: Literal["whole", "first"] = "whole"
 
 
@@ -103,18 +103,9 @@ def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
 def fill(
     order: Ints, unit_bytes: Ints, runs: Flags, limit: Ints, *, one_way: bool
 ) -> tuple[Ints, int]:
-    """Device of each unit, (u,), and the unit that fits nowhere or -1.
+    """Device of each unit (op, group or block), (u,), and the unit that fits nowhere or -1.
 
-    Parameters
-    ----------
-    order : (u,) int64
-        Units (ops, groups or blocks) in the order they are placed.
-    unit_bytes : (u,) int64
-    runs : (u, K) bool
-    limit : (K,) int64
-        Bytes that each device may take.
-    one_way : bool
-        Whether no unit may go to a device before that of the unit before it.
+    With `one_way`, no unit may go to a device before that of the unit before it.
     """
     device = np.full(len(unit_bytes), NOWHERE)
     free, size, may = limit.tolist(), unit_bytes.tolist(), runs.tolist()

@@ -54,7 +54,7 @@ class FusionParams(Params):
     #: The paper's M, the most of a device's memory that fused ops hold together.
     memory_share: float = Field(default=MEMORY_SHARE, gt=0, le=1)
     #: Whether fused ops that no device has room for go whole to the one with the most bytes left,
-    #: as in the paper; what overfills a device is no plan for the referee, who says by how much.
+    #: as in the paper; the referee rejects a plan that overfills a device, and states by how much.
     best_effort: bool = False
 
 
@@ -152,19 +152,18 @@ def celeritas(task: Task[Makespan], params: CeleritasParams | None = None) -> Ou
     Xu, Liao, Xie, Zhou, "Celeritas: fast optimizer for large dataflow graphs", sections 5.1 and
     5.2: optimal operation fusion, then Adjusting Placement (Algorithm 2) along the CPD-TOPO order
     of the fused ops. These start in the first idle gap that is long enough; they leave the device
-    of the fused ops before if the earliest start elsewhere is earlier by more than the dearest
-    transfer back to it. A heuristic for the makespan.
-    Filled in: of devices with equal starts the one that finishes first, then the first; the first
-    fused ops have no device before them and go to the one of earliest start; a transfer back is
-    timed between the two devices in question. Added to the paper: device support; a colocation
-    group is committed whole with its first op (6.1, which counts the first op only), and ops
-    committed before take their time on their own device; fused ops that no device has room for are
-    taken apart, each to the device before, else to the emptiest, unless `best_effort` overfills it
-    as the paper does. With `transfer_tasks` (6.1), the default unless channels are free, a transfer
-    takes the time of both devices, in their first common gap, a tensor once to each device
-    (`receive`); without, it plans with free channels. The plan gives no orders.
-    Small graphs without memory limits are fused to one op: lower `reach` for these.
-    O((V + E) reach + (V + E) K) time.
+    of the fused ops before if the earliest start elsewhere is earlier by more than the most
+    expensive transfer back to it. A heuristic for the makespan. Filled in: of devices with equal
+    starts the one that finishes first, then the first; the first fused ops have no device before
+    them and go to the one of earliest start; a transfer back is timed between the two devices in
+    question. Added to the paper: device support; a colocation group is committed whole with its
+    first op (6.1, which counts the first op only), and ops committed before take their time on
+    their own device; fused ops that no device has room for are taken apart, each to the device
+    before, else to the emptiest, unless `best_effort` overfills it as the paper does. With
+    `transfer_tasks` (6.1), the default unless channels are free, a transfer takes the time of both
+    devices, in their first common gap, a tensor once to each device (`receive`); without, it plans
+    with free channels. The plan gives no orders. Small graphs without memory limits are fused to
+    one op: lower `reach` for these. O((V + E) reach + (V + E) K) time.
     """
     chosen = params or CeleritasParams()
     asked = chosen.transfer_tasks
@@ -216,18 +215,9 @@ def adjust(
 ) -> Any:
     """Adjusting Placement: commit the clusters in order; the op that fits nowhere, or -1.
 
-    Parameters
-    ----------
-    admission : Admission
-        To empty devices; afterwards it holds the devices of all groups.
-    order : (C,) int64
-        A topological order of the clusters.
-    booked : Committed
-        Nothing so far; used up.
-    sends : bool
-        Whether transfers take the time of both devices, or nothing.
-    best_effort : bool
-        Whether clusters without room go to the device with the most bytes left.
+    `admission` and `booked` are of empty devices, and are changed. `sends` says whether transfers
+    take the time of both devices, or nothing; with `best_effort`, clusters without room go to the
+    device with the most bytes left.
     """
     num_devices = problem.time_ns.shape[1]
     arrival, busy = np.empty(num_devices, np.int64), np.empty(num_devices, np.int64)

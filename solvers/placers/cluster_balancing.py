@@ -75,21 +75,14 @@ def dsc_glb(task: Task[Makespan], params: Params | None = None) -> Outcome:
 
 
 def balance(instance: Instance, cluster: Ints, start_ns: Ints) -> Outcome:
-    """Give clusters by earliest start to the device of least load.
+    """Give clusters by earliest start, that of their first op, to the device of least load.
 
     Radulescu, van Gemund, "GLB: a low-cost scheduling algorithm for distributed-memory
-    architectures", HiPC 1998, as Celeritas tells it. A device's load is the time of the ops that
-    it got before. Filled in: the load counts the cluster in question, which is the same on equal
-    devices; ties go to the first device. Added: devices must run the cluster and have room for it,
-    with its colocation groups; a cluster that no device takes is taken apart, each op to the
-    emptiest device. The plan gives no orders.
-
-    Parameters
-    ----------
-    cluster : (n,) int64
-        The cluster of each op.
-    start_ns : (n,) int64
-        Starts of ops as clustered; a cluster's is that of its first op.
+    architectures", HiPC 1998, as Celeritas describes it. A device's load is the time of the ops
+    that it got before. Filled in: the load counts the cluster in question, which is the same on
+    equal devices; ties go to the first device. Added: devices must run the cluster and have room
+    for it, with its colocation groups; a cluster that no device takes is taken apart, each op to
+    the emptiest device. The plan gives no orders.
     """
     arrays = instance.arrays
     first = np.full(int(cluster.max()) + 1, np.iinfo(np.int64).max)
@@ -138,13 +131,8 @@ def linear_clusters(flow: Flow, into: tuple[Ints, Ints, Ints]) -> tuple[Ints, In
 
     Kim, Browne 1988. Ties: the flow's order. Longest paths are kept up to date behind each path
     that is taken, so that only ops whose longest path passed through it are looked at again: at
-    worst O(V + E) per path.
-
-    Returns
-    -------
-    cluster, start : (n,) int64
-        Cluster of each node, numbered as they are found; start of each node in ns if every cluster
-        has a device of its own.
+    worst O(V + E) per path. It returns the cluster of each node, numbered as they are found, and
+    its start in ns if every cluster has a device of its own.
     """
     n = len(flow.node_ns)
     ptr, node_in, _ = into
@@ -220,14 +208,8 @@ def dominant_sequence_clusters(flow: Flow, into: tuple[Ints, Ints, Ints]) -> tup
 
     After Yang, Gerasoulis 1994. A node's priority is the start that its parents allow plus its
     longest path to the end. It goes behind the last node of the parents' cluster where it starts
-    first, if that is before it could start alone; else it begins a cluster. Ties: the flow's
-    order, then the first parent. O((V + E) log V).
-
-    Returns
-    -------
-    cluster, start : (n,) int64
-        Cluster of each node, numbered as they begin; start of each node in ns if every cluster has
-        a device of its own.
+    first, if that is before it could start alone; else it begins a cluster. Ties: the flow's order,
+    then the first parent. O((V + E) log V). It returns the same as `linear_clusters`.
     """
     n = len(flow.node_ns)
     ptr, node_in, edge_ns = into

@@ -150,21 +150,10 @@ def schedule_dynamic_path(
     4. without candidates, of the devices that admit the op the one that holds the op of
        largest slack.
 
-    Parameters
-    ----------
-    admission : Admission
-        To empty devices; used up.
-    tail : (n,) int64
-        Longest way from the start of each op to the end, in 1 / scale ns.
-    tensor_cost : (t,) int64
-        Mean transfer of each tensor, in 1 / scale ns.
-    position : (n,) int64
-        Topological positions.
-    gaps : Gaps
-        Of idle devices; used up.
-    by_cost : bool
-        Whether the device is instead the one where the op and its inputs' transfers take the least
-        time together, then the one of earliest start.
+    `tail`, the longest way from the start of each op to the end, and `tensor_cost`, a mean
+    transfer, are in 1 / scale ns. With `by_cost` the device is instead the one where the op and its
+    inputs' transfers take the least time together, then the one of earliest start. `admission` and
+    `gaps` are of empty devices, and are changed.
     """
     n, num_devices = problem.time_ns.shape
     device = np.full(n, NOWHERE, np.int64)
@@ -351,7 +340,7 @@ def fd_dps(task: Task[Makespan], params: FdDpsParams | None = None) -> Outcome:
 
     Zeng et al., "FD-DPS", Mathematics 2022, 10, 4788, Algorithm 3. A heuristic for the makespan of
     an instance of finer ops: where ops were split the plan is one of that instance
-    (`Result.split`), not of the one asked about; where none was, it is D-DPS' plan.
+    (`Result.split`), not of the original one; where none was, it is D-DPS' plan.
     Filled in: thresholds, axes and the costs of parts (`choose_cuts`, `split_ops`); where the
     parts, with their copies, do not fit, the ops are left whole; the rest as in `d_dps`.
     O((V + E) (K + log V)) for the V ops and E edges of the finer instance.

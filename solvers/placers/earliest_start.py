@@ -106,19 +106,9 @@ def earliest_start_first(
     While the favourite child of the op that a device ran last is ready, and can start nowhere
     earlier than there, another op can start on that device only when it could by then on every
     device that admits it; the child takes the turn of an op that it need not wait for. Ties:
-    `order`, then the device. The first op that is left over is `stuck`.
-    O(steps x ready ops x devices), times their inputs where transfers are booked.
-
-    Parameters
-    ----------
-    admission : Admission
-        To empty devices; used up.
-    order : (n,) int64
-        Ops by preference.
-    booked : bool
-        Whether transfers occupy the clocks of both devices (`arrival_ns`), or nothing.
-    favourite : (n,) int64
-        The favourite child of each op, or -1.
+    `order`, then the device. The first op that is left over is `stuck`. O(steps x ready ops x
+    devices), times their inputs where transfers are booked. `favourite` has the favourite child of
+    each op, or -1. With `booked`, transfers occupy the clocks of both devices (`arrival_ns`).
     """
     n, num_devices = problem.time_ns.shape
     placed = nothing_placed(problem, booked)

@@ -37,19 +37,9 @@ def schedule_by_insertion(
     """Place ready ops in the given order of preference, each where it finishes best.
 
     An op starts in the first idle gap of a device that is long enough, after its inputs have
-    arrived. Among the devices that admit it, it takes the least scale * finish + lookahead, and
-    the first of equals. O(V K log V + E K).
-
-    Parameters
-    ----------
-    admission : Admission
-        To empty devices; used up.
-    order : (n,) int64
-        Ops by preference; an op waits until its predecessors are placed.
-    gaps : Gaps
-        Of idle devices; used up.
-    lookahead : (n, K) or (0, 0) int64
-        What finishing on a device is thought to cost later, in 1 / scale ns; empty: nothing.
+    arrived. Among the devices that admit it, it takes the least scale * finish + lookahead, and the
+    first of equals. O(V K log V + E K). `lookahead`, (n, K) or empty, is what finishing on a device
+    is thought to cost later, in 1 / scale ns.
     """
     n, num_devices = problem.time_ns.shape
     device = np.full(n, NOWHERE, np.int64)

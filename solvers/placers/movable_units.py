@@ -45,9 +45,9 @@ def units_of(task: Task) -> Blocks:
 
 
 def why_not_one_level(task: Task, params: Params) -> str | None:
-    """Why a method that knows no servers does not apply, or None."""
+    """Why a method without servers does not apply, or None."""
     if has_two_levels(task.semantics):
-        return "knows one level of communication, no servers"
+        return "supports one level of communication, no servers"
     return None
 
 

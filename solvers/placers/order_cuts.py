@@ -133,7 +133,7 @@ REACHES = (0.1, 0.3, 0.5)
 """How far a cut may be from where slices are equal, in slices: it goes where the least is sent."""
 
 LEAST_PLANS, MOST_PARTS = 4, 400_000
-"""Plans that are judged: at least so many, and for so many ops and edges in all."""
+"""Plans that are judged: at least the first number, and for the second number of parts in all."""
 
 
 @method(

@@ -269,12 +269,9 @@ class Layers:
 def chain_of(instance: Instance, problem: ChainProblem, *, merge: bool) -> Layers:
     """Make the blocks of an instance layers, in a topological order.
 
-    Parameters
-    ----------
-    merge : bool
-        Whether blocks from which branches lead apart and together again become one layer:
-        of each biconnected component of the undirected graph, all tails of its arcs (as in the
-        reference program of Tarnawski et al., ``-pipeDream``).
+    With `merge`, blocks from which branches lead apart and together again become one layer: of each
+    biconnected component of the undirected graph, all tails of its arcs (as in the reference
+    program of Tarnawski et al., ``-pipeDream``).
     """
     blocks = problem.blocks
     label = _merged(problem) if merge else np.arange(blocks.num_blocks)

@@ -95,10 +95,7 @@ def settle_whole(admission: Admission, clusters: Clusters, c: int, device: int) 
 def settle_apart(admission: Admission, clusters: Clusters, c: int, preferred: int) -> Any:
     """Commit the cluster op by op: to the preferred device, else to the emptiest that admits it.
 
-    Returns
-    -------
-    int
-        The first op that no device admits, or -1.
+    It returns the first op that no device admits, or -1.
     """
     for op in clusters.op[clusters.ptr[c] : clusters.ptr[c + 1]]:
         if admission.home[admission.group[op]] != NOWHERE:

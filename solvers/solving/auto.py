@@ -11,9 +11,10 @@
 4. What is left of the time goes to the other exact methods, and to searches with other seeds.
 
 The value is that of the best plan of all parts, as the referee judges it, and the bound the best
-of all: no part makes another one worse. A part that crashes, runs out of memory or past its limit
-costs what it had not told, and a sentence. The time limit is used up unless the gap is small
-enough, or there is nothing left to try. What is found in time depends on the machine's speed.
+of all: no part makes another one worse. If a part crashes, runs out of memory or past its limit,
+only what it had not yet reported is lost, and a warning is printed. The time limit is used up
+unless the gap is small enough, or there is nothing left to try. What is found in time depends on
+the machine's speed.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ US_PER_PART_STARTED = 35.0
 ENDED, AT_LIMIT, INTERRUPTED = "nothing is left to try", "stopped at the time limit", "interrupted"
 
 USUAL = ("ended unproven", AT_LIMIT, INTERRUPTED)
-"""Last words of a part that say nothing beyond those of the whole."""
+"""Final messages of a part that add nothing to auto's own."""
 
 MEMORY = "memory"
 """What proves that there is no plan, where no method has to."""
@@ -115,7 +116,7 @@ class AutoParams(Params):
     memory_rules=("sum", "peak"),
 )
 def run(task: Task, params: AutoParams) -> Outcome:
-    """The default: the method that proves most of such problems, a search beside it."""
+    """The default: the best exact method for this kind of problem, with a search in parallel."""
     if isinstance(task.semantics, MaxContext):  # its questions are about loads; nothing searches
         return find_method("most-tokens").run(task, Params())
     limit_s = task.limits.time_limit_s
@@ -148,7 +149,7 @@ def run(task: Task, params: AutoParams) -> Outcome:
 
 def _ask_placers(known: JudgedIncumbent) -> tuple[str, ...]:
     """Offer the plans of the fast placers, and prove what is cheap after the first of them; the
-    placers that are still to be asked. A likely proof begins after the fastest of all.
+    placers that have not run yet. A likely proof begins after the fastest of all.
     """
     task, asked, without_plan = known.task, list[str](), list[str]()
     limit_s = task.limits.time_limit_s or 0.0
@@ -163,7 +164,9 @@ def _ask_placers(known: JudgedIncumbent) -> tuple[str, ...]:
         asked.append(name)
         if not _offer_plan_of(name, known, most_runs=1):
             without_plan.append(name)
-    for name in without_plan:  # at its peak, memory may need more runs: somebody has to have a plan
+    for (
+        name
+    ) in without_plan:  # at its peak, memory may need more runs: some method has to have a plan
         if known.value_ns is None and name in ALWAYS:
             _offer_plan_of(name, known, most_runs=None)
     # a huge graph is left to placers, for no search does more there
@@ -299,7 +302,7 @@ def _prove_what_is_cheap(known: JudgedIncumbent) -> None:
 
 
 def _look_for_room(known: JudgedIncumbent) -> None:
-    """Whether cheap conditions on memory already say that no plan fits."""
+    """Whether cheap conditions on memory already prove that no plan fits."""
     task = known.task
     if isinstance(task.semantics, Makespan | LoadSemantics):
         reasons = explain_infeasible(relax_memory(task.instance, task.semantics)[0])

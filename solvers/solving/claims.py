@@ -24,14 +24,14 @@ class Claim(NamedTuple):
 
     #: Its name, without folders.
     file: str
-    #: A value that no plan is said to be below, or that some plan is said to have.
+    #: The claimed bound, or the claimed value of a plan.
     ns: int
     is_bound: bool
-    #: The method that is said to be behind it.
+    #: The method that is claimed to have found it.
     origin: str
     #: The instance, or the one with whole modules or layers. None: another one, or other rules.
     about: Instance | None
-    #: Of which plans it is said, where that is not all of them.
+    #: The plans of which it is claimed, where these are not all.
     plans: str = ""
 
 
@@ -43,12 +43,8 @@ def claims_of(
 ) -> list[Claim]:
     """What the file of a model and those of its plans claim under some rules.
 
-    Parameters
-    ----------
-    model : str
-        The file that states `Instance.best_known`; by default the instance's name stands for it.
-    plan_files : mapping of str to StoredBound or None, optional
-        What each plan file states.
+    `model` is the file that states `Instance.best_known`; by default the instance's name stands for
+    it.
     """
     found, name = list[Claim](), Path(model).name or instance.name
     for known in instance.best_known:
@@ -66,7 +62,7 @@ def claims_of(
 def _about(
     said: StoredBound, instance: Instance, semantics: Semantics
 ) -> tuple[Instance | None, str]:
-    """The instance that a stated bound is about, and of which plans it is said."""
+    """The instance that a stated bound is about, and the plans of which it is claimed."""
     if not includes(said.semantics, semantics):
         return None, f"under {said.semantics.label}"
     found = with_content(instance, said.content_hash)
@@ -84,12 +80,7 @@ def refuted_claims(
 ) -> tuple[str, ...]:
     """A sentence for each claim that something else contradicts.
 
-    Parameters
-    ----------
-    plans : iterable of (str, Plan)
-        Plans at hand, with the file or the method that has each.
-    bound : Bound, optional
-        What no plan of the instance is below.
+    Each plan has the name of its file or method.
     """
     claims, plans, sentences = list(claims), list(plans), list[str]()
     for claim in claims:

@@ -30,18 +30,9 @@ def solve_coarse(
     """Run one method on the coarsened instance; the referee judges its plan on the instance itself.
 
     A bound, and a proof that there is no plan, count only where the transform is exact under the
-    semantics. The time of coarsening and expanding is part of the solve time, not of the limit.
-
-    Parameters
-    ----------
-    instance, semantics, method, params, time_limit_s, gap, seed
-        As for `run_method`.
-    transform : str
-        A name of `table.TRANSFORMS`.
-    transform_params : mapping, optional
-        The transform's own parameters.
-    incumbent : Plan, optional
-        A plan of `instance` to start from; it is ignored where it sets merged ops apart.
+    semantics. The time of coarsening and expanding is part of the solve time, not of the limit. The
+    transform is one of `table.TRANSFORMS`. The incumbent, a plan of `instance`, is ignored where it
+    sets merged ops apart.
     """
     limits = limits_of(options)
     began = now_s()

@@ -38,7 +38,7 @@ Answer = Result | Contradiction | str
 class JudgedIncumbent(Incumbent):
     """What is known of a task; a plan counts once the referee has judged it under its rules.
 
-    Two threads may write to it: the one that runs a proof, and the one that hears the search.
+    Two threads may write to it: the one that runs a proof, and the one that listens to the search.
     """
 
     task: Task
@@ -49,7 +49,7 @@ class JudgedIncumbent(Incumbent):
 
     def __post_init__(self) -> None:
         self.gap = self.task.limits.gap
-        #: notes, words: How parts have failed, and the last words of those that have not, by
+        #: notes, words: How parts have failed, and the final messages of those that have not, by
         #: method.
         self.notes: dict[str, str] = {}
         self.words: dict[str, str] = {}
@@ -63,7 +63,9 @@ class JudgedIncumbent(Incumbent):
             if value_ns is None or not self.improve(value_ns, plan, by):
                 return False
             if self.no_plan:
-                self.faults.append(f"{self.no_plan.origin}: says that no plan exists; {by} has one")
+                self.faults.append(
+                    f"{self.no_plan.origin}: claims that no plan exists; {by} has one"
+                )
                 self.no_plan = None
             if self.bound.ns > value_ns:
                 self.faults.append(
@@ -71,7 +73,7 @@ class JudgedIncumbent(Incumbent):
                     " of a plan"
                 )
                 self._forget_bound()
-        # outside of the lock: whoever is told may hold one that the other thread waits for
+        # outside of the lock: a listener may hold one that the other thread waits for
         tell(self.task.instance, self.task.semantics, by, value_ns=value_ns, plan=plan)
         return True
 
@@ -111,7 +113,7 @@ class JudgedIncumbent(Incumbent):
         return each_plan_once(hear)
 
     def take_answer(self, method: str, answer: Answer) -> None:
-        """How a step of a method has ended. Who contradicts the referee is not believed."""
+        """How a step of a method has ended. Results that contradict the referee are discarded."""
         if isinstance(answer, Result):
             self.take(answer)
         elif isinstance(answer, Contradiction):
@@ -143,7 +145,9 @@ class JudgedIncumbent(Incumbent):
             if self.value_ns is None:
                 self.no_plan = bound._replace(origin=result.method)
             else:
-                self.faults.append(f"{result.method}: says that no plan exists; {self.by} has one")
+                self.faults.append(
+                    f"{result.method}: claims that no plan exists; {self.by} has one"
+                )
         self.faults += [fault for fault in result.faults if fault not in self.faults]
         self.words[result.method] = result.message
 

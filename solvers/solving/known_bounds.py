@@ -1,6 +1,6 @@
 """The best bound that is known of an instance: proven now, or recorded in the corpus.
 
-Whatever says how good a plan is asks `known_bound`, so that all say the same. A bound counts where
+All statements on how good a plan is use `known_bound`, so that they agree. A bound counts where
 its content and its rules are those of the instance, and as long as no plan refutes it. What a file
 states is no bound (`claims`).
 """
@@ -39,15 +39,9 @@ def known_bound(
 ) -> tuple[Bound | None, tuple[str, ...]]:
     """The highest bound at hand, and a sentence for each that a plan refutes.
 
-    If equal, one proved by placegap, else what was proven before what is recorded.
-
-    Parameters
-    ----------
-    value_ns : int, optional
-        The value of the best feasible plan. What is above it, or above the value that the corpus
-        records, is no bound.
-    proven : iterable of Bound
-        What was proven or checked just now.
+    If equal, one proved by placegap, else what was proven just now before what is recorded. What is
+    above `value_ns`, that of the best feasible plan, or above the value that the corpus records, is
+    no bound.
     """
     from placegap.solvers.bounds.cheap_bounds import quick_bound  # brings numba
 
@@ -61,7 +55,7 @@ def known_bound(
     for who, value in values.items():
         if value is not None:
             wrong += tuple(
-                f"{describe_basis(bound.origin, bound.basis)}: says that no plan is better than"
+                f"{describe_basis(bound.origin, bound.basis)}: claims that no plan is better than"
                 f" {told(semantics, bound.ns)}, and {who} {told(semantics, value)}: the bound is"
                 " wrong, and left out"
                 for bound in at_hand
@@ -116,7 +110,7 @@ def with_known_bound(instance: Instance, result: Result, recorded: Iterable[Boun
 
 
 def proven_by(result: Result) -> Iterator[Bound]:
-    """What a result says that no plan of its instance is below."""
+    """The bound of a result on all plans of its instance."""
     if result.bound and result.bound_ns is not None and result.split is None:
         yield result.bound._replace(origin=result.bound_origin or result.method)
 

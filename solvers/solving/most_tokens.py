@@ -1,7 +1,7 @@
 """max_context: the most tokens for which a plan has room, by questions about loads.
 
-Whether so many tokens fit is a question of max_load: has the instance whose ops hold the caches of
-so many a plan, and one of a load that is allowed? More tokens have fewer plans. So each answer
+Whether n tokens fit is a question of max_load: has the instance whose ops hold the caches of
+n tokens a plan, and one of a load that is allowed? More tokens have fewer plans. So each answer
 leaves a part of the numbers in between: a plan has room for as many tokens as the referee says, and
 where no plan exists, or none below the load, there is room for none of the larger numbers.
 """
@@ -98,7 +98,7 @@ def _judged(task: Task[MaxContext], plan: Plan | None) -> tuple[Plan | None, int
 
 
 def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result | None:
-    """What the method that proves most loads says of ops that hold the caches of so many tokens;
+    """The result of the method that proves most loads, for ops that hold caches of `tokens`;
     None if there is none for numbers so large.
     """
     loads, full = task.semantics.loads, with_tokens(task.instance, tokens)
@@ -114,7 +114,7 @@ def _plan_for(task: Task[MaxContext], tokens: int, clock: Clock) -> Result | Non
 
 
 def with_tokens(instance: Instance, tokens: int) -> Instance:
-    """The instance whose ops hold the caches of so many tokens.
+    """The instance whose ops hold the caches of a number of tokens.
 
     An op that no limited memory holds has a byte more than the largest: its own bytes may be beyond
     64 bits.
@@ -132,7 +132,7 @@ def with_tokens(instance: Instance, tokens: int) -> Instance:
 
 
 def _proves_none(found: Result, semantics: MaxContext) -> bool:
-    """Whether no plan of so many tokens is allowed."""
+    """Whether no plan with this many tokens is allowed."""
     if found.status == "infeasible":
         return True
     limit_ns = semantics.at_most_ns

@@ -88,26 +88,11 @@ def run_at_peak(
 ) -> Outcome:
     """Run a method by the rule above.
 
-    Parameters
-    ----------
-    task : Task
-        Its semantics has memory ``peak``.
-    run : callable (Task) -> Outcome
-        The method, for tasks of the same graph whose semantics has memory ``sum``.
-    by : str
-        Its name, for those who listen.
-    is_exact : bool
-        Whether the task's incumbent, and placers, stand in where the method's own plans do not fit.
-    most_runs : int or None
-        Runs after which it ends, whether a plan fits or not.
-    settle : callable (task, outcome on the floor, best plan) -> Outcome or None
-        As in `Method`.
-
-    Returns
-    -------
-    Outcome
-        That of the run on the floor, with the best plan of all runs. The detail `memory_run` names
-        the run that the plan is from; `memory_runs` counts them.
+    `run` is the method, for tasks of the same graph whose semantics has memory ``sum``; `by` is its
+    name. If it is exact, the task's incumbent, and placers, stand in where the method's own plans
+    do not fit. It ends after `most_runs`, whether a plan fits or not; `settle` is as in `Method`.
+    The outcome is that of the run on the floor, with the best plan of all runs. The detail
+    `memory_run` names the run that the plan is from; `memory_runs` counts them.
     """
     clock, tries, runs = task.limits.clock(), list[_Try](), 0
     if is_exact and task.incumbent is not None:
@@ -288,7 +273,7 @@ def _counted(
 
 
 def _best(tries: Sequence[_Try]) -> _Try | None:
-    """The plan that fits and has the least value, the first of equal ones."""
+    """The plan that fits and has the least value, the first if several tie."""
     fitting = [known for known in tries if known.verdict.feasible]
     return min(fitting, key=lambda known: known.verdict.value_ns or 0, default=None)
 

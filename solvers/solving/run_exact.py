@@ -24,7 +24,7 @@ from placegap.solvers.core.result import Bound, Outcome, fault_of
 from placegap.solvers.core.starts import best_start, placers, starts
 
 AFTERWARDS = ("ideal-dp",)
-"""Methods with quick starts of their own: placers are asked only if they end without a proof."""
+"""Methods with quick starts of their own: placers run only if they end without a proof."""
 
 BOUND_SHARE = 0.1
 """Of the time for bounds that cost more than the quick one, before the method begins."""
@@ -36,12 +36,7 @@ SMALL = 60
 def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
     """Run a method by the rule; brute force, and what is made inexact, run as they are.
 
-    Parameters
-    ----------
-    method : Method
-        Of claim "exact", or one with parameters of such methods.
-    params : Params
-        With `start` false, no placer is asked; the incumbent still counts.
+    With the parameter `start` false no placer runs; the incumbent still counts.
     """
     if not isinstance(params, ExactParams) or not params.keeps_exact:
         return method.outcome(task, params)
@@ -87,7 +82,7 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
 
 
 def _floor(task: Task, floor: Bound, start: Start | None) -> Bound:
-    """What cheap bounds prove; the dearer ones are asked where the plan known leaves a gap."""
+    """What cheap bounds prove; expensive ones run where the known plan leaves a gap."""
     small = task.instance.num_ops + len(task.instance.graph.edges) <= SMALL
     if small or (start is not None and start.value_ns <= floor.ns):
         return floor
@@ -134,7 +129,7 @@ def _not_worse(
             details["own_value_ns"] = own.value_ns
         outcome = replace(outcome, plan=best.plan, claim_ns=None, details=details)
     if outcome.proven_infeasible:
-        said = f"says that there is no plan, but one of {best.value_ns} ns is known"
+        said = f"claims that there is no plan, but one of {best.value_ns} ns is known"
         outcome = _fault(replace(outcome, bound=None, message=""), method, task, said)
     if outcome.bound_ns is not None and outcome.bound_ns > best.value_ns:
         said = f"its bound {outcome.bound_ns} is above the value {best.value_ns} of a plan"
@@ -143,7 +138,7 @@ def _not_worse(
 
 
 def _is_open(task: Task, outcome: Outcome, best: Start | None, floor: Bound) -> bool:
-    """Whether the gap that is left is larger than asked for."""
+    """Whether the gap that is left is larger than requested."""
     if outcome.proven_infeasible:
         return False
     if best is None:

@@ -34,7 +34,7 @@ class LimitOptions(TypedDict, total=False):
 
 
 class SolveOptions(LimitOptions, total=False):
-    """When `run_method` stops, and who hears of what it finds meanwhile."""
+    """When `run_method` stops, and its progress callbacks."""
 
     progress: Listener | None
     on_plan: OnPlan | None
@@ -42,7 +42,7 @@ class SolveOptions(LimitOptions, total=False):
 
 
 def limits_of(options: LimitOptions) -> Limits:
-    """The limits that options ask for."""
+    """The limits that options state."""
     limits = Limits(**cast("dict[str, Any]", options))
     # solvers read such numbers each in its own way, or not at all
     if limits.time_limit_s is not None and not limits.time_limit_s >= 0:
@@ -171,7 +171,7 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
         )
     if not proves:
         return method.outcome(task, params)
-    if method.name != DEFAULT_METHOD:  # which runs others, and they say so
+    if method.name != DEFAULT_METHOD:  # which runs others, which report themselves
         say(f"proving by {method.name}")
     with loading():
         from placegap.solvers.solving.run_exact import run_exact  # its bounds load HiGHS

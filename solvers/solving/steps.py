@@ -29,7 +29,7 @@ from placegap.solvers.core.registry import METHODS, parse_params, why_not
 from placegap.solvers.core.starts import task_for
 
 SMALL_CHOICES = 1_500
-"""Makespans with so many groups of ops, and edges between groups, are likely to be proven by
+"""Makespans with this many groups of ops, and edges between groups, are likely to be proven by
 `decomposition` (`python -m placegap.experiments.research.bench.default`)."""
 
 LARGE_PARTS = 20_000

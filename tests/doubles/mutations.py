@@ -108,11 +108,11 @@ def _instance() -> Any:
 
 
 def _dnn_instance(folder: Path) -> Any:
-    from placegap.instances.importers.reader import read_model
+    from placegap.instances.importers.reader import load_model
 
     path = folder / "good-dnn.json"
     path.write_bytes(as_json(good_dnn()))
-    return read_model(path).instance()
+    return load_model(path).instance()
 
 
 @cache
@@ -143,12 +143,12 @@ def damaged_plan(rng: random.Random) -> bytes:
     return json_damage(good_plan())(rng)
 
 
-def read_instance(path: Path) -> object:
+def load_instance(path: Path) -> object:
     """Read a model, and what every command asks of it."""
     from placegap.instances.files.cluster_file import load_cluster
-    from placegap.instances.importers.reader import read_model
+    from placegap.instances.importers.reader import load_model
 
-    document = read_model(path)
+    document = load_model(path)
     instance = document.instance(load_cluster(OTHER_CLUSTER) if document.cluster is None else None)
     return instance.content_hash
 
@@ -156,9 +156,9 @@ def read_instance(path: Path) -> object:
 def read_sized(path: Path) -> object:
     """Read an ONNX model of which two sizes are stated."""
     from placegap.instances.files.cluster_file import load_cluster
-    from placegap.instances.importers.reader import read_model
+    from placegap.instances.importers.reader import load_model
 
-    document = read_model(path, dims={"batch": 2, "seq": 4})
+    document = load_model(path, dims={"batch": 2, "seq": 4})
     return document.instance(load_cluster(OTHER_CLUSTER)).content_hash
 
 
@@ -220,12 +220,12 @@ def read_plan(path: Path) -> object:
 def read_measurements(path: Path) -> object:
     """Read measurements and estimate a batch from them."""
     from placegap.instances.files.document import parse_document
-    from placegap.instances.importers.measurements import read_ops
+    from placegap.instances.importers.measurements import load_ops
     from placegap.instances.importers.standard_evaluation import standard_evaluation
 
     document = parse_document(good_document(), "good")
     assert document.cluster is not None
-    return standard_evaluation(document, document.cluster, read_ops([path]), 8)
+    return standard_evaluation(document, document.cluster, load_ops([path]), 8)
 
 
 def times_csv() -> str:
@@ -248,11 +248,11 @@ def good_trace() -> dict[str, Any]:
 def read_measured_times(path: Path) -> object:
     """Read measured times and put them into the good document."""
     from placegap.instances.files.document import parse_document
-    from placegap.instances.importers.measured_times import MEASURED, read_times, with_times
+    from placegap.instances.importers.measured_times import MEASURED, load_times, with_times
 
     document = parse_document(good_document(), "good")
     assert document.cluster is not None
-    measured = with_times(document.graph, read_times(path), document.cluster)
+    measured = with_times(document.graph, load_times(path), document.cluster)
     assert "\n" not in str(measured.graph.provenance.parameters[MEASURED])
     return document.model_copy(update={"graph": measured.graph}).instance().content_hash
 
@@ -267,23 +267,23 @@ def read_study(path: Path) -> object:
 
 def read_split_file(path: Path) -> object:
     """Read a split of the good dnn-partitioning input."""
-    from placegap.instances.importers.dnn_partitioning import read_split
+    from placegap.instances.importers.dnn_partitioning import load_split
 
-    return read_split(_dnn_instance(path.parent), path)
+    return load_split(_dnn_instance(path.parent), path)
 
 
 def read_catalogue_file(path: Path) -> object:
     """Read a device catalogue."""
-    from placegap.instances.costing.costing import read_catalogue
+    from placegap.instances.costing.costing import load_catalogue
 
-    return read_catalogue(path)
+    return load_catalogue(path)
 
 
 def read_best(path: Path) -> object:
     """Read best-known values."""
-    from placegap.instances.corpus.corpus import read_best_known
+    from placegap.instances.corpus.corpus import load_best_known
 
-    return read_best_known(path)
+    return load_best_known(path)
 
 
 CONFIGS: list[Any] = [
@@ -388,12 +388,12 @@ SPLIT = {
 LOG = '{"key":"a","value":1}\n{"key":"b","status":"ok"}\n'
 
 IMPORTERS: dict[str, Importer] = {
-    "json": Importer("own.json", json_damage(good_document()), read_instance),
-    "json-gz": Importer("own.json.gz", zipped(json_damage(good_document())), read_instance),
-    "dnn": Importer("dnn.json", json_damage(good_dnn()), read_instance),
+    "json": Importer("own.json", json_damage(good_document()), load_instance),
+    "json-gz": Importer("own.json.gz", zipped(json_damage(good_document())), load_instance),
+    "dnn": Importer("dnn.json", json_damage(good_dnn()), load_instance),
     "dnn-split": Importer("split.json", json_damage(SPLIT), read_split_file),
-    "moirai": Importer("moirai.xlsx", damaged_workbook, read_instance),
-    "onnx": Importer("net.onnx", damaged_model, read_instance),
+    "moirai": Importer("moirai.xlsx", damaged_workbook, load_instance),
+    "onnx": Importer("net.onnx", damaged_model, load_instance),
     "onnx-dim": Importer("net.onnx", damaged_transformer, read_sized),
     "cluster-yaml": Importer("c.yaml", text_damage(CLUSTER_YAML), read_cluster),
     "cluster-json": Importer(

@@ -19,7 +19,7 @@ from doubles.bad_files import (
 
 from placegap.instances import InputError
 from placegap.instances.files.document import parse_document, write_json
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 
 CASES = bad_files()
 
@@ -34,7 +34,7 @@ def test_a_malformed_file_gives_one_line_with_file_and_place(
     name: str, paths: dict[str, Path]
 ) -> None:
     with pytest.raises(InputError) as caught:
-        read_model(paths[name]).instance()
+        load_model(paths[name]).instance()
     line = str(caught.value)
     assert line.startswith(f"{paths[name]}: ")
     assert CASES[name].place in line.removeprefix(str(paths[name]))
@@ -51,7 +51,7 @@ def test_the_files_that_the_cases_spoil_are_good(tmp_path: Path) -> None:
     write_json(good_dnn(), tmp_path / "dnn.json")
     (tmp_path / "moirai.xlsx").write_bytes(workbook(good_rows()))
     for file in ("dnn.json", "moirai.xlsx"):
-        read_model(tmp_path / file).instance()
+        load_model(tmp_path / file).instance()
 
 
 def test_no_damage_to_a_good_file_gives_anything_but_an_instance_or_one_line(
@@ -72,7 +72,7 @@ def test_no_damage_to_a_good_file_gives_anything_but_an_instance_or_one_line(
             data[rng.randrange(len(data))] = rng.randrange(256)
         (tmp_path / file).write_bytes(data)
         try:
-            read_model(tmp_path / file).instance()
+            load_model(tmp_path / file).instance()
         except InputError as error:
             lines.append(str(error))
     assert len(lines) > 200
@@ -81,9 +81,9 @@ def test_no_damage_to_a_good_file_gives_anything_but_an_instance_or_one_line(
 
 def test_missing_files_and_directories_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a directory"):
-        read_model(tmp_path)
+        load_model(tmp_path)
     with pytest.raises(InputError, match=r"none\.json: No such file"):
-        read_model(tmp_path / "none.json")
+        load_model(tmp_path / "none.json")
     (tmp_path / "file.json").write_text("{}")
     with pytest.raises(InputError, match=r"below\.json: Not a directory"):
-        read_model(tmp_path / "file.json" / "below.json")
+        load_model(tmp_path / "file.json" / "below.json")

@@ -15,8 +15,8 @@ import numpy as np
 from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     corpus_names,
+    load_best_known,
     load_corpus,
-    read_best_known,
 )
 from placegap.instances.problem import (
     PLAN_CLASSES,
@@ -166,7 +166,7 @@ def _known(instance: Instance, semantics: Semantics) -> BestKnown | None:
     return next(
         (
             entry
-            for entry in read_best_known()
+            for entry in load_best_known()
             if entry.content_hash == instance.content_hash and entry.semantics == semantics
         ),
         None,

@@ -12,21 +12,12 @@ from placegap.instances.kernels.kernel import kernel
 
 @kernel
 def fewer_labels(value: Ints, order: Ints, most: int, rows: Ints, least: Ints) -> tuple[int, bool]:
-    """Write which labels of one kind stay, at most so many; how many do, and if any are joined.
+    """Write which labels of one kind stay, at most `most`; how many do, and if any are joined.
 
-    Parameters
-    ----------
-    value : (L, w) int64
-        Of all labels.
-    order : (l,) int64
-        Those of the kind, the best first; it is written over. A label stays unless one before it
-        is nowhere above it.
-    most : int
-        Where more are left, neighbours become one: the first, with the least of each number.
-    rows : (l,) int64
-        Written: labels that stay.
-    least : (l, w) int64
-        Written: their numbers.
+    `order` has the labels (rows of `value`) of the kind, the best first; it is overwritten. A label
+    stays unless one before it is nowhere above it. Where more are left, neighbours become one: the
+    first, with the least of each number. `rows` gets the labels that stay, and `least` their
+    numbers.
     """
     kept, width = 0, value.shape[1]
     for q in order:

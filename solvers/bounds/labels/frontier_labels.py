@@ -1,6 +1,6 @@
 """The kernels of `frontier_paths`: the labels of one step from those of the step before.
 
-A label is a partial placement, by what later steps ask for: the devices of the places that later
+A label is a partial placement, by what later steps need: the devices of the places that later
 ones exchange tensors with, the bytes on these devices, and ways. The way of a `HEAD` op is the time
 from the beginning to its end, at least, and that of a `TAIL` op the time from its start to the end
 of everything.
@@ -36,7 +36,7 @@ MOST_SHARE = 4
 
 POOL_PARTS = 64, 16, 4, 0
 """Of the room of a pool: where there are too many labels, those with as many whole parts hold the
-least of any; 0 forgets what they hold."""
+least of any; 0 drops what they hold."""
 
 
 class ValueColumns(NamedTuple):
@@ -58,7 +58,7 @@ def value_columns(num_ops: int, num_devices: int, num_pools: int) -> ValueColumn
 
 
 class OpenPlaces(NamedTuple):
-    """What later steps still ask for, of P places and n ops, and what is to come at least."""
+    """What later steps still need, of P places and n ops, and what is to come at least."""
 
     #: (p,) int64: Whose devices are remembered.
     places: Ints
@@ -356,7 +356,7 @@ def _renamed(graph: PlacedGraph, at: Ints, places: Ints, to: Ints) -> None:
 def few_labels(
     graph: PlacedGraph, labels: FrontierLabels, signature: Ints, cost: Ints, rows: int
 ) -> tuple[FrontierLabels, bool]:
-    """At most so many labels, if not one for each signature; and whether anything was lost."""
+    """A limited number of labels, if not one for each signature; and whether anything was lost."""
     num_pools, num_devices = len(graph.pool_room_bytes), len(graph.peers)
     since = labels.value.shape[1] - 6 * num_devices
     pools = slice(since - num_pools, since)

@@ -42,11 +42,11 @@ are named here, as digits; from `WORK` on the work on the devices, and bytes, if
 
 MOST_CELLS, MOST_TRIALS = 12_000_000, 200_000_000
 """Of the new labels of one layer, and labels times options and gates of all layers that seem to be
-below the threshold, of which a new label counts as half of its cells; with more nothing is said.
+below the threshold, of which a new label counts as half of its cells; with more there is no bound.
 The latter are some eight seconds' worth."""
 
 CHUNK = 16_384
-"""Labels that grow at a time, before a stop is asked for."""
+"""Labels that grow at a time, between two looks at `stop`."""
 
 MOST_KEY = 2**62
 
@@ -70,7 +70,7 @@ class LayerPath(NamedTuple):
 
 class Least(NamedTuple):
     """The least bound of all options, `NO_WAY` if all are above the threshold; and paths to the
-    labels with the least bounds, as many as asked for.
+    labels with the least bounds, as many as requested.
     """
 
     ns: int
@@ -166,18 +166,9 @@ def least_within(
     stop: Callable[[], bool],
     num_paths: int = 0,
 ) -> Least | None:
-    """The least bound of all options, up to a threshold; None if it is stopped, or too large.
+    """The least bound of all options, up to `most_ns`; None if it is stopped, or too large.
 
-    Parameters
-    ----------
-    rest : list of (K, K) int64
-        By `rest_of`.
-    most_ns : int
-        The threshold.
-    effort : Effort
-        What is spent is taken off.
-    stop : callable
-        Asked once for each layer.
+    `rest` is from `rest_of`; what is spent is taken off `effort`.
     """
     num_devices = len(table.step_ns)
     head, tail = table.outer_ns
@@ -303,7 +294,7 @@ def _grown_labels(
     most_rows: int,
     most_tried: int,
 ) -> tuple[Ints, int]:
-    """A row for each label one layer further in that is not above the threshold, at most so many;
+    """A row for each label one layer further in that is not above the threshold, up to a limit;
     and how many ways were looked at.
     """
     forward, back, more_bytes = options.forward_ns, options.back_ns, options.held_bytes

@@ -45,7 +45,7 @@ MOST_ALIKE = 15
 """Devices whose names are one number: K to the power of K is below 2**62."""
 
 FEWEST_STEPS, MOST_STEPS, TRIALS = 10_000, 40_000, 60
-"""Of the grid, for all work of a device; and so many widths are tried for the one that loses
+"""Of the grid, for all work of a device; and widths that are tried for the one that loses
 least."""
 
 
@@ -225,19 +225,11 @@ class SectionTimes:
         return (*inner, sections.stop > len(self.parts))
 
     def through(self, sections: range, groups: Sequence[int], devices: Ints) -> Ints:
-        """From the start of the first one's entry to that of the last one's exit.
+        """Time from the start of the first section's entry to the end of the last exit, (p, K, K).
 
-        Parameters
-        ----------
-        sections : range
-            One behind the last is the chain's last op.
-        devices : (p, groups) int64
-            Ways to place them. The last exit is anywhere.
-
-        Returns
-        -------
-        (p, K, K) int64
-            By the devices of both ends; `NO_WAY` where they cannot be.
+        It is by the devices of both ends, `NO_WAY` where they cannot be, for the p rows of
+        `devices`: ways to place the groups. The section one behind the last is the chain's last op.
+        The last exit can be on any device.
         """
         num_devices = self.time.shape[1]
         stay = np.where(np.eye(num_devices, dtype=np.bool_), 0, NO_WAY)

@@ -50,7 +50,7 @@ from placegap.solvers.core.clock import never
 MOST_OPS = 20_000
 
 STRIDE, LEAST_STRIDE = 0.003, 0.0005
-"""A threshold is so much above what is known, or half as much where there were too many labels:
+"""A threshold is this share above what is known, or half as much where there were too many labels:
 their number grows fast with what is between a threshold and the least bound of any."""
 
 EASY, FAR = 0.001, 0.03
@@ -74,14 +74,9 @@ def layers_bound(
     known_ns: int,
     stop: Callable[[], bool] = never,
 ) -> int:
-    """What nested layers prove of every makespan, in ns, or what is known if that is more.
+    """What nested layers prove of every makespan, in ns, or `known_ns` if that is more.
 
-    Parameters
-    ----------
-    known_ns : int
-        A bound.
-    stop : callable
-        Asked between layers; then the best bound so far is returned.
+    `stop` is called between layers, and ends it with the best bound so far.
     """
     found = search_layers(instance, semantics, windows, known_ns, stop)
     return known_ns if found is None else found.ns
@@ -95,7 +90,7 @@ def search_layers(
     stop: Callable[[], bool] = never,
     num_paths: int = 0,
 ) -> NestedSearch | None:
-    """The bound, and so many of the paths that are nearest to it; None where there is nothing.
+    """The bound, and some of the paths that are nearest to it; None where there is nothing.
 
     It ends with the first threshold that a label is below: the least one is exact.
     """
@@ -117,7 +112,7 @@ def search_layers(
     rest = rest_of(table, ways)
     head, tail = table.outer_ns
     through = int((head[:, None] + rest[0] + tail[None, :]).min())
-    if through >= NO_WAY:  # no plan at all: nothing that this bound says
+    if through >= NO_WAY:  # no plan at all: this bound proves nothing
         return None
     least = least_by_option(table, ways, rest)
     best, stride, effort = max(known_ns, through - table.worth_ns), STRIDE, Effort()

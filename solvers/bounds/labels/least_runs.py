@@ -1,6 +1,6 @@
 """The kernels of `memory_runs`: a shortest path whose resources are bytes, and what bytes cost.
 
-A label of `least_runs` knows the bytes of the current run, and those of all runs since the path
+A label of `least_runs` has the bytes of the current run, and those of all runs since the path
 came to a pool of devices. With prices, what lies between two stops takes at least some length, and
 each group is on a device over which a way takes no longer than that: it pays to be longer where
 that reaches cheaper memory (`price_links`).
@@ -46,7 +46,7 @@ def least_runs(terms: RunTerms, most: int) -> tuple[int, Ints, Ints]:
     """Least cost of runs that fit, the device of each stop, and the mode after it, -1 for a cut.
 
     A label is the cost so far, the bytes of the current run, and those of all runs since the path
-    came to the device's pool; at most so many are kept at a stop and device, the cheapest first.
+    came to the device's pool; a limited number is kept at a stop and device, the cheapest first.
     """
     stop, cut, stay, held = terms.stop_ns, terms.cut_ns, terms.stay_ns, terms.held_bytes
     size, room, pool = terms.size_bytes, terms.room_bytes, terms.pool

@@ -78,7 +78,7 @@ class Passage(NamedTuple):
     section: int
     #: Whether it leads to the earlier stop.
     backward: bool
-    #: (G, K, K, K) int64: Entry [g, a, b, c]: at least so long if the earlier stop is on a, the
+    #: (G, K, K, K) int64: Entry [g, a, b, c]: the least time if the earlier stop is on a, the
     #: later one on b, and group g of the link on c. Without ``is_wide``, (G, K, 1, K): for both on
     #: a alone.
     way_ns: Ints
@@ -266,7 +266,7 @@ def memory_runs(
     *,
     fold: bool = True,
 ) -> MemoryRuns | None:
-    """What memory asks of a chain; None if it asks nothing, or the chain is too long.
+    """What memory requires of a chain; None if nothing, or if the chain is too long.
 
     Without `fold` each op of the chain is a stop of its own, wherever others of its group are, and
     bytes count where a group is first met, on the chain or between: what two passes take adds up
@@ -366,7 +366,7 @@ def memory_bound(instance: Instance, windows: WorkWindows) -> int:
         )
         least = NO_WAY if runs is None else runs.cheapest(tables).ns
         if runs is None or least >= NO_WAY:
-            continue  # no plan at all: nothing that the portfolio says
+            continue  # no plan at all: the portfolio proves nothing
         if not alike:
             runs = runs.priced(tables)
         best = max(best, runs.cheapest(tables).ns)

@@ -8,9 +8,9 @@ frame to the next, on the way forward and on the way back. Its groups are on no 
 layers may be placed one after the other, outermost first. What is inside the last frame may be one
 more layer, which has no way back.
 
-The chain has short sections, and none that a dearer tensor skips (`layer_chains`). Groups that no
-option places are nowhere, with their work. So a chain with short sections proves more, even where a
-long one counts more ops: its layers are smaller.
+The chain has short sections, and none that a more expensive tensor skips (`layer_chains`). Groups
+that no option places are nowhere, with their work. So a chain with short sections proves more, even
+where a long one counts more ops: its layers are smaller.
 
 A gate is often a small tensor, as the scale of a normalization, beside a large one that leads past
 it. At such a gate a chain would change devices for next to nothing. So sections that an edge skips
@@ -63,14 +63,8 @@ def nested_layers(
 ) -> NestedLayers | None:
     """The layers of a chain; None where nothing is met twice. O(n + m).
 
-    Parameters
-    ----------
-    chain : sequence of Section
-        Each begins with the op that ends the one before it.
-    time : (n, K) int64
-    with_core : bool
-        Whether what is inside the last frame is a layer: it adds options, and the bytes that they
-        hold.
+    Each section begins with the op that ends the one before it. `with_core` makes what is inside
+    the last frame a layer: it adds options, and the bytes that they hold.
     """
     ends = [(part.entry, part.exit) for part in chain]
     if len(chain) <= FEWEST_LAYERS or any(u is None or v is None for u, v in ends):

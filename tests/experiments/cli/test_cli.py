@@ -61,7 +61,7 @@ def one_line(capsys: Capture) -> str:
             "'nosuch', and no such graph in the corpus; 'placegap instances' lists them",
         ),
         (["place", "nosuch.json"], "nosuch.json: No such file"),
-        (["place", "vgg19"], "brings no devices; choose a cluster (--cluster)"),
+        (["place", "vgg19"], "has no devices; choose a cluster (--cluster)"),
         (["place", "vgg19", "--cluster", "nosuch"], "there is no cluster 'nosuch'"),
         (["place", "vgg19", "--time-limit", "nan"], "--time-limit must be positive"),
         (["place", "vgg19", "--gap", "1"], "--gap must be in [0, 1)"),
@@ -221,7 +221,7 @@ def test_methods_states_names_claims_papers_and_parameters(capsys: Capture) -> N
     assert methods["ideal-dp"]["objectives"] == ["max_load"]
     assert "contiguous" in methods["throughput-ip"]["params"]
     assert main(["methods"]) == 0
-    plans, bounds = capsys.readouterr().out.split("bounds: no plan")
+    plans, bounds = capsys.readouterr().out.split("bounds: a value")
     assert "heft" in plans
     listed = {name for name, row in methods.items() if row["claim"] == "bound"}
     assert listed

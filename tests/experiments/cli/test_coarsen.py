@@ -11,7 +11,7 @@ from doubles.pool_jobs import run_here
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.show.transform_table import HEAD
-from placegap.instances import Makespan, example, load_document, load_plan, read_model
+from placegap.instances import Makespan, example, load_document, load_model, load_plan
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.transforms.table import TRANSFORMS
 
@@ -77,7 +77,7 @@ def test_the_coarse_instance_and_the_map_are_written(
     [
         (["--with", "melt"], "there is no transform 'melt'"),
         (["--with", "pesto-merge", "--param", "ops=0"], "parameters of pesto-merge: ops"),
-        (["--param", "ops=3"], "name it by --with"),
+        (["--param", "ops=3"], "need a transform (--with)"),
         (["--with", "zero-time", "-o", "coarse.txt"], "must end in .json or .json.gz"),
         (["--with", "zero-time", "-o", "no/such/coarse.json"], "its folder does not exist"),
         (["--with", "zero-time", "-o", "a.json", "--map", "a.json"], "two outputs have this name"),
@@ -115,7 +115,7 @@ def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
     # no proof comes back from a coarse graph; 33 is the critical path of the ops themselves
     assert (content["value_ns"], content["bound_ns"], content["status"]) == (43, 33, "feasible")
     assert len(content["placement"]) == 4
-    plan, semantics = load_plan(read_model(model).instance(), out)
+    plan, semantics = load_plan(load_model(model).instance(), out)
     assert len(plan.placement) == 4
     assert semantics == Makespan(channels="free")
     # an exact transform keeps the proof; nothing takes no time here
@@ -128,7 +128,7 @@ def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
     ("args", "message"),
     [
         (["--coarsen", "melt"], "there is no transform 'melt'"),
-        (["--coarsen-param", "ops=3"], "name it by --coarsen"),
+        (["--coarsen-param", "ops=3"], "needs a transform (--coarsen)"),
         (["--coarsen", "pesto-merge", "--coarsen-param", "ops"], "--coarsen-param 'ops' is not"),
         (["--coarsen", "pesto-merge", "--coarsen-param", "x=1"], "x: unknown field"),
     ],

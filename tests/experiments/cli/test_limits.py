@@ -120,7 +120,7 @@ def test_a_cluster_is_stated_in_one_line_with_kinds_of_a_file(
 
 def test_no_cluster_at_all_is_told_before_anything_is_traced(capsys: Capture) -> None:
     assert main(["place", "hf:no-such-model"]) == 2
-    assert one_line(capsys).startswith("hf:no-such-model brings no devices; choose a cluster")
+    assert one_line(capsys).startswith("hf:no-such-model has no devices; choose a cluster")
 
 
 def test_a_method_that_there_is_not_is_told_before_the_model_is_read(capsys: Capture) -> None:

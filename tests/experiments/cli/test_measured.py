@@ -77,7 +77,7 @@ def test_the_catalogue_need_not_know_a_kind_that_was_measured(tmp_path: Path) ->
     ("args", "message"),
     [
         (["place", "vgg19", "--cluster", "8xH100", "--times", "nosuch"], "nosuch: No such file"),
-        (["convert", "vgg19", "o.json", "--times", "t.csv"], "vgg19: brings no devices; choose"),
+        (["convert", "vgg19", "o.json", "--times", "t.csv"], "vgg19: has no devices; choose"),
         (["profile", "vgg19"], "vgg19: only models that are traced can be measured (hf:, py:)"),
         (
             ["profile", "hf:gpt2", "--train"],

@@ -239,7 +239,7 @@ def test_a_second_opinion_agrees_or_contradicts(model: Path, capsys: Capture) ->
     content = json.loads(out)
     assert content["second_opinion"]["verdict"] == "CONTRADICTS"
     assert (
-        "fake; proved by placegap: says that no plan is better than 40 ns"
+        "fake; proved by placegap: claims that no plan is better than 40 ns"
         in (content["second_opinion"]["sentence"])
     )
     assert "one of them is wrong" in err

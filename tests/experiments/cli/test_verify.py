@@ -28,7 +28,7 @@ from placegap.instances import (
 from placegap.instances.certificates import verification
 from placegap.instances.certificates.certificate_file import save_certificate
 from placegap.instances.corpus import corpus
-from placegap.instances.corpus.corpus import known_of, read_best_known
+from placegap.instances.corpus.corpus import known_of, load_best_known
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import save_plan
 from placegap.instances.problem import LoadSemantics
@@ -95,7 +95,7 @@ def test_what_the_corpus_records_is_used(
     assert "34 ns (recorded: cp-sat; proved by CP-SAT 9, not checked by placegap)" in out
     assert "34 ns is recorded" in out
     monkeypatch.undo()
-    entry = next(found for found in read_best_known() if found.graph == "zfnet512")
+    entry = next(found for found in load_best_known() if found.graph == "zfnet512")
     instance = load_corpus(entry.graph).instance(load_cluster(entry.cluster))
     assert entry in known_of(instance, entry.semantics)
 
@@ -109,7 +109,7 @@ def test_a_recorded_bound_above_a_feasible_plan_is_told(
     assert main(["verify", *files]) == 1
     out, err = capsys.readouterr()
     assert "33 ns (critical path; proved by placegap)" in out  # 36 is not believed
-    assert "recorded: nobody: says that no plan is better than 36 ns, and one has 35 ns" in err
+    assert "recorded: nobody: claims that no plan is better than 36 ns, and one has 35 ns" in err
     assert "the bound is wrong" in err
 
 

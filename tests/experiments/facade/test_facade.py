@@ -185,7 +185,7 @@ def test_rules_are_strings_or_a_semantics() -> None:
     ("arguments", "message"),
     [
         ({"model": "resnet5", "cluster": "8xH100-nvlink"}, "did you mean 'resnet50'"),
-        ({"model": "zfnet512"}, "brings no devices"),
+        ({"model": "zfnet512"}, "has no devices"),
         ({"model": "zfnet512", "cluster": "8xh10-nvlink"}, "did you mean '8xH100-nvlink'"),
         ({"model": example(), "objective": "maxload"}, "did you mean 'max_load'"),
         ({"model": example(), "method": "heff"}, "did you mean 'heft'"),
@@ -232,7 +232,7 @@ def test_a_plan_of_a_finer_instance_comes_with_that_instance(tmp_path: Path) -> 
     assert found.value_ns == 30
     assert found.instance.num_ops > whole.num_ops
     assert len(found.placement) == found.instance.num_ops
-    assert found.warnings == ("fd-dps splits ops: what it started from is left",)
+    assert found.warnings == ("fd-dps splits ops: the start is of another instance, and left out",)
     found.save(tmp_path / "plan.json")
     assert load_plan(found.instance, tmp_path / "plan.json")[0] == found.plan
 

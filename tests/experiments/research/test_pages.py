@@ -18,7 +18,7 @@ from placegap.experiments.research.measures import (
     orders_under_ports,
 )
 from placegap.experiments.research.pages import DOCS, STUDIES, doc_rows, figures, pages, pictures
-from placegap.experiments.research.record import HERE, RESULTS, read_results, rows_of
+from placegap.experiments.research.record import HERE, RESULTS, load_results, rows_of
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.gaps import gap_cells
 from placegap.experiments.studies.plan import plan_study
@@ -201,7 +201,7 @@ def test_a_table_of_a_page_is_read_by_its_first_head(tmp_path: Path) -> None:
 
 def test_the_committed_runs_contradict_no_bound() -> None:
     for name in ("corpus", "memory", "moirai-forms"):
-        for row in read_results(name)[1]:
+        for row in load_results(name)[1]:
             for run in row["runs"].values():
                 if run.get("value_ns") is not None and row["bound_ns"] is not None:
                     assert run["value_ns"] >= row["bound_ns"]

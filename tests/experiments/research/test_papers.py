@@ -16,8 +16,8 @@ from placegap.experiments.research.papers import (
     compared_tables,
     inversions,
     lines_of,
+    load_recorded,
     page,
-    read_recorded,
     results_file,
     studies_of,
 )
@@ -44,7 +44,7 @@ TABLE = PublishedTable.model_validate(
 def kept(cells: list[GapCell], path: Path) -> Recorded:
     """Cells written to a file and read again."""
     path.write_text("\n".join(lines_of("small", cells, [TABLE])))
-    return read_recorded(path)
+    return load_recorded(path)
 
 
 def has_results(study: Path) -> bool:
@@ -62,7 +62,7 @@ def test_a_page_is_what_the_kept_results_print(name: str) -> None:
 def test_every_table_that_has_a_row_is_on_the_page_of_its_paper(name: str) -> None:
     text = (ROOT / "docs" / "papers" / f"{name}.md").read_text()
     for study in filter(has_results, studies_of(FOLDER / name)):
-        for compared in compared_tables(study, read_recorded(results_file(study))):
+        for compared in compared_tables(study, load_recorded(results_file(study))):
             assert (f"## {compared.table.title}" in text) == bool(compared.rows)
 
 
@@ -70,7 +70,7 @@ def test_the_kept_results_are_small_and_name_what_made_them() -> None:
     files = [results_file(study) for study in all_studies(FOLDER) if has_results(study)]
     assert sum(file.stat().st_size for file in files) < MOST_BYTES
     for file in files:
-        assert all(maker.startswith("placegap ") for maker in read_recorded(file).made_by)
+        assert all(maker.startswith("placegap ") for maker in load_recorded(file).made_by)
 
 
 def test_no_inversion_of_the_kept_results_is_without_a_cause() -> None:
@@ -138,4 +138,4 @@ def test_what_is_no_file_of_results_is_one_line(tmp_path: Path) -> None:
     for text in ("", "{}", "no json", '{"study": "s", "made_by": [], "tables": {"t": {}}}\n{}'):
         file.write_text(text)
         with pytest.raises(InputError, match=r"bad\.jsonl.*is no file of results"):
-            read_recorded(file)
+            load_recorded(file)

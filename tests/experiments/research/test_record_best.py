@@ -8,7 +8,7 @@ import pytest
 
 from placegap.experiments.research.record_best import main, record_best, what_it_proves
 from placegap.experiments.studies.log import RunLog
-from placegap.instances.corpus.corpus import load_corpus, read_best_known
+from placegap.instances.corpus.corpus import load_best_known, load_corpus
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import BestKnown, MaxLoad
 
@@ -54,7 +54,7 @@ def test_the_log_of_a_study_becomes_entries(tmp_path: Path) -> None:
         log.append(record("any", 6, 5, "b"))
     target = tmp_path / "best.json"
     assert main([str(tmp_path), str(target)]) == 0
-    found = {e.semantics.plans: (e.value_ns, e.bound_ns) for e in read_best_known(target)}
+    found = {e.semantics.plans: (e.value_ns, e.bound_ns) for e in load_best_known(target)}
     assert found == {"chain": (7, 7), "convex": (7, 5), "any": (6, 5)}
 
 
@@ -72,7 +72,7 @@ def test_the_portfolio_raises_what_is_behind_and_nothing_else(
         )
     assert main(["--portfolio", "1", str(target)]) == 0
     assert "max_load any add: 1 -> " in capsys.readouterr().out
-    found = {e.semantics.plans: (e.bound_ns or 0, e.bound_origin) for e in read_best_known(target)}
+    found = {e.semantics.plans: (e.bound_ns or 0, e.bound_origin) for e in load_best_known(target)}
     # no device does the longest op in less, and the sum of all work is more
     longest = max(min(op.time_ns.values()) for op in instance.graph.ops)
     assert longest <= found["any"][0] < 9**9

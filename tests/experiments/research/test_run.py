@@ -51,7 +51,7 @@ def status_of(args: list[str]) -> int | str | None:
     ("args", "message"),
     [
         (["vgg19", "plan.json"], "vgg19: only models that are traced can be run (hf:, py:)"),
-        (["hf:gpt2", "plan.json"], "hf:gpt2 brings no devices"),
+        (["hf:gpt2", "plan.json"], "hf:gpt2 has no devices"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_status_2(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from placegap.experiments.research.record import main, read_results, record_lines
+from placegap.experiments.research.record import load_results, main, record_lines
 from placegap.experiments.research.sweeps import (
     SWEEPS,
     believed_and_true,
@@ -42,7 +42,7 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
 def test_what_is_recorded_says_once_what_made_it_and_has_no_keys(tmp_path: Path) -> None:
     records = [{"key": "k", "n": 1, "made_by": "me"}, {"key": "l", "n": 2, "made_by": "me"}]
     record_lines("toy", False, records, tmp_path)
-    assert read_results("toy", tmp_path) == (
+    assert load_results("toy", tmp_path) == (
         {"made_by": ["me"], "smoke": False},
         [{"n": 1}, {"n": 2}],
     )

@@ -292,7 +292,7 @@ def test_a_worker_that_is_killed_costs_nothing_that_it_had_told(
     result, warnings = place(Attempt(real(), Makespan(), "fake", params, time_limit_s=1.0), fakes)
     assert (result.value_ns, result.bound_ns, result.bound_origin) == (43, 34, "fake")
     assert len(warnings) == 1
-    assert "what it had told before stands" in warnings[0]
+    assert "what it had reported before stands" in warnings[0]
 
 
 def test_a_bound_that_was_told_and_then_refuted_by_a_plan_is_not_kept() -> None:

@@ -108,7 +108,10 @@ def test_an_optimal_plan_of_whole_layers_is_not_said_to_be_the_best_of_all_plans
             }
         )
     )
-    for semantics, claim in ((MAKESPAN, "optimal"), (MaxLoad(plans="chain"), "no plan has less")):
+    for semantics, claim in (
+        (MAKESPAN, "optimal"),
+        (MaxLoad(plans="chain"), "no plan has a lower one"),
+    ):
         result = judged(whole, [0, 0, 0], semantics, 21)  # 5 + 7 + 9 ns on one device
         assert result.status == "optimal"
         assert claim in plan_notes(whole, result)[0]
@@ -133,7 +136,7 @@ def test_a_pipeline_is_offered_what_its_rules_leave_open(
     rules = parse_semantics({"objective": "max_load", **semantics})
     said = note(instance, judged(instance, placement, rules))
     assert "the heaviest stage decides" in said
-    assert "the search found no less" in said
+    assert "the search found no lower one" in said
     assert ending in said
 
 

@@ -25,7 +25,7 @@ from placegap.instances import (
     Mode,
     Op,
     Semantics,
-    read_model,
+    load_model,
 )
 from placegap.instances.certificates import certificate_checker, certificate_hybrid
 from placegap.instances.certificates.certificate_checker import Rejected
@@ -191,7 +191,7 @@ def test_it_proves_bert_on_64_devices() -> None:
     names = tuple(f"gpu{k}" for k in range(64))
     devices = tuple(Device(name=n, kind="accelerator", memory_bytes=16 * 10**9) for n in names)
     cluster = Cluster(name="64", devices=devices, links=Links((Group(names, 25 * 10**9),)))
-    instance = read_model(SHARED / "instances" / "piper" / "bert32a100.json").instance(cluster)
+    instance = load_model(SHARED / "instances" / "piper" / "bert32a100.json").instance(cluster)
     semantics = HybridPipeline(microbatches=1920, degrees="free")
     # 18.803113 ms per microbatch: shared/reference/hybrid-plans.md, section 4
     check_content(*contents(instance, semantics, 1920 * 18_803_112))

@@ -15,7 +15,7 @@ from placegap.instances.certificates.schema import SCHEMAS, json_schema, schema_
 from placegap.instances.corpus.generate import FAMILIES, generate
 from placegap.instances.files.document import Document, read_json, save_document, write_json
 from placegap.instances.files.plan_file import save_plan
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.reading.input_files import data_path
 
 
@@ -37,7 +37,7 @@ def test_documents_of_every_source_validate(tmp_path: Path) -> None:
         Document.of(example()),
         *(Document.of(tiny_instance(seed)) for seed in range(5)),
         *(Document(name=family, graph=generate(family)) for family in FAMILIES),
-        *(read_model(tmp_path / file) for file in ("dnn.json", "moirai.xlsx")),
+        *(load_model(tmp_path / file) for file in ("dnn.json", "moirai.xlsx")),
     ]
     check = validator("placegap-1")
     for document in documents:

@@ -8,7 +8,7 @@ from math import ceil
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, InputError, Op, Provenance
-from placegap.instances.costing.costing import cost_graph, device_spec, roofline_ns, with_costs
+from placegap.instances.costing.costing import catalogue, cost_graph, roofline_ns, with_costs
 from placegap.instances.files.document import Document
 
 
@@ -23,7 +23,7 @@ def graph(**op: object) -> Graph:
 
 def test_an_op_bound_by_compute_takes_its_flops_over_the_peak() -> None:
     # T4: 8.1e12 FLOP/s, 320e9 bytes/s, 5000 ns. 8.1e9 FLOP take 1 ms, 3.2e7 bytes 0.1 ms.
-    assert roofline_ns(8_100_000_000, 32_000_000, device_spec("T4")) == 5_000 + 1_000_000
+    assert roofline_ns(8_100_000_000, 32_000_000, catalogue()["T4"]) == 5_000 + 1_000_000
 
 
 def test_an_op_in_half_precision_takes_its_flops_over_the_rate_of_that_type() -> None:
@@ -42,22 +42,22 @@ def test_the_rate_of_a_number_type_stands_in_the_provenance() -> None:
 
 def test_an_op_bound_by_memory_takes_its_bytes_over_the_bandwidth() -> None:
     # 8.1e8 FLOP take 0.1 ms, 3.2e8 bytes 1 ms
-    assert roofline_ns(810_000_000, 320_000_000, device_spec("T4")) == 5_000 + 1_000_000
+    assert roofline_ns(810_000_000, 320_000_000, catalogue()["T4"]) == 5_000 + 1_000_000
 
 
 def test_times_are_rounded_up_once() -> None:
     # 8101 FLOP at 8.1 FLOP/ps take 1.0001 ns
-    assert roofline_ns(8_101, 0, device_spec("T4")) == 5_000 + 2
+    assert roofline_ns(8_101, 0, catalogue()["T4"]) == 5_000 + 2
 
 
 def test_half_of_the_peak_doubles_the_time() -> None:
-    spec = device_spec("T4")
+    spec = catalogue()["T4"]
     assert roofline_ns(8_100_000_000, 0, spec, compute_percent=50) == 5_000 + 2_000_000
     assert roofline_ns(0, 320_000_000, spec, bandwidth_percent=50) == 5_000 + 2_000_000
 
 
 def test_huge_ops_are_exact_beyond_64_bits() -> None:
-    spec, flops = device_spec("H100-80GB"), 2**61 + 1
+    spec, flops = catalogue()["H100-80GB"], 2**61 + 1
     exact = ceil(Fraction(flops * 10**9, spec.peak(None)))
     assert roofline_ns(flops, 7, spec) == spec.launch_overhead_ns + exact
 
@@ -106,7 +106,7 @@ def test_what_the_times_were_made_from_is_recorded() -> None:
         "costing.T4.peak_flops_per_s": 8_100_000_000_000,
         "costing.T4.bandwidth_bytes_per_s": 320_000_000_000,
         "costing.T4.launch_overhead_ns": 5_000,
-        "costing.T4.source": device_spec("T4").source,
+        "costing.T4.source": catalogue()["T4"].source,
         "costing.T4.compute_percent": 40,
         "costing.T4.bandwidth_percent": 100,
     }

@@ -15,7 +15,7 @@ from placegap.instances.costing.weight_formats import (
     configured_format,
     weight_format,
 )
-from placegap.instances.importers.onnx_model import read_onnx
+from placegap.instances.importers.onnx_model import load_onnx
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
 helper = pytest.importorskip("onnx.helper")
@@ -146,7 +146,7 @@ def op_of(folder: Path, nodes: list[Any], weights: list[Any], form: str | None =
     sets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     path = folder / "net.onnx"
     path.write_bytes(helper.make_model(graph, opset_imports=sets).SerializeToString())
-    (op,) = read_onnx(path, None, None if form is None else weight_format(form)).graph.ops
+    (op,) = load_onnx(path, None, None if form is None else weight_format(form)).graph.ops
     return op
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placegap.instances import Cluster, Device, Graph, InputError, Op
-from placegap.instances.importers.measured_times import read_times, trace_times, with_times
+from placegap.instances.importers.measured_times import load_times, trace_times, with_times
 
 
 def event(name: str, dur_us: Any, category: str = "user_annotation") -> dict[str, Any]:
@@ -47,7 +47,7 @@ def test_on_a_gpu_the_times_of_the_gpu_count(tmp_path: Path) -> None:
 
 
 def test_a_trace_counts_for_the_only_device_kind_of_the_cluster(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, [event("op:a", 4)]))
+    times = load_times(written(tmp_path, [event("op:a", 4)]))
     graph = Graph(name="net", ops=(Op(name="a"),))
     one = Cluster(name="c", devices=(Device(name="d", kind="T4"),))
     assert with_times(graph, times, one).graph.ops[0].time_ns == {"T4": 4000}
@@ -72,5 +72,5 @@ def test_what_is_no_trace_is_refused_in_one_line(
 ) -> None:
     path = written(tmp_path, content)
     with pytest.raises(InputError) as error:
-        read_times(path)
+        load_times(path)
     assert str(error.value) == f"{path}: {message}"

@@ -27,7 +27,7 @@ from placegap.instances import (
     example,
     load_cluster,
     load_corpus,
-    read_split,
+    load_split,
 )
 from placegap.instances.exporters.stages import layout
 from placegap.instances.exporters.table import EXPORTERS, export_plan
@@ -175,7 +175,7 @@ def test_a_split_file_reads_back_by_its_importer(tmp_path: Path) -> None:
     plan = Plan.on([0, 1, 0, 0])
     path = tmp_path / "split.json"
     path.write_text(export_plan("dnn-partitioning", instance, plan, MaxLoad()))
-    assert read_split(instance, path) == plan
+    assert load_split(instance, path) == plan
 
 
 def trace(semantics: Semantics, plan: Plan) -> dict[str, list[dict[str, Any]]]:

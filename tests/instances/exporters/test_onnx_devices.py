@@ -18,7 +18,7 @@ from placegap.instances import (
     load_cluster,
 )
 from placegap.instances.exporters.onnx import annotate, device_faults
-from placegap.instances.importers.onnx_model import inlined_model, read_onnx
+from placegap.instances.importers.onnx_model import inlined_model, load_onnx
 from placegap.solvers import run_method
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
@@ -50,7 +50,7 @@ def save(path: Path, nodes: list[Any], outputs: str, **rest: Any) -> Path:
 
 
 def read(path: Path) -> Instance:
-    return read_onnx(path).instance(load_cluster("celeritas-4xV100-pcie"))
+    return load_onnx(path).instance(load_cluster("celeritas-4xV100-pcie"))
 
 
 def annotated(path: Path, placement: dict[str, int], semantics: Semantics) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, InputError, load_cluster
-from placegap.instances.costing.costing import catalogue, device_spec
+from placegap.instances.costing.costing import catalogue
 from placegap.instances.files.cluster_text import find_kind
 from placegap.instances.reading.errors import plain_name
 
@@ -51,7 +51,7 @@ def test_a_host_is_a_cpu_with_a_memory_of_its_own() -> None:
     assert (host.name, host.kind, host.is_host) == ("host", "DDR5-2ch", True)
     assert host.memory_bytes == 64 * 10**9
     assert server.is_host
-    assert server.memory_bytes == device_spec("Xeon-5220").memory_bytes
+    assert server.memory_bytes == catalogue()["Xeon-5220"].memory_bytes
 
 
 def test_nvlink_joins_the_cards_that_have_it_and_pcie_the_others() -> None:

@@ -13,14 +13,14 @@ from draws.tiny import SHARED, needs_dnn_partitioning
 
 from placegap.instances import InputError, MaxLoad, Plan, evaluate
 from placegap.instances.files.document import Document, load_document, save_document, write_json
-from placegap.instances.importers.dnn_partitioning import read_dnn_partitioning, read_split
+from placegap.instances.importers.dnn_partitioning import load_dnn_partitioning, load_split
 
 INPUTS = SHARED / "instances" / "dnn-partitioning"
 
 
 def read(folder: Path, content: dict[str, Any], **options: Any) -> Document:
     write_json(content, folder / "input.json")
-    return read_dnn_partitioning(folder / "input.json", **options)
+    return load_dnn_partitioning(folder / "input.json", **options)
 
 
 def test_every_field_has_its_place(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_times_are_rounded_half_to_even_from_their_text_and_it_is_noted(tmp_path
     for written in ("0.0000005", "0.0000015", "0.00000250000000000000000001", "0.3"):
         text = text.replace('"cpuLatency": 2.5', f'"cpuLatency": {written}', 1)
     (tmp_path / "input.json").write_text(text)
-    graph = read_dnn_partitioning(tmp_path / "input.json").graph
+    graph = load_dnn_partitioning(tmp_path / "input.json").graph
     assert [op.time_ns["cpu"] for op in graph.ops] == [0, 2, 3, 300_000]
     # 4 CPU times, 4 accelerator times, 3 nodes with out-edges
     assert "3 of 11 times rounded half to even to whole ns, by at most 0.5 ns" in (
@@ -99,7 +99,7 @@ def test_a_split_places_by_id_and_the_rest_by_colour_class(tmp_path: Path) -> No
         '{"fpgas": [{"load": -1, "nodes": []}, {"nodes": [1]}], "maxLoad": 3,\n'
         '"cpus": [{"load": 0.0, "nodes": [2]}]}\nFAIL: different maxLoad'
     )
-    assert read_split(instance, split) == Plan.on([1, 2, 2, 1])
+    assert load_split(instance, split) == Plan.on([1, 2, 2, 1])
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_bad_split_is_an_error_with_its_place(tmp_path: Path, content: str, me
     instance = read(tmp_path, good_dnn()).instance()
     (tmp_path / "split.json").write_text(content)
     with pytest.raises(InputError, match=rf"split\.json: {message}"):
-        read_split(instance, tmp_path / "split.json")
+        load_split(instance, tmp_path / "split.json")
 
 
 def reference_rows() -> list[dict[str, str]]:
@@ -133,7 +133,7 @@ def test_every_public_input_is_read_and_survives_our_own_format(tmp_path: Path) 
     rows = reference_rows()
     assert len(rows) == 24
     for row in rows:
-        document = read_dnn_partitioning(INPUTS / row["file"])
+        document = load_dnn_partitioning(INPUTS / row["file"])
         instance = document.instance()
         assert (instance.num_ops, len(instance.graph.edges)) == (
             int(row["nodes"]),
@@ -155,8 +155,8 @@ def test_the_experts_splits_reach_the_values_of_the_reference_program() -> None:
         split = INPUTS / "human-experts" / f"{name}_expert.json"
         if not split.is_file():  # training nodes that the inference split leaves out follow theirs
             split = INPUTS / "human-experts" / f"{name.split('_')[0]}_inference_expert.json"
-        instance = read_dnn_partitioning(INPUTS / row["file"]).instance()
-        verdict = evaluate(instance, read_split(instance, split), MaxLoad())
+        instance = load_dnn_partitioning(INPUTS / row["file"]).instance()
+        verdict = evaluate(instance, load_split(instance, split), MaxLoad())
         assert verdict.feasible
         assert verdict.value_ns == pytest.approx(float(row["human_expert"]) * 1e6, rel=1e-6)
         checked += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import Cluster, Device, Graph, InputError, Op
-from placegap.instances.importers.measured_times import read_times, with_times
+from placegap.instances.importers.measured_times import load_times, with_times
 
 HEAD = "name,device_kind,time_ns\n"
 
@@ -27,25 +27,25 @@ GRAPH = Graph(name="net", ops=(Op(name="a", time_ns={"T4": 9}), Op(name="b", flo
 
 
 def test_columns_may_come_in_any_order_and_times_in_other_units(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, "time_us, name,device_kind\n\n1.5,a,T4\n"))
+    times = load_times(written(tmp_path, "time_us, name,device_kind\n\n1.5,a,T4\n"))
     assert dict(times.samples_ns) == {("a", "T4"): [1500.0]}
 
 
 def test_an_op_that_is_measured_several_times_gets_the_median(tmp_path: Path) -> None:
     rows = "".join(f"a,T4,{time}\n" for time in (900, 20, 22, 21, 24))
-    measured = with_times(GRAPH, read_times(written(tmp_path, HEAD + rows)), cluster("T4"))
+    measured = with_times(GRAPH, load_times(written(tmp_path, HEAD + rows)), cluster("T4"))
     assert measured.graph.ops[0].time_ns == {"T4": 22}
 
 
 def test_a_median_between_two_times_is_rounded_half_to_even(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, HEAD + "a,T4,2\na,T4,3\n"))  # 2.5
+    times = load_times(written(tmp_path, HEAD + "a,T4,2\na,T4,3\n"))  # 2.5
     assert with_times(GRAPH, times, cluster("T4")).graph.ops[0].time_ns == {"T4": 2}
 
 
 def test_measured_times_stand_in_place_of_stated_and_of_modelled_ones(tmp_path: Path) -> None:
     from placegap.instances.files.document import Document
 
-    times = read_times(written(tmp_path, HEAD + "a,T4,5\na,P4,6\nb,P4,7\n"))
+    times = load_times(written(tmp_path, HEAD + "a,T4,5\na,P4,6\nb,P4,7\n"))
     both = cluster("T4", "P4")
     measured = with_times(GRAPH, times, both)
     assert [op.time_ns for op in measured.graph.ops] == [{"T4": 5, "P4": 6}, {"P4": 7}]
@@ -59,7 +59,7 @@ def test_measured_times_stand_in_place_of_stated_and_of_modelled_ones(tmp_path: 
 
 def test_names_that_no_op_has_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
     rows = "".join(f"{name},T4,1\n" for name in ("z", "a", "y", "x", "w", "v", "u"))
-    measured = with_times(GRAPH, read_times(written(tmp_path, HEAD + rows)), cluster("T4"))
+    measured = with_times(GRAPH, load_times(written(tmp_path, HEAD + rows)), cluster("T4"))
     assert measured.unmatched == ("z", "y", "x", "w", "v", "u")
     assert measured.graph.provenance.parameters["measured_times"] == (
         f"{tmp_path / 'times.csv'}: measured times for 1 of 2 ops;"
@@ -68,7 +68,7 @@ def test_names_that_no_op_has_are_counted_and_the_first_are_named(tmp_path: Path
 
 
 def test_kinds_that_the_cluster_has_not_are_left_aside(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, HEAD + "a,T4,5\na,P4,6\n"))
+    times = load_times(written(tmp_path, HEAD + "a,T4,5\na,P4,6\n"))
     assert with_times(GRAPH, times, cluster("P4")).graph.ops[0].time_ns == {"T4": 9, "P4": 6}
 
 
@@ -89,17 +89,17 @@ def test_kinds_that_the_cluster_has_not_are_left_aside(tmp_path: Path) -> None:
 def test_a_bad_file_is_one_line_with_the_row(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(InputError) as error:
-        read_times(path)
+        load_times(path)
     assert str(error.value).startswith(f"{path}: {message}")
 
 
 def test_times_of_other_devices_are_refused(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, HEAD + "a,P4,1\n"))
+    times = load_times(written(tmp_path, HEAD + "a,P4,1\n"))
     with pytest.raises(InputError, match=r"has times on P4, none on the cluster's T4"):
         with_times(GRAPH, times, cluster("T4"))
 
 
 def test_times_of_another_model_are_refused(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, HEAD + "conv,T4,1\n"))
+    times = load_times(written(tmp_path, HEAD + "conv,T4,1\n"))
     with pytest.raises(InputError, match="none of its names is an op of 'net'"):
         with_times(GRAPH, times, cluster("T4"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import InputError
-from placegap.instances.importers.measurements import read_links, read_ops, read_tensors
+from placegap.instances.importers.measurements import load_links, load_ops, load_tensors
 
 HEAD = "op,device,batch,time_ns,memory_bytes\n"
 
@@ -20,7 +20,7 @@ def written(folder: Path, text: str | bytes) -> Path:
 
 def test_columns_may_come_in_any_order_and_times_in_other_units(tmp_path: Path) -> None:
     path = written(tmp_path, "batch, memory_bytes,op,time_us,device\n\n4,1e3,conv,1.5,gpu\n")
-    table = read_ops([path])
+    table = load_ops([path])
     assert table.keys == (("conv", "gpu"),)
     assert table.size.tolist() == [4]
     assert table.figures["time_ns"].tolist() == [1500.0]
@@ -30,11 +30,11 @@ def test_columns_may_come_in_any_order_and_times_in_other_units(tmp_path: Path) 
 
 def test_rows_of_several_files_are_joined(tmp_path: Path) -> None:
     path = written(tmp_path, HEAD + "a,gpu,1,2,3\n")
-    assert read_ops([path, path]).size.tolist() == [1, 1]
+    assert load_ops([path, path]).size.tolist() == [1, 1]
 
 
 def test_names_may_hold_commas_and_line_breaks_in_quotes(tmp_path: Path) -> None:
-    table = read_ops([written(tmp_path, HEAD + '"a,\nb",gpu,1,2,3\nc,gpu,1,2,3\n')])
+    table = load_ops([written(tmp_path, HEAD + '"a,\nb",gpu,1,2,3\nc,gpu,1,2,3\n')])
     assert [op for op, _ in table.keys] == ["a,\nb", "c"]
     assert table.place[1].endswith("row 4")  # as an editor counts
 
@@ -70,20 +70,20 @@ def test_a_bad_file_is_one_line_with_the_row(
 ) -> None:
     path = written(tmp_path, text)
     with pytest.raises(InputError) as error:
-        read_ops([path])
+        load_ops([path])
     assert str(error.value).startswith(f"{path}: {message}")
     assert "\n" not in str(error.value)
 
 
 def test_links_and_tensors_have_their_own_columns(tmp_path: Path) -> None:
     path = written(tmp_path, "source,target,bytes,time_ms\ng0,g1,0,0.5\n")
-    assert read_links(path).figures["time_ns"].tolist() == [500_000.0]
+    assert load_links(path).figures["time_ns"].tolist() == [500_000.0]
     with pytest.raises(InputError, match=r"row 1: unknown column 'source'; the header is producer"):
-        read_tensors(path)
+        load_tensors(path)
 
 
 def test_no_file_at_all_is_an_input_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="at least one file"):
-        read_ops([])
+        load_ops([])
     with pytest.raises(InputError, match="No such file"):
-        read_ops([tmp_path / "none.csv"])
+        load_ops([tmp_path / "none.csv"])

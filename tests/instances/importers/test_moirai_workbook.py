@@ -12,14 +12,14 @@ from draws.tiny import SHARED, needs_moirai
 
 from placegap.instances import Edge, Graph, InputError, Makespan, Plan, evaluate
 from placegap.instances.files.document import Document
-from placegap.instances.importers.moirai_workbook import read_moirai_workbook
+from placegap.instances.importers.moirai_workbook import load_moirai_workbook
 
 MS = 1_000_000
 
 
 def read(folder: Path, rows: list[list[Any]], **options: Any) -> Document:
     (folder / "model.xlsx").write_bytes(workbook(rows))
-    return read_moirai_workbook(folder / "model.xlsx", **options)
+    return load_moirai_workbook(folder / "model.xlsx", **options)
 
 
 def edge(graph: Graph, producer: str, consumer: str) -> Edge:
@@ -83,8 +83,8 @@ def test_the_first_sheet_with_the_columns_is_read(tmp_path: Path) -> None:
     book = openpyxl.load_workbook(tmp_path / "model.xlsx")
     book.move_sheet("notes", -1)
     book.save(tmp_path / "moved.xlsx")
-    moved = read_moirai_workbook(tmp_path / "moved.xlsx")
-    assert moved.graph.ops == read_moirai_workbook(tmp_path / "model.xlsx").graph.ops
+    moved = load_moirai_workbook(tmp_path / "moved.xlsx")
+    assert moved.graph.ops == load_moirai_workbook(tmp_path / "model.xlsx").graph.ops
 
 
 def test_the_time_unit_is_applied_and_rounding_recorded(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_the_missing_package_is_named_with_its_extra(
     (tmp_path / "model.xlsx").write_bytes(workbook(good_rows()))
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(InputError, match=r"needs openpyxl: pip install 'placegap\[xls\]'"):
-        read_moirai_workbook(tmp_path / "model.xlsx")
+        load_moirai_workbook(tmp_path / "model.xlsx")
 
 
 @needs_moirai
@@ -121,7 +121,7 @@ def test_the_missing_package_is_named_with_its_extra(
 def test_the_authors_samples_are_read(
     name: str, num_ops: int, num_edges: int, num_devices: int
 ) -> None:
-    instance = read_moirai_workbook(SHARED / "instances" / "moirai" / f"{name}.xls").instance()
+    instance = load_moirai_workbook(SHARED / "instances" / "moirai" / f"{name}.xls").instance()
     assert (instance.num_ops, len(instance.graph.edges), instance.num_devices) == (
         num_ops,
         num_edges,
@@ -134,7 +134,7 @@ def test_the_authors_samples_are_read(
 @pytest.mark.parametrize(("name", "best_ms"), [("GoogLeNet", 2.336), ("transformer", 22.695)])
 def test_the_best_single_device_of_the_samples_is_as_measured(name: str, best_ms: float) -> None:
     # shared/reference/moirai-semantics.md, "What was measured"
-    document = read_moirai_workbook(SHARED / "instances" / "moirai" / f"{name}.xls")
+    document = load_moirai_workbook(SHARED / "instances" / "moirai" / f"{name}.xls")
     instance = document.instance()
     assert document.semantics is not None
     verdicts = [

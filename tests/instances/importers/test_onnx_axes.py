@@ -7,7 +7,7 @@ import pytest
 from placegap.experiments.research.workloads.build import onnx_light_folder
 from placegap.instances import load_corpus
 from placegap.instances.costing.onnx_flops import Node
-from placegap.instances.importers.onnx_model import count_axes, read_onnx
+from placegap.instances.importers.onnx_model import count_axes, load_onnx
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_axes_follow_from_the_shapes(node: Node, has_weights: bool, axes: dict[s
 
 
 def test_an_imported_convolution_states_its_axes_and_the_corpus_does_not() -> None:
-    imported = read_onnx(onnx_light_folder() / "light_zfnet512.onnx").graph
+    imported = load_onnx(onnx_light_folder() / "light_zfnet512.onnx").graph
     shipped = load_corpus("zfnet512").graph
     first = next(op for op in imported.ops if op.kind == "Conv")
     # ZFNet-512: 96 filters of 7 x 7 over 3 channels, batch 1

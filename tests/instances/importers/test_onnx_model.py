@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from placegap.instances import Graph, InputError
-from placegap.instances.importers.onnx_model import read_onnx
+from placegap.instances.importers.onnx_model import load_onnx
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
 helper = pytest.importorskip("onnx.helper")
@@ -69,7 +69,7 @@ def edges(graph: Graph) -> list[tuple[str, str, int]]:
 def test_a_light_model_has_its_ops_parameters_and_flops(
     name: str, ops: int, num_edges: int, mega_parameters: float, giga_flops: float
 ) -> None:
-    graph = read_onnx(LIGHT / f"light_{name}.onnx").graph
+    graph = load_onnx(LIGHT / f"light_{name}.onnx").graph
     assert (len(graph.ops), len(graph.edges)) == (ops, num_edges)
     parameters = sum(op.parameter_bytes for op in graph.ops) / 4e6
     flops = sum(op.flops or 0 for op in graph.ops if op.kind in ("Conv", "Gemm")) / 1e9
@@ -90,7 +90,7 @@ def test_a_small_net_is_counted_exactly(tmp_path: Path) -> None:
         "logits",
         initializer=[weight("kernel", 3, 2, 3, 3), weight("matrix", 5, 48), weight("bias", 5)],
     )
-    graph = read_onnx(path).graph
+    graph = load_onnx(path).graph
     # image 32 elements, kernel 54, features 48, matrix 240, bias 5, logits 5; 4 bytes each
     sizes = {
         op.name: (op.flops, op.bytes_moved, op.parameter_bytes, op.resident_bytes)
@@ -116,7 +116,7 @@ def test_a_value_with_two_readers_is_one_tensor(tmp_path: Path) -> None:
         node("Mul", "a a", "c", "r"),
         node("Add", "b c", "y", "s"),
     ]
-    graph = read_onnx(save(tmp_path, nodes, [tensor("x", 1, 8)], "y")).graph
+    graph = load_onnx(save(tmp_path, nodes, [tensor("x", 1, 8)], "y")).graph
     assert [(e.producer, e.consumer, e.tensor) for e in graph.edges] == [
         ("p", "q", "a"),
         ("p", "r", "a"),
@@ -132,7 +132,7 @@ def test_nodes_of_constant_inputs_become_parameters(tmp_path: Path) -> None:
         node("Transpose", "made", "turned"),
         node("MatMul", "x turned", "y", "product"),
     ]
-    graph = read_onnx(save(tmp_path, nodes, [tensor("x", 1, 3)], "y")).graph
+    graph = load_onnx(save(tmp_path, nodes, [tensor("x", 1, 3)], "y")).graph
     assert [(op.name, op.parameter_bytes, op.flops) for op in graph.ops] == [
         ("product", 4 * 24, 2 * 8 * 3)
     ]
@@ -151,7 +151,7 @@ def test_constants_that_several_ops_read_are_shared_state(tmp_path: Path) -> Non
     path = save(tmp_path, nodes, [tensor("x", 1, 3)], "y", initializer=weights)
     found = {
         op.name: (op.parameter_bytes, op.state_bytes, op.shared_state)
-        for op in read_onnx(path).graph.ops
+        for op in load_onnx(path).graph.ops
     }
     assert found == {
         "first": (48, 0, {"w": 48}),
@@ -179,7 +179,7 @@ def test_a_mask_of_positions_is_workspace_and_one_of_stored_numbers_is_state(
     constants += [weight("axis", 1, values=[1])]
     constants += [weight("order", 8, values=list(range(8)))] if stored else []
     path = save(tmp_path, nodes, [tensor("x", 8, 8)], "y", initializer=constants)
-    for op in read_onnx(path).graph.ops:
+    for op in load_onnx(path).graph.ops:
         held = (op.parameter_bytes, sum(op.shared_state.values()), op.workspace_bytes)
         assert held == ((64, 64, 0) if stored else (0, 0, 64))
         # the mask, x (the last also a), and what is written: 8 x 8 numbers of 4 bytes
@@ -199,7 +199,7 @@ def test_a_mask_that_is_filled_up_by_constants_of_the_file_is_state(tmp_path: Pa
     ]
     constants = [weight("w", 4, 4), weight("one", 1)]
     path = save(tmp_path, nodes, [tensor("x", 4, 4)], "y", initializer=constants)
-    found = {op.name: (op.parameter_bytes, op.workspace_bytes) for op in read_onnx(path).graph.ops}
+    found = {op.name: (op.parameter_bytes, op.workspace_bytes) for op in load_onnx(path).graph.ops}
     assert found == {"first": (64, 0), "last": (0, 64)}
 
 
@@ -218,7 +218,7 @@ def test_arithmetic_on_static_shapes_is_folded(tmp_path: Path) -> None:
         weight("rest", 1, values=[-1]),
     ]
     path = save(tmp_path, nodes, [tensor("x", "N", 2, 3)], "y", initializer=constants)
-    assert [op.name for op in read_onnx(path).graph.ops] == ["relu", "reshape"]
+    assert [op.name for op in load_onnx(path).graph.ops] == ["relu", "reshape"]
 
 
 def test_an_input_with_an_initializer_is_a_parameter_and_one_without_is_data(
@@ -232,35 +232,35 @@ def test_an_input_with_an_initializer_is_a_parameter_and_one_without_is_data(
         "y",
         initializer=[weight("table", 100, 8)],
     )
-    op = read_onnx(path).graph.ops[0]
+    op = load_onnx(path).graph.ops[0]
     # reads 8 ids of 8 bytes and the 8 rows it writes, not the whole table of 3200 bytes
     assert (op.parameter_bytes, op.bytes_moved, op.flops) == (3200, 64 + 2 * 8 * 32, 0)
 
 
 def test_an_unknown_batch_is_one_and_is_recorded(tmp_path: Path) -> None:
     path = save(tmp_path, [node("Relu", "x", "y", "relu")], [tensor("x", "N", 6)], "y")
-    graph = read_onnx(path).graph
+    graph = load_onnx(path).graph
     assert graph.ops[0].flops == 6
     assert "dimension 0 of input x set to 1" in graph.provenance.changes
-    assert read_onnx(path, dims={"N": 5}).graph.ops[0].flops == 30
+    assert load_onnx(path, dims={"N": 5}).graph.ops[0].flops == 30
 
 
 def test_a_symbol_means_the_same_size_everywhere(tmp_path: Path) -> None:
     inputs = [tensor("z", 6, "N"), tensor("x", "N", 6)]
     path = save(tmp_path, [node("MatMul", "x z", "y", "product")], inputs, "y")
-    assert read_onnx(path, dims={"N": 3}).graph.ops[0].flops == 2 * 3 * 3 * 6
-    assert read_onnx(path).graph.ops[0].flops == 2 * 6
+    assert load_onnx(path, dims={"N": 3}).graph.ops[0].flops == 2 * 3 * 3 * 6
+    assert load_onnx(path).graph.ops[0].flops == 2 * 6
 
 
 def test_another_unknown_dimension_must_be_given(tmp_path: Path) -> None:
     path = save(tmp_path, [node("Relu", "x", "y")], [tensor("x", 1, "length")], "y")
     with pytest.raises(InputError, match=r"input 'x': dimension 1 \(length\) is not known"):
-        read_onnx(path)
-    assert read_onnx(path, dims={"length": 7}).graph.ops[0].flops == 7
+        load_onnx(path)
+    assert load_onnx(path, dims={"length": 7}).graph.ops[0].flops == 7
     with pytest.raises(InputError, match="dims: 'length' must be a positive integer"):
-        read_onnx(path, dims={"length": 0})
+        load_onnx(path, dims={"length": 0})
     with pytest.raises(InputError, match="dimension 'lenght' open, only: length"):
-        read_onnx(path, dims={"lenght": 7})
+        load_onnx(path, dims={"lenght": 7})
 
 
 def open_inputs(folder: Path, *inputs: tuple[str, list[int | str | None]]) -> Path:
@@ -275,7 +275,7 @@ def open_inputs(folder: Path, *inputs: tuple[str, list[int | str | None]]) -> Pa
 
 
 def sizes_of(path: Path, **dims: int) -> list[int]:
-    graph = read_onnx(path, {key.replace("_", "."): size for key, size in dims.items()}).graph
+    graph = load_onnx(path, {key.replace("_", "."): size for key, size in dims.items()}).graph
     return [op.flops or 0 for op in graph.ops]
 
 
@@ -295,7 +295,7 @@ def test_all_sizes_that_are_missing_are_asked_for_at_once(tmp_path: Path) -> Non
     path = open_inputs(tmp_path, ("ids", ["N", "L", None]), ("mask", ["N", "L", -1]))
     asked = r"3 dimensions are not known; state them \(--dim L=SIZE --dim ids.2=SIZE --dim mask.2="
     with pytest.raises(InputError, match=asked):
-        read_onnx(path)
+        load_onnx(path)
     with pytest.raises(
         InputError, match=r"dimension 2 \(mask.2\) is not known; state it \(--dim m"
     ):
@@ -303,12 +303,12 @@ def test_all_sizes_that_are_missing_are_asked_for_at_once(tmp_path: Path) -> Non
     # "batch" is the name of another dimension here, and so means that alone
     path = open_inputs(tmp_path, ("ids", [None, "batch"]))
     assert sizes_of(path, batch=3) == [3]
-    assert read_onnx(path, {"batch": 3}).graph.provenance.parameters["assumed_dims"] == "ids.0=1"
+    assert load_onnx(path, {"batch": 3}).graph.provenance.parameters["assumed_dims"] == "ids.0=1"
 
 
 def test_a_negative_size_other_than_minus_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="input 'ids': dimension 1 is -2"):
-        read_onnx(open_inputs(tmp_path, ("ids", [1, -2])))
+        load_onnx(open_inputs(tmp_path, ("ids", [1, -2])))
 
 
 def test_ops_without_a_name_or_with_a_name_twice_get_their_own(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_ops_without_a_name_or_with_a_name_twice_get_their_own(tmp_path: Path) -
         node("Relu", "b", "c", "r"),
         node("Relu", "c", "r"),
     ]
-    graph = read_onnx(save(tmp_path, nodes, [tensor("x", 1)], "r")).graph
+    graph = load_onnx(save(tmp_path, nodes, [tensor("x", 1)], "r")).graph
     assert [op.name for op in graph.ops] == ["a", "r", "r#2", "r#3"]
     assert len(graph.edges) == 3
 
@@ -327,14 +327,14 @@ def test_side_outputs_that_nobody_reads_take_no_memory(tmp_path: Path) -> None:
     pool = node("MaxPool", "x y_in", "y", "pool", kernel_shape=[2, 2])
     del pool.input[1]
     pool.output.append("indices")
-    graph = read_onnx(save(tmp_path, [pool], [tensor("x", 1, 1, 3, 3)], "y")).graph
+    graph = load_onnx(save(tmp_path, [pool], [tensor("x", 1, 1, 3, 3)], "y")).graph
     assert graph.ops[0].resident_bytes == 4 * 4
     assert graph.ops[0].flops == 4 * 4
 
 
 def test_half_precision_takes_half_the_bytes(tmp_path: Path) -> None:
     path = save(tmp_path, [node("Relu", "x", "y")], [tensor("x", 1, 6, kind=10)], "y")
-    assert read_onnx(path).graph.ops[0].resident_bytes == 12
+    assert load_onnx(path).graph.ops[0].resident_bytes == 12
 
 
 def test_weights_in_a_file_beside_the_model_are_not_needed(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_weights_in_a_file_beside_the_model_are_not_needed(tmp_path: Path) -> No
     table.ClearField("raw_data")
     nodes = [node("MatMul", "x w", "y")]
     path = save(tmp_path, nodes, [tensor("x", 1, 50)], "y", initializer=[table])
-    assert read_onnx(path).graph.ops[0].parameter_bytes == 10_000
+    assert load_onnx(path).graph.ops[0].parameter_bytes == 10_000
 
 
 def test_local_functions_are_inlined(tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_local_functions_are_inlined(tmp_path: Path) -> None:
     )
     call = helper.make_node("Twice", ["x"], ["y"], domain="custom")
     path = save(tmp_path, [call], [tensor("x", 1, 4)], "y", functions=[twice])
-    assert [op.kind for op in read_onnx(path).graph.ops] == ["Relu", "Relu"]
+    assert [op.kind for op in load_onnx(path).graph.ops] == ["Relu", "Relu"]
 
 
 def branch() -> Any:
@@ -407,7 +407,7 @@ def test_a_model_that_cannot_be_read_is_a_one_line_error(
 ) -> None:
     path = save(tmp_path, nodes(), [tensor("x", 1)], "y")
     with pytest.raises(InputError, match=message) as caught:
-        read_onnx(path)
+        load_onnx(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
 
@@ -415,19 +415,19 @@ def test_a_model_that_cannot_be_read_is_a_one_line_error(
 def test_sizes_beyond_64_bits_are_an_error_that_names_the_op(tmp_path: Path) -> None:
     path = save(tmp_path, [node("Relu", "x", "y", "relu")], [tensor("x", 2**40, 2**40)], "y")
     with pytest.raises(InputError, match=r"ops\[0\] 'relu'\."):
-        read_onnx(path)
+        load_onnx(path)
 
 
 def test_a_file_that_is_no_model_is_a_one_line_error(tmp_path: Path) -> None:
     path = tmp_path / "x.onnx"
     with pytest.raises(InputError, match="No such file"):
-        read_onnx(path)
+        load_onnx(path)
     path.write_text("not a model")
     with pytest.raises(InputError, match="is not an ONNX model"):
-        read_onnx(path)
+        load_onnx(path)
     path.write_bytes(b"")
     with pytest.raises(InputError, match="is not an ONNX model"):
-        read_onnx(path)
+        load_onnx(path)
 
 
 def test_damaged_files_are_read_or_refused_but_never_crash(tmp_path: Path) -> None:
@@ -439,7 +439,7 @@ def test_damaged_files_are_read_or_refused_but_never_crash(tmp_path: Path) -> No
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)
         path.write_bytes(bytes(damaged))
         try:
-            read_onnx(path)
+            load_onnx(path)
         except InputError as error:
             refusals.append(str(error))
     assert len(refusals) > 100
@@ -452,4 +452,4 @@ def test_without_the_extra_the_error_says_how_to_install_it(
     path = save(tmp_path, [node("Relu", "x", "y")], [tensor("x", 1)], "y")
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(InputError, match=r"net.onnx: .*pip install 'placegap\[onnx\]'"):
-        read_onnx(path)
+        load_onnx(path)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from placegap.instances import Graph, InputError
-from placegap.instances.importers.onnx_model import read_onnx
+from placegap.instances.importers.onnx_model import load_onnx
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
 helper = pytest.importorskip("onnx.helper")
@@ -33,7 +33,7 @@ def test_a_transformer_with_open_sizes_is_read_at_any_size(
     tmp_path: Path, style: str, batch: int, length: int
 ) -> None:
     path = doubles.write_transformer(tmp_path / "net.onnx", style)
-    graph = read_onnx(path, dims={"batch": batch, "seq": length}).graph
+    graph = load_onnx(path, dims={"batch": batch, "seq": length}).graph
     assert flops(graph, "MatMul") == product_flops(batch, length)
     # chains of shapes are folded away: what is left works on data
     chains = {"Shape", "Range", "Concat", "ConstantOfShape", "Constant", "Equal", "Slice"}
@@ -45,13 +45,13 @@ def test_a_transformer_with_open_sizes_is_read_at_any_size(
 
 def test_deep_models_take_one_pass(tmp_path: Path) -> None:
     path = doubles.write_transformer(tmp_path / "net.onnx", "gpt", layers=24)
-    graph = read_onnx(path, dims={"batch": 2, "seq": 16}).graph
+    graph = load_onnx(path, dims={"batch": 2, "seq": 16}).graph
     assert flops(graph, "MatMul") == product_flops(2, 16, layers=24)
 
 
 def test_the_batch_that_is_not_stated_is_one(tmp_path: Path) -> None:
     path = doubles.write_transformer(tmp_path / "net.onnx", "bert")
-    graph = read_onnx(path, dims={"seq": 16}).graph
+    graph = load_onnx(path, dims={"seq": 16}).graph
     assert flops(graph, "MatMul") == product_flops(1, 16)
     assert graph.provenance.parameters["assumed_dims"] == "batch=1"
 
@@ -60,10 +60,10 @@ def test_batch_means_every_open_first_dimension_where_none_is_called_so(tmp_path
     nodes = [helper.make_node("Add", ["a", "b"], ["y"])]
     inputs = [helper.make_tensor_value_info(name, FLOAT, [f"s{name}", 5]) for name in "ab"]
     path = save(tmp_path, nodes, inputs)
-    graph = read_onnx(path, dims={"batch": 4}).graph
+    graph = load_onnx(path, dims={"batch": 4}).graph
     assert (graph.ops[0].flops, graph.provenance.parameters) == (20, {})
-    assert read_onnx(path, dims={"batch": 4, "sa": 1}).graph.ops[0].flops == 20
-    assert read_onnx(path).graph.provenance.parameters["assumed_dims"] == "sa=1, sb=1"
+    assert load_onnx(path, dims={"batch": 4, "sa": 1}).graph.ops[0].flops == 20
+    assert load_onnx(path).graph.provenance.parameters["assumed_dims"] == "sa=1, sb=1"
 
 
 def save(folder: Path, nodes: list[Any], inputs: list[Any], **rest: Any) -> Path:
@@ -77,7 +77,7 @@ def save(folder: Path, nodes: list[Any], inputs: list[Any], **rest: Any) -> Path
 
 def test_the_module_of_an_op_is_the_innermost_of_its_scopes(tmp_path: Path) -> None:
     path = doubles.write_transformer(tmp_path / "net.onnx", "gpt", layers=1)
-    graph = read_onnx(path, dims={"seq": 4}).graph
+    graph = load_onnx(path, dims={"seq": 4}).graph
     modules = list(dict.fromkeys(op.module for op in graph.ops))
     assert modules == ["embed", "layer.0.attention", "layer.0.feed_forward", None]
 
@@ -90,7 +90,7 @@ def test_scopes_that_are_no_list_of_texts_are_no_module(tmp_path: Path, text: st
     entry = node.metadata_props.add()
     entry.key, entry.value = "pkg.torch.onnx.name_scopes", text
     path = save(tmp_path, [node], [helper.make_tensor_value_info("x", FLOAT, [2])])
-    assert read_onnx(path).graph.ops[0].module is None
+    assert load_onnx(path).graph.ops[0].module is None
 
 
 def test_nodes_that_no_output_depends_on_are_dropped(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_nodes_that_no_output_depends_on_are_dropped(tmp_path: Path) -> None:
         helper.make_node("Relu", ["x"], ["a"], "dead"),
         helper.make_node("NonZero", ["a"], ["b"], "dead, and of unknown size"),
     ]
-    graph = read_onnx(save(tmp_path, nodes, [helper.make_tensor_value_info("x", FLOAT, [2])])).graph
+    graph = load_onnx(save(tmp_path, nodes, [helper.make_tensor_value_info("x", FLOAT, [2])])).graph
     assert [op.name for op in graph.ops] == ["kept"]
     assert "2 nodes dropped that no output depends on" in graph.provenance.changes
 
@@ -131,7 +131,7 @@ def test_an_if_of_known_condition_is_the_branch_that_is_taken(tmp_path: Path) ->
     one = helper.make_tensor("one", INT64, [], [1])
     for size, kind in ((1, "Relu"), (3, "Exp")):
         inputs = [helper.make_tensor_value_info("x", FLOAT, [2, size])]
-        graph = read_onnx(save(tmp_path, nodes, inputs, initializer=[one])).graph
+        graph = load_onnx(save(tmp_path, nodes, inputs, initializer=[one])).graph
         assert [op.kind for op in graph.ops] == [kind, "Identity"]
 
 
@@ -143,7 +143,7 @@ def test_a_shape_that_the_file_states_serves_where_none_can_be_inferred(tmp_path
     inputs = [helper.make_tensor_value_info("x", FLOAT, ["N", 2])]
     stated = [helper.make_tensor_value_info("m", FLOAT, ["N", 6])]
     path = save(tmp_path, nodes, inputs, value_info=stated)
-    graph = read_onnx(path, dims={"N": 5}).graph
+    graph = load_onnx(path, dims={"N": 5}).graph
     # no rule: 1 FLOP per element that it writes
     assert [(op.name, op.flops) for op in graph.ops] == [("wand", 30), ("relu", 30)]
     assert graph.provenance.parameters["ops_without_flop_rule"] == "Magic 1"
@@ -160,7 +160,7 @@ def test_a_range_that_would_fill_the_memory_is_not_computed(tmp_path: Path) -> N
     ]
     inputs = [helper.make_tensor_value_info("x", FLOAT, [1])]
     with pytest.raises(InputError, match="the shape of 'y' cannot be inferred"):
-        read_onnx(save(tmp_path, nodes, inputs, initializer=ends))
+        load_onnx(save(tmp_path, nodes, inputs, initializer=ends))
 
 
 def test_half_precision_and_bytes_are_number_types_of_ops(tmp_path: Path) -> None:
@@ -170,5 +170,5 @@ def test_half_precision_and_bytes_are_number_types_of_ops(tmp_path: Path) -> Non
         helper.make_node("Cast", ["a"], ["b"], "cast", to=10),
         helper.make_node("Relu", ["b"], ["y"], "half"),
     ]
-    graph = read_onnx(save(tmp_path, nodes, inputs)).graph
+    graph = load_onnx(save(tmp_path, nodes, inputs)).graph
     assert [op.dtype for op in graph.ops] == [None, None, "float16"]

@@ -10,7 +10,7 @@ import pytest
 from doubles.bad_files import good_piper
 from draws.tiny import SHARED, needs_inputs
 
-from placegap.instances import HybridPipeline, InputError, read_model
+from placegap.instances import HybridPipeline, InputError, load_model
 from placegap.instances.files.document import Document, load_document, save_document, write_json
 
 INPUTS = SHARED / "instances" / "piper"
@@ -19,7 +19,7 @@ needs_piper = needs_inputs("piper", "it holds the inputs of github.com/msr-fiddl
 
 def read(folder: Path, content: dict[str, Any], **options: Any) -> Document:
     write_json(content, folder / "input.json")
-    return read_model(folder / "input.json", **options)
+    return load_model(folder / "input.json", **options)
 
 
 def test_every_field_has_its_place(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_the_time_unit_is_applied_and_recorded(tmp_path: Path) -> None:
 @needs_piper
 def test_published_times_in_milliseconds_are_read_as_they_are_and_noted() -> None:
     noted = {
-        name: "likely" in " ".join(read_model(INPUTS / f"{name}.json").graph.provenance.changes)
+        name: "likely" in " ".join(load_model(INPUTS / f"{name}.json").graph.provenance.changes)
         for name in ("bert32a100", "resnet", "gnmt")
     }
     assert noted == {"bert32a100": False, "resnet": True, "gnmt": True}

@@ -140,7 +140,7 @@ def test_onnxruntime_runs_the_copy_with_the_outputs_of_the_model(tmp_path: Path)
     import numpy as np
 
     from placegap.instances.exporters.onnx import annotate
-    from placegap.instances.importers.onnx_model import inlined_model, read_onnx
+    from placegap.instances.importers.onnx_model import inlined_model, load_onnx
 
     shape = helper.make_tensor_value_info
     graph = helper.make_graph(
@@ -156,7 +156,7 @@ def test_onnxruntime_runs_the_copy_with_the_outputs_of_the_model(tmp_path: Path)
     made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
     path = tmp_path / "net.onnx"
     path.write_bytes(made.SerializeToString())
-    instance = read_onnx(path).instance(load_cluster("celeritas-4xV100-pcie"))
+    instance = load_onnx(path).instance(load_cluster("celeritas-4xV100-pcie"))
     model = inlined_model(path)
     annotate(model, instance, Plan.on([0, 1, 2]), CHAIN)
     feed = {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}

@@ -18,8 +18,8 @@ from doubles.bad_files import good_document, good_rows, workbook
 from placegap.instances import InputError
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import load_document, parse_json, write_json
-from placegap.instances.importers.measurements import read_ops
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.measurements import load_ops
+from placegap.instances.importers.reader import load_model
 from placegap.instances.reading.errors import LONGEST_LINE, shorten
 from placegap.instances.reading.input_files import read_content
 from placegap.instances.reading.yaml_file import read_yaml
@@ -67,7 +67,7 @@ def test_a_gzip_file_is_unzipped_up_to_the_limit(tmp_path: Path) -> None:
     # 120 MB of zeros in 117 kB; what a file may unfold to is 100 MB
     bomb = gzip.compress(bytes(120_000_000), compresslevel=9)
     assert len(bomb) < 200_000
-    line = refusal(read_model, written(tmp_path / "bomb.json.gz", bomb))
+    line = refusal(load_model, written(tmp_path / "bomb.json.gz", bomb))
     assert "above the limit of 100000000; PLACEGAP_MAX_INPUT_BYTES=... raises it" in line
 
 
@@ -106,27 +106,27 @@ def test_what_is_no_regular_file_is_refused_unread(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     zero = tmp_path / "zero.yaml"
     zero.symlink_to("/dev/zero")
-    for read in (read_model, load_cluster, load_document, lambda path: read_ops([path])):
+    for read in (load_model, load_cluster, load_document, lambda path: load_ops([path])):
         assert "is a pipe" in refusal(read, pipe)  # type: ignore[arg-type]
     assert "is a device" in refusal(load_cluster, zero)
-    assert "is a device" in refusal(read_model, Path("/dev/zero"))
-    assert "is a directory" in refusal(read_model, tmp_path)
+    assert "is a device" in refusal(load_model, Path("/dev/zero"))
+    assert "is a directory" in refusal(load_model, tmp_path)
     with socket.socket(socket.AF_UNIX) as made:
         folder = os.open(tmp_path, os.O_RDONLY)
         try:
             made.bind(f"/proc/self/fd/{folder}/s.json")  # names of sockets are short
         finally:
             os.close(folder)
-        assert "is a socket" in refusal(read_model, socket_path)
+        assert "is a socket" in refusal(load_model, socket_path)
     with pytest.raises(InputError, match="is no name of a file"):
-        read_model("a\0b.json")
+        load_model("a\0b.json")
 
 
 def test_a_sparse_file_of_a_terabyte_is_refused_by_its_size(tmp_path: Path) -> None:
     path = tmp_path / "sparse.json"
     with path.open("wb") as file:
         file.truncate(10**12)
-    assert "has 1000000000000 bytes, above the limit" in refusal(read_model, path)
+    assert "has 1000000000000 bytes, above the limit" in refusal(load_model, path)
 
 
 @pytest.mark.parametrize("dimension", [True, False])
@@ -137,26 +137,26 @@ def test_a_cell_far_off_is_refused(
     monkeypatch.setenv("PLACEGAP_MAX_CELLS", "20000")  # the default takes a second
     path = far_cell(tmp_path, reference, dimension)
     assert path.stat().st_size < 10_000
-    assert "above the limit of 20000; PLACEGAP_MAX_CELLS=" in refusal(read_model, path)
+    assert "above the limit of 20000; PLACEGAP_MAX_CELLS=" in refusal(load_model, path)
 
 
 def test_a_workbook_that_unfolds_is_refused(tmp_path: Path) -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
         target.writestr("xl/sheet1.xml", bytes(30_000_000))
-    line = refusal(read_model, written(tmp_path / "bomb.xlsx", out.getvalue()))
+    line = refusal(load_model, written(tmp_path / "bomb.xlsx", out.getvalue()))
     assert "unzipped, has 30000000 bytes, above the limit of 20000000" in line
 
 
 def test_json_of_too_many_values_is_refused_unparsed(tmp_path: Path) -> None:
     # 36 MB of empty objects would take 800 MB
     path = written(tmp_path / "many.json", b"[" + b"{}," * 12_000_000 + b"{}]")
-    assert "has 24000002 values, above the limit of 10000000" in refusal(read_model, path)
+    assert "has 24000002 values, above the limit of 10000000" in refusal(load_model, path)
 
 
 def test_csv_of_too_many_cells_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "many.csv", b"op,device,batch\n" + b"a,b,1\n" * 700_000)
-    line = refusal(lambda path: read_ops([path]), path)
+    line = refusal(lambda path: load_ops([path]), path)
     assert "above the limit of 2000000; PLACEGAP_MAX_CELLS=" in line
 
 
@@ -194,7 +194,7 @@ def test_an_onnx_file_of_too_many_nodes_is_refused_unparsed(
     nodes = b"\x0a\x00" * 10_001
     length = bytes([len(nodes) & 127 | 128, len(nodes) >> 7 & 127 | 128, len(nodes) >> 14])
     path = written(tmp_path / "many.onnx", b"\x08\x07\x3a" + length + nodes)
-    assert "above the limit of 10000; PLACEGAP_MAX_ONNX_NODES=" in refusal(read_model, path)
+    assert "above the limit of 10000; PLACEGAP_MAX_ONNX_NODES=" in refusal(load_model, path)
 
 
 def test_a_cluster_of_too_many_devices_is_refused_before_they_are_made(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_messages_have_at_most_300_characters_however_long_a_name_is(
     document["graph"]["edges"][0][name] = name
     path = tmp_path / "own.json"
     write_json(document, path)
-    line = refusal(read_model, path)
+    line = refusal(load_model, path)
     assert len(line) <= LONGEST_LINE
     assert "graph.ops[1]" in line
     assert len(shorten(f"placegap: {name}", 300)) <= 300

@@ -18,7 +18,6 @@ from placegap.instances import (
     load_plan,
     save_plan,
 )
-from placegap.instances.costing.costing import device_spec
 from placegap.instances.problem import parse_semantics
 from placegap.instances.reading.errors import from_validation_error, instead_of, near_names
 from placegap.instances.transforms.table import find_transform
@@ -46,7 +45,6 @@ def test_a_long_list_is_replaced_by_the_command_that_prints_it() -> None:
     [
         (lambda: load_cluster("moirai-inner-server"), "moirai-inter-server"),
         (lambda: load_corpus("resnet"), "resnet50"),
-        (lambda: device_spec("A100"), "A100-80GB"),
         (lambda: generate("layerd"), "layered"),
         (lambda: find_transform("moirai"), "moirai-fusion"),
     ],

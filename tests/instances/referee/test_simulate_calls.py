@@ -21,8 +21,8 @@ from placegap.instances import (
     Plan,
     evaluate,
 )
-from placegap.instances.importers.dnn_partitioning import read_split
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.dnn_partitioning import load_split
+from placegap.instances.importers.reader import load_model
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
 ONCE, TWICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2))
@@ -244,7 +244,7 @@ def test_all_on_hosts_takes_the_recorded_time() -> None:
         }
     assert len(recorded) == 8
     for file, latency_ms in recorded.items():
-        of = read_model(SHARED / "instances/dnn-partitioning" / file).instance()
+        of = load_model(SHARED / "instances/dnn-partitioning" / file).instance()
         host = int(np.flatnonzero(of.arrays.is_host)[0])
         verdict = evaluate(of, Plan.on([host] * of.num_ops), ONCE)
         assert verdict.value_ns == pytest.approx(1e6 * latency_ms, abs=of.num_ops)
@@ -259,11 +259,11 @@ def test_the_human_experts_splits_have_their_recorded_latency(name: str, latency
     # column latency_expert; the program warns that the latter two exceed the memory. BERT-24's
     # split has six parts, one more than its input has accelerators.
     root = SHARED / "instances/dnn-partitioning"
-    of = read_model(root / f"latency-inputs/LayerGraphs/{name}_inference.json").instance()
+    of = load_model(root / f"latency-inputs/LayerGraphs/{name}_inference.json").instance()
     sixth = of.cluster.devices[0].model_copy(update={"name": "sixth"})
     wider = of.cluster.model_copy(update={"devices": (sixth, *of.cluster.devices)})
     of = of.model_copy(update={"cluster": wider})
-    split = read_split(of, root / f"human-experts/{name}_inference_expert.json")
+    split = load_split(of, root / f"human-experts/{name}_inference_expert.json")
     verdict = evaluate(of, split, ONCE)
     assert verdict.value_ns == pytest.approx(1e6 * latency_ms, abs=1000)
     assert {violation.rule for violation in verdict.violations} <= {"memory"}

@@ -9,7 +9,7 @@ import pytest
 
 from placegap.instances import Cluster, Device, InputError
 from placegap.instances.costing.costing import catalogue
-from placegap.instances.importers.measured_times import read_times, with_times
+from placegap.instances.importers.measured_times import load_times, with_times
 from placegap.instances.torch_models.options import TraceOptions
 from placegap.instances.torch_models.profile import (
     OpTime,
@@ -32,7 +32,7 @@ def test_names_with_commas_and_quotes_come_back_from_the_file(tmp_path: Path) ->
     ops = (OpTime('a,"b"', "mm", 7, 5), OpTime("c", "add", 2, 5))
     path = tmp_path / "times.csv"
     path.write_text(times_csv(Profile("m", "T4", catalogue()["T4"], False, ops, 1)))
-    assert dict(read_times(path).samples_ns) == {('a,"b"', "T4"): [7.0], ("c", "T4"): [2.0]}
+    assert dict(load_times(path).samples_ns) == {('a,"b"', "T4"): [7.0], ("c", "T4"): [2.0]}
 
 
 def test_updates_of_weights_are_refused() -> None:
@@ -52,7 +52,7 @@ def test_times_of_a_profile_are_those_of_the_model_it_measured(tmp_path: Path) -
     path.write_text(times_csv(profile))
     graph = read_traced_model(f"hf:{config}").graph
     cluster = Cluster(name="c", devices=(Device(name="d", kind="T4"),))
-    measured = with_times(graph, read_times(path), cluster)
+    measured = with_times(graph, load_times(path), cluster)
     assert measured.num_ops == len(graph.ops)
     assert measured.unmatched == ()
     # with what views and folded constants take besides, which are no ops

@@ -9,7 +9,7 @@ import pytest
 from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
 from references.brute_force import FWD_BWD_SEMANTICS, MAX_LOAD_SEMANTICS, oracle, stage_draws
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, read_model
+from placegap.instances import Cluster, Device, Edge, Graph, Instance, MaxLoad, Op, load_model
 from placegap.instances.problem import parse_semantics
 from placegap.instances.problem.blocks import contract
 from placegap.instances.transforms.colocation import contract_classes
@@ -182,7 +182,7 @@ def test_the_optimum_with_two_levels_stays(plans: str) -> None:
 def test_shared_training_graphs_keep_their_blocks() -> None:
     # 600 ops, classes without a forward op, and fewer blocks than classes
     folder = SHARED / "instances" / "dnn-partitioning" / "throughput-inputs" / "OperatorGraphs"
-    instance = read_model(folder / "bert_l-3_training.json").instance()
+    instance = load_model(folder / "bert_l-3_training.json").instance()
     merge = contract_classes(instance)
     assert merge.coarse.num_ops < instance.num_ops / 2
     assert contract(instance, merge_idle=False).num_blocks < instance.arrays.num_groups

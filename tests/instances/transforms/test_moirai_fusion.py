@@ -18,7 +18,7 @@ from placegap.instances import (
     Op,
     load_cluster,
     load_corpus,
-    read_model,
+    load_model,
 )
 from placegap.instances.transforms.moirai_fusion import FusionRules, fuse_by_rules
 
@@ -205,7 +205,7 @@ def test_the_default_rules_fit_a_transformer_that_onnx_exports(tmp_path: Path) -
     path = tmp_path / "layer.onnx"
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     path.write_bytes(model.SerializeToString())
-    instance = read_model(path).instance(load_cluster("8xH100-nvlink"))
+    instance = load_model(path).instance(load_cluster("8xH100-nvlink"))
     kinds = Counter(op.kind for op in fuse_by_rules(instance).coarse.graph.ops)
     assert kinds == {
         "MatMul+Add": 4,  # q, k, v and the first of the feed-forward layer

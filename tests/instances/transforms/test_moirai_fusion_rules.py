@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import InputError
-from placegap.instances.transforms.moirai_fusion import default_rules, read_rules
+from placegap.instances.transforms.moirai_fusion import default_rules, load_rules
 
 
 def write(folder: Path, text: str) -> Path:
@@ -47,14 +47,14 @@ def test_a_run_of_steps_within_a_rule_is_a_part() -> None:
 
 
 def test_a_name_that_is_not_listed_is_an_op_type(tmp_path: Path) -> None:
-    rules = read_rules(write(tmp_path, "rules: [[MyOp, act]]\nkinds: {act: [Relu, Tanh]}\n"))
+    rules = load_rules(write(tmp_path, "rules: [[MyOp, act]]\nkinds: {act: [Relu, Tanh]}\n"))
     assert rules.matches(("MyOp", "Tanh")) == "whole"
     assert rules.matches(("Conv", "BatchNormalization")) is None
 
 
 def test_a_file_may_extend_the_default_rules(tmp_path: Path) -> None:
     path = write(tmp_path, "extends: default\nrules: [[conv, Mish]]\nkinds: {conv: [MyConv]}\n")
-    rules = read_rules(path)
+    rules = load_rules(path)
     assert rules.matches(("MyConv", "Mish")) == "whole"
     assert rules.matches(("Conv", "Mish")) == "whole"
     assert rules.matches(("Conv", "BatchNormalization")) == "whole"
@@ -83,7 +83,7 @@ def test_a_bad_file_is_one_line_that_names_the_place(
 ) -> None:
     path = write(tmp_path, text)
     with pytest.raises(InputError) as caught:
-        read_rules(path)
+        load_rules(path)
     line = str(caught.value)
     assert line.startswith(f"{path}: ")
     assert message in line

@@ -11,6 +11,7 @@ import pytest
 from draws.hybrid import LAYERS, layer_row
 
 from placegap.experiments.cli import main
+from placegap.experiments.research.tables.hybrid import pipeline_plan
 from placegap.instances import (
     HybridPipeline,
     InputError,
@@ -20,7 +21,7 @@ from placegap.instances import (
     evaluate,
 )
 from placegap.instances.files.document import Document, save_document
-from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
+from placegap.instances.transforms.one_pipeline import one_pipeline
 from placegap.solvers import run_method
 
 

@@ -14,16 +14,16 @@ from placegap.instances.corpus.corpus import (
     ONNX_FAMILY,
     BestEntry,
     corpus_names,
-    read_best_known,
+    load_best_known,
 )
 from placegap.instances.files.cluster_file import cluster_names, load_cluster
 from placegap.instances.reading.yaml_file import read_yaml
 from placegap.solvers import run_method
 
-ENTRIES = [entry for entry in read_best_known() if entry.graph in corpus_names(ONNX_FAMILY)]
+ENTRIES = [entry for entry in load_best_known() if entry.graph in corpus_names(ONNX_FAMILY)]
 """Of the graphs that are placed on six clusters each."""
 
-NETWORKS = [entry for entry in read_best_known() if entry.graph in corpus_names(NETWORK_FAMILY)]
+NETWORKS = [entry for entry in load_best_known() if entry.graph in corpus_names(NETWORK_FAMILY)]
 """Of those that bring a cluster of their own."""
 
 QUICK = (

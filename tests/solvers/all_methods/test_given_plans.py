@@ -24,7 +24,7 @@ from placegap.instances import (
     example,
     save_plan,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.solvers import run_method
 from placegap.solvers.placers.baselines import expert as _expert  # noqa: F401 - it registers itself
 
@@ -74,7 +74,7 @@ def test_human_experts_have_their_recorded_values() -> None:
             file = Path(row["file"]).stem + "_expert.json"
             split = folder / "human-experts" / file
             if row["human_expert"] and split.exists():
-                instance = read_model(folder / row["file"]).instance()
+                instance = load_model(folder / row["file"]).instance()
                 value = run_method(instance, ANY, "expert", {"path": str(split)}).value_ns
                 assert value is not None
                 assert value / 1e6 == pytest.approx(float(row["human_expert"]), rel=1e-6)

@@ -24,7 +24,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.solvers import Result, run_method
 from placegap.solvers.chains import bracket as ideal_bracket
 
@@ -239,7 +239,7 @@ def rows() -> list[dict[str, str]]:
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row["file"].removesuffix(".json"))
 def test_published_optima_are_reproduced(row: dict[str, str]) -> None:
     """To 1e-6: the optima are in ms, the instance in whole ns."""
-    document = read_model(SHARED / "instances" / "dnn-partitioning" / row["file"])
+    document = load_model(SHARED / "instances" / "dnn-partitioning" / row["file"])
     result = dp(document.instance())
     assert result.status == "optimal"
     assert result.value_ns == pytest.approx(float(row["contiguous_max_load"]) * 1e6, rel=1e-6)

@@ -18,7 +18,7 @@ from references.brute_force import (
 )
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op, Plan
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import METHODS, Task, run_method
@@ -39,7 +39,7 @@ def recorded() -> Iterator[tuple[Instance, Mapping[str, str]]]:
         for row in csv.DictReader(table):
             if row["linearized_dp"]:
                 file = SHARED / "instances" / "dnn-partitioning" / row["file"]
-                yield read_model(file).instance(), row
+                yield load_model(file).instance(), row
 
 
 def rounding_ms(instance: Instance) -> float:

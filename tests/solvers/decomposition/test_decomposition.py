@@ -29,7 +29,7 @@ from placegap.instances import (
     load_cluster,
     load_corpus,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.problem.sections import cuts, memory_is_slack, sections_between
 from placegap.solvers import Result, SolverDisagreement, run_method
 from placegap.solvers.core import worker_process
@@ -386,7 +386,7 @@ def test_the_three_ops_of_the_documentation_take_11_ns() -> None:
 @needs_moirai
 def test_googlenet_takes_1_27811_ms() -> None:
     # moirai-semantics.md: the optimum of the sample
-    problem = read_model(SHARED / "instances" / "moirai" / "GoogLeNet.xls").instance()
+    problem = load_model(SHARED / "instances" / "moirai" / "GoogLeNet.xls").instance()
     result = run_method(problem, PORT, "decomposition", ONE)
     assert (result.status, result.value_ns) == ("optimal", 1_278_110)
 
@@ -395,7 +395,7 @@ def test_googlenet_takes_1_27811_ms() -> None:
 @needs_moirai
 def test_the_transformer_takes_at_least_17_9_ms() -> None:
     # makespan-bounds.md: 17.9645 ms by a chain of intervals
-    problem = read_model(SHARED / "instances" / "moirai" / "transformer.xls").instance()
+    problem = load_model(SHARED / "instances" / "moirai" / "transformer.xls").instance()
     result = run_method(problem, PORT, "decomposition", time_limit_s=60.0)
     assert result.bound_ns is not None
     assert result.value_ns is not None

@@ -19,7 +19,7 @@ from placegap.instances import (
     Mode,
     Op,
     evaluate,
-    read_model,
+    load_model,
     recheck,
 )
 from placegap.instances.oracle.hybrid_plans import best_hybrid
@@ -43,7 +43,7 @@ def published(name: str, devices: int, memory_gb: float) -> Instance:
         ),
         links=Links((Group(names, 25 * 10**9),)),
     )
-    return read_model(INPUTS / f"{name}.json").instance(cluster)
+    return load_model(INPUTS / f"{name}.json").instance(cluster)
 
 
 def proven(instance: Instance, semantics: HybridPipeline, method: str = "hybrid-cuts") -> Result:

@@ -22,7 +22,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import run_method
 from placegap.solvers.core.method import Task
@@ -172,7 +172,7 @@ def test_a_plan_that_fits_nowhere_is_proven_infeasible() -> None:
 def test_layer_bert_24_is_solved_to_optimality() -> None:
     # 100.2185 ms: what the greedy of Tarnawski et al. finds, and a bound that was proven elsewhere
     path = SHARED / "instances/dnn-partitioning/latency-inputs/LayerGraphs/bert24_inference.json"
-    instance = read_model(path).instance()
+    instance = load_model(path).instance()
     for semantics in LATENCY_SEMANTICS:
         result = run_method(instance, semantics, "latency-ip", time_limit_s=60)
         assert (result.status, result.value_ns) == ("optimal", 100_218_500)

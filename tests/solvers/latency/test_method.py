@@ -19,7 +19,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, run_method
 from placegap.solvers.latency import latency
@@ -167,7 +167,7 @@ def test_hosts_alone_run_everything() -> None:
 def test_rows_alone_prove_published_layer_graphs(name: str, value: int) -> None:
     # BERT-24: what the greedy of Tarnawski et al. finds; ResNet-50: the best plan known before
     folder = SHARED / "instances/dnn-partitioning/latency-inputs/LayerGraphs"
-    instance = read_model(folder / f"{name}_inference.json").instance()
+    instance = load_model(folder / f"{name}_inference.json").instance()
     for semantics in LATENCY_SEMANTICS:
         result = run_method(instance, semantics, "latency", {"finish": False})
         assert (result.status, result.value_ns) == ("optimal", value)
@@ -186,5 +186,5 @@ def test_rows_alone_prove_published_layer_graphs(name: str, value: int) -> None:
 )
 def test_published_graphs_are_near_their_bounds(name: str, gap: float) -> None:
     path = SHARED / f"instances/dnn-partitioning/latency-inputs/{name}_inference.json"
-    result = run_method(read_model(path).instance(), ONCE, "latency", {"finish": False}, gap=gap)
+    result = run_method(load_model(path).instance(), ONCE, "latency", {"finish": False}, gap=gap)
     assert result.status in ("gap_met", "optimal")

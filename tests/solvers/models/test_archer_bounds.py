@@ -20,7 +20,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.solvers import Result, run_method
 from placegap.solvers.models import archer
 from placegap.solvers.models.archer import heaviest_unit, spread_work
@@ -202,6 +202,6 @@ def test_the_middle_comes_first() -> None:
 def test_layer_bert_24_is_bounded_within_a_tenth() -> None:
     # the optimum is 17.789906 ms on 6 accelerators and a CPU
     path = SHARED / "instances/dnn-partitioning/throughput-inputs/LayerGraphs"
-    found = bounds(read_model(path / "bert24_inference.json").instance())
+    found = bounds(load_model(path / "bert24_inference.json").instance())
     ratios = [(result.bound_ns or 0) / 17_789_906 for result in found]
     assert ratios == pytest.approx([0.8515, 0.8660, 0.8677, 0.9070], abs=1e-4)

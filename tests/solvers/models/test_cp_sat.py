@@ -26,7 +26,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.solvers import run_method
 from placegap.solvers.models import cp_sat
 
@@ -165,7 +165,7 @@ def test_bad_parameters_are_named() -> None:
 @needs_moirai
 def test_moirais_example_1_takes_30_ms() -> None:
     # reference: 30, against 31 of the hand-made schedule in the workbook
-    document = read_model(SHARED / "instances" / "moirai" / "example-1.xls")
+    document = load_model(SHARED / "instances" / "moirai" / "example-1.xls")
     for workers in (1, 2):
         result = run_method(document.instance(), PORT, "cp-sat", {"workers": workers})
         assert (result.value_ns, result.bound_ns) == (30_000_000, 30_000_000)

@@ -11,7 +11,7 @@ from placegap.formulations import moirai
 from placegap.formulations.moirai import Form, count_rows
 from placegap.instances import Cluster, Device, Instance, Link, Makespan, Plan, example
 from placegap.instances.corpus.generate import generate
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.problem import Channels
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, run_method
@@ -81,7 +81,7 @@ def test_identical_devices_change_no_optimum() -> None:
 @needs_moirai
 def test_moirais_example_1_takes_30_ms_by_both_forms() -> None:
     # the published optimum; the strengthened form starts from nothing, the published one from it
-    instance = read_model(SHARED / "instances/moirai/example-1.xls").instance()
+    instance = load_model(SHARED / "instances/moirai/example-1.xls").instance()
     strengthened = run_method(instance, PORT, "moirai")
     published = run_method(
         instance, PORT, "moirai", {"form": "as_published"}, incumbent=strengthened.plan
@@ -98,7 +98,7 @@ def test_moirais_example_1_takes_30_ms_by_both_forms() -> None:
 @needs_moirai
 def test_googlenet_has_fewer_rows_than_the_target() -> None:
     # a tenth of the 257,113 rows of the program that Moirai's authors published
-    instance = read_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
+    instance = load_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
     for channels in ("port", "link"):
         semantics = Makespan(channels=channels)
         assert count_rows(instance, "strengthened", semantics) <= 25_711
@@ -106,7 +106,7 @@ def test_googlenet_has_fewer_rows_than_the_target() -> None:
 
 @needs_moirai
 def test_googlenet_has_as_many_rows_as_recorded() -> None:
-    instance = read_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
+    instance = load_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
     rows = {
         channels: run_method(
             instance, Makespan(channels=channels), "moirai", time_limit_s=0
@@ -192,7 +192,7 @@ def test_infeasibility_is_not_believed_when_a_plan_is_known(
 ) -> None:
     monkeypatch.setattr(mip, "solve_model", lambda *_, **__: MipOutcome("infeasible"))
     is_a_fault(
-        run_method(example(), PORT, "moirai"), "says infeasible, but a plan of 34 ns is known"
+        run_method(example(), PORT, "moirai"), "reports infeasible, but a plan of 34 ns is known"
     )
 
 

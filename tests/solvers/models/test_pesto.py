@@ -22,7 +22,7 @@ from placegap.instances import (
     evaluate,
     example,
     generate,
-    read_model,
+    load_model,
 )
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.pesto_merge import merge_ops
@@ -169,7 +169,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
 
 @needs_moirai
 def test_googlenet_merged_to_60_ops_is_solved() -> None:
-    instance = read_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
+    instance = load_model(SHARED / "instances/moirai/GoogLeNet.xls").instance()
     merge = merge_ops(instance, 60)
     result = run_method(instance, SEMANTICS, "pesto", {"num_ops": 60})
     # the merged graph's optimum, 2.0445 ms; the plan is shorter, as ops need not wait for all of

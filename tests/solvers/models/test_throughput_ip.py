@@ -31,7 +31,7 @@ from placegap.instances import (
     evaluate,
     example,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import Task, run_method
 from placegap.solvers.chains import ideal_dp
@@ -191,7 +191,7 @@ def test_operator_bert_3_is_solved_to_a_millionth() -> None:
     # 21.908377 ms: Tarnawski et al.'s operator graph of BERT-3, inference, 3 accelerators, 1 CPU;
     # the best known split has 21.9084, its bound 21.9062; the contiguous optimum is 27.9186
     path = SHARED / "instances/dnn-partitioning/throughput-inputs/OperatorGraphs"
-    instance = read_model(path / "bert_l-3_inference.json").instance()
+    instance = load_model(path / "bert_l-3_inference.json").instance()
     result = run_method(instance, ADD, "throughput-ip", gap=1e-5, time_limit_s=60)
     assert result.status == "gap_met"
     assert result.value_ns is not None

@@ -21,7 +21,7 @@ from placegap.instances import (
     Semantics,
     example,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, Result, Task, run_method
 from placegap.solvers.core.clock import LimitReached
@@ -191,7 +191,7 @@ def test_annealing_keeps_memory_and_repeats_itself(overlap: bool) -> None:
 def test_bert_3_gains_27_percent_over_the_best_chain() -> None:
     """The poster's "up to 27 %" (Tarnawski et al.): the chain's 27.9186 ms against 21.9084 ms."""
     folder = SHARED / "instances/dnn-partitioning/throughput-inputs/OperatorGraphs"
-    instance = read_model(folder / "bert_l-3_inference.json").instance()
+    instance = load_model(folder / "bert_l-3_inference.json").instance()
     result = split(instance, gap=0.001)
     assert result.status in ("gap_met", "optimal")
     assert result.value_ns is not None
@@ -235,7 +235,7 @@ def test_ten_thousand_draws_lie_between_bound_and_value(start: int, semantics: S
 )
 def test_bounds_of_published_inputs_come_close_to_half_a_percent(name: str, known_ns: int) -> None:
     path = SHARED / "instances/dnn-partitioning/throughput-inputs" / f"{name}.json"
-    result = run_method(read_model(path).instance(), ANY, "noncontiguous")
+    result = run_method(load_model(path).instance(), ANY, "noncontiguous")
     assert result.bound_ns is not None
     assert 0.995 * known_ns <= result.bound_ns <= known_ns
 

@@ -21,7 +21,7 @@ from placegap.instances import (
     Semantics,
     evaluate,
 )
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.solvers import Task, run_method
 from placegap.solvers.placers.greedy_and_moves import greedy
 
@@ -132,7 +132,7 @@ def test_latencies_are_those_that_the_reference_program_recorded() -> None:
     ratios = {}
     for file, recorded in rows.items():
         if recorded:
-            instance = read_model(SHARED / "instances" / "dnn-partitioning" / file).instance()
+            instance = load_model(SHARED / "instances" / "dnn-partitioning" / file).instance()
             value = run_method(instance, LATENCY, "greedy").value_ns
             assert value is not None
             ratios[file] = value / 1e6 / float(recorded)

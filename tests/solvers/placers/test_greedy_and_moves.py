@@ -10,7 +10,7 @@ from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
 from references.brute_force import MAX_LOAD_SEMANTICS, max_load_draws, oracle
 
 from placegap.instances import Instance, MaxLoad, Plan, Semantics, evaluate, example
-from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.reader import load_model
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import combine, device_loads
@@ -156,7 +156,7 @@ def test_values_are_like_those_that_the_reference_program_recorded() -> None:
     with (SHARED / "reference" / "dnn-partitioning.csv").open() as table:
         rows = [row for row in csv.DictReader(table) if row["local_search"]]
     for row in rows:
-        instance = read_model(SHARED / "instances" / "dnn-partitioning" / row["file"]).instance()
+        instance = load_model(SHARED / "instances" / "dnn-partitioning" / row["file"]).instance()
         value = run_method(instance, ANY, "local-search").value_ns
         assert value is not None
         most = 1.12 if "bert_l-6" in row["file"] else 1.01

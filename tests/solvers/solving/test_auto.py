@@ -450,7 +450,7 @@ def test_a_bound_that_a_plan_refutes_becomes_a_fault() -> None:
     assert "above the value 35 of a plan" in known.faults[0]
     known.take(judged(PORT, Outcome(bound=no_plan()), "a liar"))
     assert not known.is_over
-    assert "says that no plan exists" in known.faults[1]
+    assert "claims that no plan exists" in known.faults[1]
 
 
 def test_bounds_told_on_the_way_rest_on_the_solvers_of_the_method_until_its_result_comes() -> None:

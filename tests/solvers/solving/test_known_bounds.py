@@ -39,7 +39,7 @@ def test_a_recorded_bound_that_a_plan_refutes_is_no_fault_of_a_solver(
     found = with_known_bound(example(), run_method(example(), Makespan(), "brute-force"))
     assert (found.status, found.bound_ns, found.bound_origin) == ("optimal", 34, "brute-force")
     (fault,) = found.faults
-    assert fault_words(fault).startswith("recorded: by hand: says that no plan is better than 35")
+    assert fault_words(fault).startswith("recorded: by hand: claims that no plan is better than 35")
 
 
 def test_a_recorded_value_refutes_a_proof_of_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,7 +204,7 @@ def _method(outcome: Outcome | BaseException) -> Method:
     ("outcome", "words"),
     [
         (ValueError("a bug"), "ValueError: a bug"),
-        (Outcome(bound=no_plan()), "says that there is no plan, but one of 34 ns"),
+        (Outcome(bound=no_plan()), "claims that there is no plan, but one of 34 ns"),
         (Outcome(bound=Bound(99)), "its bound 99 is above the value 34"),
         (Outcome(Plan.on([0] * 4), claim_ns=30), "claims 30, the referee finds 43"),
     ],

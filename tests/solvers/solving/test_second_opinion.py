@@ -122,7 +122,8 @@ def test_a_plan_below_a_bound_is_a_contradiction_whoever_has_it() -> None:
         opinion = compare(first, second)
         assert opinion.verdict == "CONTRADICTS"
         assert (
-            "other; proved by placegap: says that no plan is better than 36 ns" in opinion.sentence
+            "other; proved by placegap: claims that no plan is better than 36 ns"
+            in opinion.sentence
         )
 
 
@@ -158,10 +159,11 @@ def test_a_bound_is_carried_over_and_a_wrong_one_becomes_a_fault() -> None:
     wrong = carry_bound(plan, judged("bound", bound=Bound(36)))
     assert (wrong.bound_ns, wrong.status) == (20, "feasible")
     assert wrong.faults == (
-        "bound; proved by placegap: says that no plan is better than 36 ns; plan has one of 35 ns",
+        "bound; proved by placegap: claims that no plan is better than 36 ns;"
+        " plan has one of 35 ns",
     )
     empty = carry_bound(plan, judged("none", bound=no_plan()))
-    assert "says that no plan exists" in empty.faults[0]
+    assert "claims that no plan exists" in empty.faults[0]
 
 
 def test_a_bound_of_another_problem_is_left_alone() -> None:

@@ -15,7 +15,7 @@ from placegap.experiments.research.bench import exact
 from placegap.experiments.research.bench import placers as bench_placers
 from placegap.experiments.research.bench.measuring import Measured, least_cpu_s, measure_apart
 from placegap.experiments.research.bench.placers import DEVICES, PlacerRow, growth
-from placegap.instances.corpus.corpus import read_best_known
+from placegap.instances.corpus.corpus import load_best_known
 from placegap.solvers import METHODS
 
 
@@ -122,7 +122,7 @@ def test_a_recorded_bound_that_the_portfolio_beats_is_told(
 ) -> None:
     entry = next(
         entry
-        for entry in read_best_known()
+        for entry in load_best_known()
         if entry.key == ("squeezenet", "moirai-intra-server", "max_load any add")
     )
     stale = entry.model_copy(update={"bound_ns": 1})
@@ -135,7 +135,7 @@ def test_a_recorded_bound_that_the_portfolio_beats_is_told(
     assert exact.run_recorded(exact.RecordedCase(fresh)).status == "kept"
     proven = entry.model_copy(update={"bound_ns": entry.value_ns})
     assert list(exact.recorded_cases([proven])) == []
-    monkeypatch.setattr(exact, "read_best_known", lambda: [stale])
+    monkeypatch.setattr(exact, "load_best_known", lambda: [stale])
     assert bench.main(["--only", case.name, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "1 recorded bounds are behind" in out

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.research.tables.optima import main
-from placegap.instances.corpus.corpus import NETWORK_FAMILY, corpus_names, read_best_known
+from placegap.instances.corpus.corpus import NETWORK_FAMILY, corpus_names, load_best_known
 
 DOCS = Path(__file__).parents[4] / "docs"
 
@@ -25,7 +25,7 @@ def test_the_page_of_networks_has_every_value_and_gap() -> None:
     lines = (DOCS / "corpus.md").read_text().splitlines()
     row = {cells[0]: cells for line in lines if len(cells := cells_of(line)) == 4}
     networks = corpus_names(NETWORK_FAMILY)
-    for entry in read_best_known():
+    for entry in load_best_known():
         if entry.graph in networks and (place := column(entry.semantics.label)) is not None:
             assert entry.value_ns is not None
             gap = 1 - (entry.bound_ns or 0) / entry.value_ns

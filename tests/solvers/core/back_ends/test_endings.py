@@ -88,8 +88,8 @@ def says(result: Result, start: Plan | None, ending: str, words: str) -> None:
     [
         (highspy.HighsModelStatus.kTimeLimit, "time_limit", "time limit of 5 s reached"),
         (highspy.HighsModelStatus.kMemoryLimit, "memory_limit", "out of memory"),
-        (highspy.HighsModelStatus.kSolveError, "unknown", "HiGHS ended without saying why"),
-        (highspy.HighsModelStatus.kUnbounded, "unbounded", "HiGHS takes the model for unbounded"),
+        (highspy.HighsModelStatus.kSolveError, "unknown", "HiGHS ended without a reason"),
+        (highspy.HighsModelStatus.kUnbounded, "unbounded", "HiGHS reports an unbounded model"),
     ],
 )
 def test_what_highs_says_is_what_the_result_says(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from placegap.experiments.research.workloads.variants import written_in_place
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
-from placegap.instances.transforms.in_place import written_in_place
 
 
 def sizes_of(kinds: str, edges: str, sizes: dict[str, int] | None = None) -> list[int]:

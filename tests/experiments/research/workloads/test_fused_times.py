@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from placegap.experiments.research.workloads.variants import in_half_precision, with_fused_times
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
 from placegap.instances.costing.costing import catalogue, roofline_ns
-from placegap.instances.transforms.fused_times import with_fused_times
-from placegap.instances.transforms.half_precision import in_half_precision
 from placegap.instances.transforms.merge import merge_groups
 
 MB = 10**6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placegap.experiments.running.other_clocks import other_clocks
+from placegap.experiments.research.other_clocks import other_clocks
 from placegap.instances import Device, Edge, Graph, Instance, Makespan, Op, Plan, example, simulate
 from placegap.instances.problem import Cluster, Link
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from placegap.experiments.research.workloads.clones import with_clones
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, Plan
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.transforms.shared_replicas import clones_of, with_clones
+from placegap.solvers.placers.baselines import clones_of
 from placegap.solvers.solving.run_method import run_method
 
 GPUS = tuple(Device(name=f"g{k}", kind="gpu", memory_bytes=10**6) for k in range(3))

@@ -1,6 +1,6 @@
 """What a plan would take if transfers did not wait for each other, or took no time at all.
 
-So a ranking that turns round can be read: contention, transfers, or the plans themselves.
+They show what reverses a ranking: contention, transfers, or the plans themselves.
 """
 
 from __future__ import annotations
@@ -18,17 +18,7 @@ def other_clocks(instance: Instance, plan: Plan, semantics: Makespan) -> dict[st
     """The makespan of a plan with free channels, and without any transfer times.
 
     The plan's orders of ops hold, and those of transfers are left open. Memory does not matter.
-
-    Parameters
-    ----------
-    plan : Plan
-        A plan of the instance that can be executed.
-
-    Returns
-    -------
-    dict
-        ``free_channels_ns`` and ``no_transfers_ns``; empty where the orders of ops are circular
-        without those of transfers.
+    Empty where the orders of ops are circular without those of transfers.
     """
     ops_only = Plan(placement=plan.placement, device_order=plan.device_order)
     free = semantics.model_copy(update={"channels": "free"})

@@ -8,10 +8,8 @@ those of the first clone (TF-slim: model_deploy.py and train_image_classifier.py
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from enum import IntEnum
-from fractions import Fraction
 
 from placegap.instances.problem import Edge, Graph, Instance, Op
 from placegap.instances.reading.errors import as_input_error, paused_collector
@@ -19,8 +17,6 @@ from placegap.instances.transforms.split_gradients import is_update, works_on_we
 
 NONE, MANY = -1, -2
 """In place of an update op: an op leads to none, or to several."""
-
-CLONE = re.compile(r"clone_(\d+)/")
 
 
 class Role(IntEnum):
@@ -83,11 +79,6 @@ def with_clones(instance: Instance, clones: int) -> Instance:
 
     Op ``x`` of clone j is called ``clone_j/x``, as in TF-slim; what is shared keeps its name. The
     sums of gradients take no time. The instance's name stays. O(clones (V + E)).
-
-    Parameters
-    ----------
-    instance : Instance
-        Of one clone, with its batch.
     """
     graph = instance.graph
     role = roles(graph)
@@ -105,24 +96,6 @@ def with_clones(instance: Instance, clones: int) -> Instance:
         }
         with as_input_error(source=instance.name):  # sums beyond 2**62
             return instance.with_graph(graph.model_copy(update=update), instance.name)
-
-
-def clones_of(instance: Instance) -> tuple[int, ...]:
-    """The clone of each op by its name, -1 for what is shared."""
-    found = (CLONE.match(op.name) for op in instance.graph.ops)
-    return tuple(-1 if match is None else int(match[1]) for match in found)
-
-
-def with_slower_ops(graph: Graph, factor: float) -> Graph:
-    """The graph whose ops all take `factor` times as long, rounded to the nanosecond."""
-    exact = Fraction(str(factor))  # what was written, not its binary neighbour
-    ops = tuple(
-        op.model_copy(
-            update={"time_ns": {kind: round(time * exact) for kind, time in op.time_ns.items()}}
-        )
-        for op in graph.ops
-    )
-    return graph.model_copy(update={"ops": ops})
 
 
 def _cloned(op: Op, j: int) -> Op:
