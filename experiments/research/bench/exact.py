@@ -31,8 +31,8 @@ from placegap.instances.corpus.corpus import (
     ONNX_FAMILY,
     BestEntry,
     corpus_names,
-    load_corpus,
     load_best_known,
+    load_corpus,
 )
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
