@@ -8,7 +8,6 @@ import pyomo.environ as pyo
 import pytest
 from draws.tiny import tiny_instance
 from draws.twins import CLUSTERS, gpus, twin_instance
-from features.makespan import FEATURES, Feature
 from references.brute_force import makespan_draws, oracle, scattered_instance
 
 from placegap.formulations.moirai import SEMANTICS, Form, build, count_rows, extract, warm_start
@@ -20,7 +19,6 @@ from placegap.instances import (
     Instance,
     Link,
     Makespan,
-    MaxLoad,
     Op,
     Plan,
     Semantics,
@@ -44,28 +42,12 @@ every_statement = pytest.mark.parametrize(
 )
 
 
-def lp_bound_ns(
-    instance: Instance, form: Form, semantics: Semantics = SEMANTICS, symmetry: bool = False
-) -> float:
-    model = build(instance, semantics, form, symmetry=symmetry)
+def lp_bound_ns(instance: Instance, form: Form) -> float:
+    model = build(instance, SEMANTICS, form)
     found = solve_model(model, Limits(), relax=True)
     assert found.ending == "optimal"
     assert found.objective is not None
     return found.objective * pyo.value(model.unit_ns)
-
-
-@pytest.mark.parametrize("symmetry", [True, False], ids=["symmetry", "all"])
-@every_statement
-@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name.replace(" ", "-"))
-def test_each_rule_has_its_optimum(
-    feature: Feature, form: Form, semantics: Semantics, symmetry: bool
-) -> None:
-    (optimum,) = [value for stated, value in feature.cases() if stated == semantics]
-    model = build(feature.instance, semantics, form, symmetry=symmetry)
-    found = solve_model(model, Limits())
-    plan = extract(model, feature.instance, semantics)
-    assert evaluate(feature.instance, plan, semantics).value_ns == optimum
-    assert bound_ns(found.dual_bound, pyo.value(model.unit_ns), 1) == optimum
 
 
 @every_statement
@@ -75,7 +57,7 @@ def test_a_warm_start_satisfies_every_row_and_is_read_back(
     twins = [
         twin_instance(seed, num_ops=5, kinds=list(kinds)) for seed, kinds in enumerate(CLUSTERS)
     ]
-    for instance in [*makespan_draws()[::16], *twins]:
+    for instance in [*makespan_draws()[::30], *twins[1:3]]:
         for name in ("heft", "brute-force"):
             result = run_method(instance, semantics, name)
             if result.plan is None:
@@ -100,9 +82,9 @@ def test_a_warm_start_takes_the_part_of_an_identical_device() -> None:
 
 def test_identical_devices_leave_fewer_placements_and_the_same_optimum() -> None:
     symmetric = 0
-    for seed in range(8):
-        instance = twin_instance(seed, num_ops=5, kinds=list(CLUSTERS[seed % len(CLUSTERS)]))
-        for semantics in PER_EDGE:
+    for seed, kinds in enumerate(CLUSTERS):
+        instance = twin_instance(seed, num_ops=5, kinds=list(kinds))
+        for semantics in PER_EDGE[seed % 2 :: 2]:
             optimum = oracle(instance, semantics)
             for symmetry in (True, False):
                 model = build(instance, semantics, symmetry=symmetry)
@@ -112,7 +94,7 @@ def test_identical_devices_leave_fewer_placements_and_the_same_optimum() -> None
                     plan = extract(model, instance, semantics)
                     assert evaluate(instance, plan, semantics).value_ns == optimum
                     symmetric += symmetry and model.component("symmetry_order") is not None
-    assert symmetric > 20
+    assert symmetric > 4
 
 
 def test_the_optimum_stays_in_the_model_when_it_is_the_horizon() -> None:
@@ -133,7 +115,6 @@ LP_BOUNDS = {
         27.0,
         33,
     ),
-    "fd-dps": (example(), 33.0, 33.0, 34),
 }
 
 
@@ -146,76 +127,18 @@ def test_linear_relaxations_are_ordered(name: str) -> None:
     assert [published, strengthened, optimum] == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_strengthened_relaxation_is_never_weaker() -> None:
-    for instance in makespan_draws()[::6]:
-        if oracle(instance, SEMANTICS) is not None:
-            assert (
-                lp_bound_ns(instance, "as_published")
-                <= lp_bound_ns(instance, "strengthened") + 1e-6
-            )
-
-
 @every_statement
 def test_rows_are_counted_without_building(form: Form, semantics: Semantics) -> None:
-    instances = [
-        scattered_instance(seed, num_ops=6, num_devices=3, max_edges=7) for seed in range(5)
-    ]
-    free = gpus(["gpu"] * 4)
-    instances += [
-        Instance(name="graph", graph=each.graph, cluster=free)
-        for each in (twin_instance(seed, num_ops=6, kinds=["gpu"] * 4) for seed in range(5))
-    ]
-    for instance in instances:
+    for instance in (
+        scattered_instance(0, num_ops=6, num_devices=3, max_edges=7),
+        twin_instance(0, num_ops=6, kinds=["gpu"] * 4),
+    ):
         for symmetry in (True, False):
             model = build(instance, semantics, form, symmetry=symmetry)
             model.del_component("colocate_ops")
             rows = sum(1 for _ in model.component_data_objects(pyo.Constraint))
             at_most = count_rows(instance, form, semantics, symmetry)
             assert rows == at_most if form == "as_published" else rows <= at_most
-
-
-def test_rows_of_every_channel_model() -> None:
-    # s sends to a and b, t to c; every op is anywhere on three devices. Pairs of flows: two share
-    # a producer, two do not. Ordering rows 2 each; sharing rows by the pair (same producer, other):
-    # port 1, 6; link 3 (a device that both enter), 6 (ordered pairs); half-duplex 1, 3; free none.
-    names = "stabc"
-    graph = Graph(
-        name="fan",
-        ops=tuple(Op(name=name, time_ns={"gpu": 1}) for name in names),
-        edges=tuple(
-            Edge(producer=a, consumer=b, bytes=1) for a, b in (("s", "a"), ("s", "b"), ("t", "c"))
-        ),
-    )
-    instance = Instance(name="fan", graph=graph, cluster=gpus(["gpu"] * 3))
-    found = {}
-    for semantics in PER_EDGE:
-        model = build(instance, semantics, symmetry=False)
-        found[semantics.channels] = tuple(
-            len(model.component(name))
-            for name in (
-                "channel_no_overlap",
-                "channel_shared_by_end",
-                "channel_shared_at_end",
-                "channel_shared",
-                "channel_work",
-            )
-        )
-    assert found == {
-        "free": (0, 0, 0, 0, 0),
-        "link": (6, 0, 3, 12, 6),
-        "port": (6, 1, 0, 12, 6),
-        "half_duplex": (6, 1, 0, 6, 3),
-    }
-
-
-def test_a_user_may_add_constraints() -> None:
-    model = build(example(), SEMANTICS)
-    model.apart = pyo.Constraint(expr=model.x[1, 0] + model.x[0, 0] == 1)
-    model.pinned = pyo.Constraint(expr=model.x[2, 1] + model.x[3, 1] == 2)
-    assert solve_model(model, Limits()).ending == "optimal"
-    plan = extract(model, example(), SEMANTICS)
-    assert plan.placement[2:] == ((1,), (1,))
-    assert plan.placement[0] != plan.placement[1]
 
 
 def loose_ops(*times_ns: int) -> Instance:
@@ -272,20 +195,3 @@ def test_orders_that_run_in_a_circle_give_way_to_start_times() -> None:
     for i, start in enumerate((3, 5, 4)):
         model.op_start[i].set_value(start)
     assert extract(model, instance, SEMANTICS).device_order == ((0, 2, 1),)
-
-
-@pytest.mark.parametrize(
-    "semantics",
-    [Makespan(transfers="per_tensor"), MaxLoad()],
-    ids=lambda semantics: semantics.label.replace(" ", "-"),
-)
-def test_other_semantics_are_refused(semantics: Semantics) -> None:
-    with pytest.raises(ValueError, match=semantics.label):
-        build(example(), semantics)
-
-
-@pytest.mark.parametrize("channels", ["free", "link", "half_duplex"])
-def test_as_published_it_states_ports_only(channels: Channels) -> None:
-    semantics = Makespan(channels=channels)
-    with pytest.raises(ValueError, match=f"port per_edge as published, not makespan {channels}"):
-        build(example(), semantics, "as_published")

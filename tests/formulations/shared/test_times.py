@@ -54,7 +54,7 @@ def test_the_unit_is_the_granularity_while_numbers_stay_moderate() -> None:
 FREE = Makespan(channels="free")
 
 
-@pytest.mark.parametrize("number", range(0, 110, 5))
+@pytest.mark.parametrize("number", [0, 30, 60, 91])
 def test_every_plan_keeps_to_the_windows_of_its_value(number: int) -> None:
     instance = makespan_draws()[number]
     ops = np.arange(instance.num_ops)
