@@ -209,9 +209,9 @@ def test_names_that_are_taken_are_not_given_again() -> None:
 
 
 def test_the_finer_instance_is_another_one_and_says_so() -> None:
-    instance = three("batch", 3).model_copy(update={"name": "three@pair"})
+    instance = three("batch", 3).model_copy(update={"name": "three@three"})
     split = split_ops(instance, {1: Cut("batch", 2)})
-    assert split.fine.name == "three-split@pair"
+    assert split.fine.name == "three-split@three"
     assert split.fine.content_hash != split.coarse.content_hash
     change = "1 ops split into 2 parts (after FD-DPS)"
     assert split.fine.graph.provenance.changes == (change,)

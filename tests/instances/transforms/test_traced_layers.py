@@ -7,9 +7,7 @@ import pytest
 from placegap.instances import (
     Edge,
     Graph,
-    HybridPipeline,
     InputError,
-    Instance,
     Op,
     load_corpus,
 )
@@ -17,7 +15,6 @@ from placegap.instances.costing.layer_modes import HEADS, cluster_rates
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import Mode, Provenance
 from placegap.instances.transforms.traced_layers import traced_layers
-from placegap.solvers import run_method
 
 CLUSTER = load_cluster("2x2xA100-80GB")
 STREAM, WIDE, SCORES = 64, 256, 1024
@@ -156,8 +153,8 @@ def test_heads_that_t_does_not_divide_leave_out_t() -> None:
 
 @pytest.mark.parametrize(
     ("name", "most"),
-    # 12 heads; 25; 32, 8 of keys; 4, 8, 16 and 32 in the four parts of Swin
-    [("gpt2-train", 4), ("gpt2-xl-train", 1), ("mixtral-8x7b-train", 8), ("swin-base-train", 4)],
+    # 25 heads; 32, 8 of keys; 4, 8, 16 and 32 in the four parts of Swin
+    [("gpt2-xl-train", 1), ("mixtral-8x7b-train", 8), ("swin-base-train", 4)],
 )
 def test_networks_of_the_corpus_are_split_by_whole_heads(name: str, most: int) -> None:
     layers = traced_layers(load_corpus(name).graph, load_cluster("1x16xA100-80GB")).ops[1:-1]
@@ -200,7 +197,7 @@ def test_layers_that_feed_each_other_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "layers"),
-    [("gpt2-train", 14), ("llama-7b-train", 34), ("t5-base-train", 26), ("swin-base-train", 29)],
+    [("gpt2-train", 14), ("swin-base-train", 29)],
 )
 def test_traced_models_of_the_corpus_lose_no_work_and_no_weights(name: str, layers: int) -> None:
     step = load_corpus(name).graph
@@ -219,11 +216,4 @@ def test_traced_models_of_the_corpus_lose_no_work_and_no_weights(name: str, laye
     weights = sum(op.parameter_bytes for op in graph.ops) / item
     counted = step.provenance.parameters["parameters"]
     assert isinstance(counted, int)
-    assert 0.999 * counted < weights < (1.001 if name == "llama-7b-train" else 1.35) * counted
-
-
-def test_a_traced_model_of_the_corpus_is_placed_with_a_proof() -> None:
-    graph = traced_layers(load_corpus("gpt2-train").graph, CLUSTER)
-    instance = Instance(name="gpt2", graph=graph, cluster=CLUSTER)
-    found = run_method(instance, HybridPipeline(microbatches=8, degrees="free"), "hybrid-cuts")
-    assert found.status == "optimal"
+    assert 0.999 * counted < weights < 1.35 * counted
