@@ -38,7 +38,7 @@ PLAN = Plan.on([0, 0, 1, 1])
 
 def test_gpipe_without_transfers_is_a_sum_and_the_heaviest_stage_of_each_pass() -> None:
     # sum f + (m - 1) max f + sum b + (m - 1) max b
-    for seed in range(100):
+    for seed in range(20):
         rng = random.Random(f"gpipe-{seed}")
         p, m = rng.randrange(1, 6), rng.randrange(1, 9)
         forward = [rng.randrange(20) for _ in range(p)]
@@ -123,16 +123,8 @@ def test_stages_hold_what_is_in_flight() -> None:
     # a stash of 4 bytes per layer: 1f1b keeps min(m, S - s), gpipe all 8
     row = layer_row([1, 1, 1], [1, 1, 1], stash_bytes=4, resident_bytes=10)
     plan = Plan.on([0, 1, 2, 0, 1, 2])
-    held = {
-        schedule: [
-            use.memory_bytes
-            for use in evaluate(
-                row, plan, PipelineIteration(schedule=schedule, microbatches=8)
-            ).uses
-        ]
-        for schedule in ("1f1b", "gpipe")
-    }
-    assert held == {"1f1b": [18, 14, 10], "gpipe": [38, 38, 38]}
+    assert held(row, plan, PipelineIteration(schedule="1f1b", microbatches=8)) == [18, 14, 10]
+    assert held(row, plan, PipelineIteration(schedule="gpipe", microbatches=8)) == [38, 38, 38]
 
 
 def held(instance: Instance, plan: Plan, semantics: Semantics) -> list[int]:
@@ -183,7 +175,7 @@ def test_at_its_peak_a_device_with_two_stages_keeps_the_stash_of_the_other() -> 
 
 
 def test_one_microbatch_holds_at_its_peak_what_it_holds_under_max_load() -> None:
-    for seed in range(150):
+    for seed in range(40):
         rng = random.Random(f"one-{seed}")
         instance = add_state(pipeline_instance(seed), seed)
         schedule = rng.choice(["gpipe", "1f1b"])
@@ -198,7 +190,7 @@ def test_one_microbatch_holds_at_its_peak_what_it_holds_under_max_load() -> None
 
 def test_both_referees_count_the_same_peak_to_the_byte() -> None:
     counted = 0
-    for seed in range(150):
+    for seed in range(50):
         rng = random.Random(f"bytes-{seed}")
         weights = rng.random() < 0.3
         instance = add_state(pipeline_instance(seed, weights=weights), seed)
@@ -222,7 +214,7 @@ def test_both_referees_count_the_same_peak_to_the_byte() -> None:
             full = [each.device for each in verdict.violations if each.rule == "memory"]
             assert full == [devices[k].name] * (less and uses[k] > 0), (seed, rules.label)
             counted += 1
-    assert counted >= 100
+    assert counted >= 25
 
 
 def test_gradients_of_a_shared_weight_are_exchanged_after_the_last_microbatch() -> None:
@@ -236,34 +228,26 @@ def test_gradients_of_a_shared_weight_are_exchanged_after_the_last_microbatch() 
         assert recheck(tied, plan, semantics).value_ns == 9
 
 
+PLAIN = PipelineIteration()
+TWO_EACH = PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=3)
+
+
 @pytest.mark.parametrize(
     ("plan", "semantics", "says"),
     [
-        (Plan.on([0, 1, 0, 1]), PipelineIteration(), None),
-        (Plan.on([1, 0, 0, 1]), PipelineIteration(), "cycle"),
-        (Plan(((0,),) * 4, stage=(0, 0, 0, 1)), PipelineIteration(), "1 on each device"),
-        (Plan(((0,), (0,), (1,), (1,)), stage=(0, 0, 2, 2)), PipelineIteration(), "has no op"),
-        (Plan(((0,), (1,), (0,), (0,)), stage=(0, 0, 1, 1)), PipelineIteration(), "is on 'gpu0'"),
-        (Plan(((0,), (0,), (1,), (1,)), stage=(1, 1, 0, 0)), PipelineIteration(), "later stages"),
-        (Plan(PLAN.placement, stage=(0, 0, 1)), PipelineIteration(), "3 entries for 4 ops"),
-        (
-            PLAN,
-            PipelineIteration(schedule="interleaved", stages_per_device=2),
-            "states the stage of each op",
-        ),
-        (
-            Plan(((0,), (1,), (0,), (1,)), stage=(0, 1, 2, 3)),
-            PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=3),
-            "no multiple of the 2",
-        ),
+        (Plan.on([1, 0, 0, 1]), PLAIN, "cycle"),
+        (Plan(((0,),) * 4, stage=(0, 0, 0, 1)), PLAIN, "1 on each device"),
+        (Plan(PLAN.placement, stage=(0, 0, 2, 2)), PLAIN, "has no op"),
+        (Plan(((0,), (1,), (0,), (0,)), stage=(0, 0, 1, 1)), PLAIN, "is on 'gpu0'"),
+        (Plan(PLAN.placement, stage=(1, 1, 0, 0)), PLAIN, "later stages"),
+        (Plan(PLAN.placement, stage=(0, 0, 1)), PLAIN, "3 entries for 4 ops"),
+        (PLAN, TWO_EACH, "states the stage of each op"),
+        (Plan(((0,), (1,), (0,), (1,)), stage=(0, 1, 2, 3)), TWO_EACH, "no multiple of the 2"),
     ],
 )
 def test_what_is_no_chain_of_stages_is_named(
-    plan: Plan, semantics: PipelineIteration, says: str | None
+    plan: Plan, semantics: PipelineIteration, says: str
 ) -> None:
-    if says is None:
-        simulate_iteration(example(), plan, semantics)
-        return
     with pytest.raises(PlanError, match=says):
         simulate_iteration(example(), plan, semantics)
     verdict = evaluate(example(), plan, semantics)
@@ -287,7 +271,7 @@ def test_more_events_than_can_be_run_are_an_input_error() -> None:
 def test_events_and_messages_keep_the_rules_of_the_page() -> None:
     # read off the spans: devices and links do one thing at a time, and steps come in their order
     ran = 0
-    for seed in range(300):
+    for seed in range(60):
         rng = random.Random(f"spans-{seed}")
         instance, semantics = pipeline_instance(seed), iteration_semantics(rng)
         plan = stage_plan(instance, semantics, rng)
@@ -314,4 +298,4 @@ def test_events_and_messages_keep_the_rules_of_the_page() -> None:
                 assert end[event._replace(stage=event.stage - 1)] <= start[event]
             if event.backward:
                 assert end[event._replace(backward=False)] <= start[event]
-    assert ran >= 150
+    assert ran >= 25
