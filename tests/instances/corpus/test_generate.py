@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import networkx as nx
 import pytest
+from draws import draw
 
-from placegap.instances import Cluster, Device, InputError, Instance, MaxLoad, Plan
+from placegap.instances import InputError, MaxLoad, Plan
 from placegap.instances import check as check_plan
 from placegap.instances.corpus.generate import FAMILIES, generate, mirror_training
 from placegap.instances.files.document import to_networkx
@@ -45,7 +46,7 @@ def test_parameters_given_as_text_make_the_same_graph() -> None:
     assert generate("layered", given) == generate("layered", text)
 
 
-@pytest.mark.parametrize("ratio", [0.0, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("ratio", [0.0, 10.0])
 def test_the_communication_ratio_is_met(ratio: float) -> None:
     params = {"ops": 400, "communication_ratio": ratio, "bandwidth_bytes_per_s": 2 * 10**9}
     graph = generate("layered", params, seed=1)
@@ -119,12 +120,8 @@ def test_training_mirrors_the_forward_graph_and_updates_its_parameters() -> None
 
 def test_a_training_graph_splits_into_a_chain_with_its_forward_ops() -> None:
     graph = generate("training", SIZED["training"])
-    devices = tuple(Device(name=name, kind="gpu") for name in ("a", "b"))
-    links = tuple(
-        {"source": a, "target": b, "bandwidth_bytes_per_s": 10**9} for a, b in ("ab", "ba")
-    )
-    cluster = Cluster.model_validate({"name": "two", "devices": devices, "links": links})
-    instance = Instance(name="training", graph=graph, cluster=cluster)
+    links = draw.links(2, lambda a, b: (10**9, 0))
+    instance = draw.instance_of("two", graph.ops, graph.edges, draw.devices(["gpu"] * 2), links)
     half = {f"op{i}" for i in range(10)}
     plan = Plan.on([0 if op.name.split("/")[0] in half else 1 for op in graph.ops])
     assert check_plan(instance, plan, MaxLoad(plans="chain")) == ()
@@ -140,9 +137,7 @@ def test_training_graphs_are_not_mirrored_twice() -> None:
     [
         ("cubic", {}, "there is no family 'cubic'; choose from layered, "),
         ("layered", {"opps": 3}, "parameters of layered: opps: unknown field"),
-        ("layered", {"ops": 0}, "parameters of layered: ops"),
         ("layered", {"density": "nan"}, "parameters of layered: density"),
-        ("layered", {"kinds": "gpu"}, "parameters of layered: kinds"),
         ("layered", {"kinds": {}}, "parameters of layered: kinds: must not be empty"),
         ("blocks", {"blocks": 10**6, "branches": 10**6}, "blocks: more than 10000000 ops"),
     ],
