@@ -23,8 +23,8 @@ from placegap.instances.problem.sections import (
 
 
 def draws() -> list[Instance]:
-    layered = [bottleneck_instance(seed) for seed in range(60)]
-    return layered + [tiny_instance(seed, num_ops=8, density=0.3) for seed in range(40)]
+    layered = [bottleneck_instance(seed) for seed in range(20)]
+    return layered + [tiny_instance(seed, num_ops=8, density=0.3) for seed in range(14)]
 
 
 def graph(problem: Instance) -> nx.DiGraph[int]:
@@ -44,7 +44,7 @@ def test_a_bottleneck_is_comparable_with_every_other_op() -> None:
         }
         assert set(bottlenecks(problem)) == expected
         number += len(expected)
-    assert number > 100
+    assert number > 30
 
 
 def test_cuts_are_the_bottlenecks_that_nothing_skips() -> None:
@@ -58,7 +58,7 @@ def test_cuts_are_the_bottlenecks_that_nothing_skips() -> None:
             assert (u in cuts(problem)) == (not skips and not across)
             lost["edges"] += skips
             lost["groups"] += bool(across)
-    assert min(lost.values()) > 5
+    assert min(lost.values()) > 1
 
 
 def test_memory_is_slack_if_every_device_holds_what_it_can_run() -> None:
@@ -114,15 +114,10 @@ def test_an_interval_holds_all_ops_between_its_ends() -> None:
             assert set(inner) == between
             assert nx.immediate_dominators(made, entry)[leave] == entry
             number += 1
-    assert number > 100
-
-
-def test_large_intervals_are_no_candidates() -> None:
-    for problem in draws()[::5]:
         sizes = [len(inner) for _, _, inner in intervals(problem)]
-        assert [len(inner) for _, _, inner in intervals(problem, most_ops=1)] == [
-            size for size in sizes if size <= 1
-        ]
+        small = [len(inner) for _, _, inner in intervals(problem, most_ops=1)]
+        assert small == [size for size in sizes if size <= 1]
+    assert number > 30
 
 
 def test_a_chain_leads_from_op_to_op() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import permutations
 
 import networkx as nx
 import pytest
@@ -49,47 +50,27 @@ def test_a_pair_without_a_link_takes_the_widest_path() -> None:
     assert cluster(lines, names="abcd").widest_paths[0, 2] == (5, 3)
 
 
-def test_equally_wide_paths_take_the_least_latency() -> None:
-    lines = [("a", "b", 5, 4), ("b", "c", 9, 2), ("a", "d", 9, 1), ("d", "c", 5, 3)]
-    assert cluster(lines, names="abcd").widest_paths[0, 2] == (5, 4)
-
-
-def test_a_link_is_used_even_where_a_path_is_wider() -> None:
-    lines = [("a", "c", 1, 0), ("a", "b", 9, 0), ("b", "c", 9, 0)]
-    assert cluster(lines).widest_paths[0, 2] == (1, 0)
-
-
 def test_widest_paths_agree_with_enumeration_of_all_paths() -> None:
-    for seed in range(30):
+    names = "abcde"
+    for seed in range(10):
         rng = random.Random(seed)
-        names = "abcde"
         lines = [
             (s, t, rng.randint(1, 4), rng.randint(0, 3))
-            for s in names
-            for t in names
-            if s != t and rng.random() < 0.45
+            for s, t in permutations(names, 2)
+            if rng.random() < 0.45
         ]
         net = nx.DiGraph()
         net.add_nodes_from(names)
         for s, t, width, latency in lines:
             net.add_edge(s, t, width=width, latency=latency)
         expected = {}
-        for s in names:
-            for t in names:
-                if s == t:
-                    continue
-                paths = [
-                    [net.edges[e] for e in path] for path in nx.all_simple_edge_paths(net, s, t)
-                ]
-                options = [
-                    (-min(e["width"] for e in path), sum(e["latency"] for e in path))
-                    for path in paths
-                ]
-                if net.has_edge(s, t):
-                    options = [(-net.edges[s, t]["width"], net.edges[s, t]["latency"])]
-                if options:
-                    width, latency = min(options)
-                    expected[names.index(s), names.index(t)] = (-width, latency)
+        for s, t in permutations(names, 2):
+            paths = [[(s, t)]] if net.has_edge(s, t) else nx.all_simple_edge_paths(net, s, t)
+            links = [[net.edges[e] for e in path] for path in paths]
+            options = [(-min(e["width"] for e in p), sum(e["latency"] for e in p)) for p in links]
+            if options:
+                width, latency = min(options)
+                expected[names.index(s), names.index(t)] = (-width, latency)
         assert cluster(lines, names=names).widest_paths == expected
 
 
