@@ -51,8 +51,9 @@ def test_every_device_holds_the_share_of_all_bytes(share: float, held: int) -> N
 
 
 def test_another_memory_is_another_instance_with_a_name_of_its_own() -> None:
-    tight = with_device_memory(sized([60, 40], PAIR), 0.5)
-    assert (tight.name, tight.cluster.name) == ("net, memory 50%", "net, memory 50%")
+    instance = sized([60, 40], PAIR).model_copy(update={"name": "a@net"})
+    tight = with_device_memory(instance, 0.5)
+    assert (tight.name, tight.cluster.name) == ("a@net, memory 50%", "net, memory 50%")
 
 
 def test_bytes_beyond_floats_are_shared_out_exactly() -> None:
