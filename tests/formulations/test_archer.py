@@ -7,6 +7,7 @@ from itertools import count
 
 import pyomo.environ as pyo
 import pytest
+from draws import draw
 from draws.chains import best_chain, chain_instance
 from references.brute_force import max_load_draws
 
@@ -19,10 +20,8 @@ from placegap.formulations.archer import (
     warm_start,
 )
 from placegap.instances import (
-    Cluster,
     Device,
     Edge,
-    Graph,
     Instance,
     MaxLoad,
     Op,
@@ -49,14 +48,8 @@ def optimum(model: pyo.ConcreteModel, *, relax: bool = False) -> float:
 
 def graph_on(devices: tuple[Device, ...], ops: tuple[Op, ...], edges: dict[str, int]) -> Instance:
     """Edges by the names of their ends ("ab"), of so many ns between a device and host memory."""
-    parts = tuple(
-        Edge(producer=ends[0], consumer=ends[1], host_time_ns=cost) for ends, cost in edges.items()
-    )
-    return Instance(
-        name="by hand",
-        graph=Graph(name="by hand", ops=ops, edges=parts),
-        cluster=Cluster(name="by hand", devices=devices),
-    )
+    parts = (Edge(producer=a, consumer=b, host_time_ns=cost) for (a, b), cost in edges.items())
+    return draw.instance_of("by hand", ops, parts, devices)
 
 
 def gpus(number: int, memory: int | None = None) -> tuple[Device, ...]:
@@ -115,14 +108,6 @@ def test_overlapped_loads_count_work_and_tensors_apart() -> None:
     assert optimum(build_three_blocks(row_of_three(), OVERLAP)) == pytest.approx(4)
 
 
-def test_more_blocks_share_more() -> None:
-    # 12 ns of work; on 12 devices b still pays two tensors, alone 6 or with a, 9; the bottleneck
-    # {a}, 5, leaves 9 for 11 devices, and {} leaves 12: T = 12 / 11
-    assert optimum(build_three_blocks(row_of_three(), ADD, 12)) == pytest.approx(12 / 11)
-    assert optimum(build_exact(row_of_three(), ADD, 12)) == pytest.approx(6)
-    assert optimum(build_exact(row_of_three(), ADD, 1)) == pytest.approx(12)
-
-
 def test_hosts_take_work_and_pay_no_tensors() -> None:
     # One gpu and a host on which an op takes 7. b on the host: the gpu does 4 + 1 and 1 + 4 = 10,
     # which is no chain; c on the host: 8 + 1 = 9, and 7. All on the gpu: 12.
@@ -157,11 +142,7 @@ def test_a_tensor_is_paid_once_at_each_border() -> None:
     # a with two consumers of one tensor of 3: a | b c is 4 + 3, 3 + 8 = 11; a b | c: 11, 7; 12
     ops = tuple(op(name, 4) for name in "abc")
     edges = tuple(Edge(producer="a", consumer=x, host_time_ns=3, tensor="t") for x in "bc")
-    instance = Instance(
-        name="fork",
-        graph=Graph(name="fork", ops=ops, edges=edges),
-        cluster=Cluster(name="two", devices=gpus(2)),
-    )
+    instance = draw.instance_of("fork", ops, edges, gpus(2))
     assert optimum(build_exact(instance, ADD)) == pytest.approx(11)
     assert optimum(build_bottleneck(instance, ADD, index=1)) == pytest.approx(11)
 
@@ -226,14 +207,6 @@ def test_the_exact_model_counts_a_plan_as_the_referee_does() -> None:
         assert all(row.slack() >= -1e-9 for row in rows)
         assert pyo.value(model.largest) * pyo.value(model.unit_ns) == pytest.approx(best)
         assert evaluate(instance, extract(model, instance), ADD).value_ns == verdict.value_ns
-
-
-def test_the_size_of_three_blocks_does_not_depend_on_their_number() -> None:
-    sizes = {
-        (model.nvariables(), model.nconstraints())
-        for model in (build_three_blocks(example(), ADD, k) for k in (2, 16, 1000))
-    }
-    assert len(sizes) == 1
 
 
 def test_rows_are_counted_without_building() -> None:

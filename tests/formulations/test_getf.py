@@ -207,17 +207,6 @@ def rows(model: pyo.ConcreteModel) -> list[pyo.Constraint]:
     return list(model.component_data_objects(pyo.Constraint, active=True))
 
 
-def test_missing_memory_is_infeasible() -> None:
-    # 3 + 3 bytes: two devices of 2 hold neither op; of 5 bytes in all, the LP's groups hold neither
-    none = instance("none", [anywhere(op, 5, resident_bytes=3) for op in "ab"], [], memory_bytes=2)
-    total = instance(
-        "total", [anywhere(op, 5, resident_bytes=3) for op in "abc"], [], memory_bytes=4
-    )
-    for case in (none, total):
-        assert lp_value(case) is None
-        assert milp_value(case) is None
-
-
 def test_rows_are_counted_without_building() -> None:
     for seed in range(3):
         case = tiny_instance(seed, num_ops=7, num_devices=3)
@@ -301,17 +290,3 @@ def test_the_lp_is_rounded_to_groups() -> None:
         solve_model(model, Limits())
         rounded = extract_groups(model, each, groups)
         assert [groups.devices[g] for g in rounded] == [(k,) for k in expected]
-
-
-def test_rounded_groups_can_run_their_ops() -> None:
-    for case in makespan_draws()[::12]:
-        groups = device_groups(case)
-        model = build_lp(case, groups)
-        if solve_model(model, Limits()).ending == "infeasible":
-            continue
-        rounded = extract_groups(model, case, groups)
-        for i, g in enumerate(rounded):
-            mates = np.flatnonzero(case.arrays.group == case.arrays.group[i])
-            devices = list(groups.devices[g])
-            assert (case.arrays.time_ns[np.ix_(mates, devices)] >= 0).all(axis=0).any()
-            assert all(rounded[j] == g for j in mates)

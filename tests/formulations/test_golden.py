@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 
 import pyomo.environ as pyo
 import pytest
+from draws import draw
 
 from placegap.formulations import (
     archer,
@@ -26,7 +28,6 @@ from placegap.formulations import (
 from placegap.formulations.shared.devices import device_groups
 from placegap.formulations.shared.naming import names_of
 from placegap.instances import (
-    Cluster,
     Device,
     Edge,
     Graph,
@@ -69,17 +70,11 @@ def four_ops(*, host: bool = False) -> Instance:
     )
     if host:
         devices = (*devices, Device(name="h", kind="cpu", is_host=True, server="server0"))
-    links = tuple(
+    links = (
         Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a in devices
-        for b in devices
-        if a != b
+        for a, b in permutations(devices, 2)
     )
-    return Instance(
-        name="four",
-        graph=Graph(name="four", ops=ops, edges=edges),
-        cluster=Cluster(name="two", devices=devices, links=links),
-    )
+    return draw.instance_of("four", ops, edges, devices, links)
 
 
 PLAIN, HOST = four_ops(), four_ops(host=True)

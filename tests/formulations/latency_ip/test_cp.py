@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from draws import draw
 from draws.latency.tiny import LATENCY_SEMANTICS, best_plan, latency_draws, optimum
 from ortools.sat.python import cp_model
 
 from placegap.formulations.latency_ip.cp import LatencyModel, build, read_plan, warm_start
 from placegap.instances import (
-    Cluster,
-    Device,
     Edge,
-    Graph,
     Instance,
     Op,
     Semantics,
@@ -71,12 +69,7 @@ def test_a_tensor_that_takes_longer_than_the_horizon_does_so_in_the_models_units
     # units, and what takes 8000 takes at least 3; at a horizon of 0 it takes at least 1
     ops = tuple(Op(name=name, time_ns={"gpu": 2000}) for name in "ab")
     edges = (Edge(producer="a", consumer="b", host_time_ns=8000),)
-    devices = (Device(name="d", kind="gpu"), Device(name="e", kind="gpu"))
-    pair = Instance(
-        name="pair",
-        graph=Graph(name="pair", ops=ops, edges=edges),
-        cluster=Cluster(name="two", devices=devices),
-    )
+    pair = draw.instance_of("pair", ops, edges, draw.devices(["gpu"] * 2))
     for horizon_ns, units in ((5000, 3), (0, 1)):
         model = build(pair, LATENCY_SEMANTICS[0], horizon_ns=horizon_ns)
         assert (model.unit_ns, model.exact) == (2000, True)

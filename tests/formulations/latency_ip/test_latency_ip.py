@@ -6,15 +6,14 @@ from typing import get_args
 
 import pyomo.environ as pyo
 import pytest
+from draws import draw
 from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, best_plan, latency_draws, optimum
 
 from placegap.formulations.latency_ip import Form, build, count_rows, extract, warm_start
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.instances import (
-    Cluster,
     Device,
     Edge,
-    Graph,
     Instance,
     Op,
     Semantics,
@@ -50,11 +49,7 @@ def instance(
         for name, times in ops.items()
     )
     carried = (Edge(producer=a, consumer=b, host_time_ns=t, tensor="out") for a, b, t in edges)
-    return Instance(
-        name="rule",
-        graph=Graph(name="rule", ops=tuple(made), edges=tuple(carried)),
-        cluster=Cluster(name="rule", devices=tuple(devices)),
-    )
+    return draw.instance_of("rule", made, carried, devices)
 
 
 @both_forms

@@ -42,8 +42,6 @@ from placegap.instances import (
     Semantics,
     evaluate,
 )
-from placegap.instances.costing.costing import cost_graph
-from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import Transfer
 from placegap.instances.referee.channels import plan_from_times
 from placegap.instances.referee.simulate import simulate
@@ -68,26 +66,6 @@ def loose(*times_ns: int, num_devices: int = 3) -> Instance:
 def test_equal_devices_that_are_linked_alike_are_identical() -> None:
     assert identical_devices(loose(1, num_devices=4)) == ((0, 1, 2, 3),)
     assert identical_devices(loose(1, num_devices=1)) == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "classes"),
-    [
-        ("celeritas-4xV100-pcie", ((0, 1, 2, 3),)),
-        # the first device of either host has the link to the other host
-        ("2x4-gpu-slow-link", ((1, 2, 3), (5, 6, 7))),
-        # equal pairs of kinds, and no two equal bandwidths
-        ("moirai-intra-server", ()),
-    ],
-)
-def test_clusters_that_ship_with_the_package(
-    name: str, classes: tuple[tuple[int, ...], ...]
-) -> None:
-    ops = tuple(Op(name=x, flops=10**9, bytes_moved=10**6) for x in "ab")
-    edge = Edge(producer="a", consumer="b", bytes=10**6)
-    cluster = load_cluster(name)
-    graph = cost_graph(Graph(name="two", ops=ops, edges=(edge,)), cluster)
-    assert identical_devices(Instance(name="two", graph=graph, cluster=cluster)) == classes
 
 
 def pair_beside_a_third(
@@ -142,21 +120,6 @@ def test_times_of_one_tensor_suffice_to_tell_them_apart() -> None:
     )
     graph = instance.graph.model_copy(update={"edges": edges})
     assert identical_devices(Instance(name="x", graph=graph, cluster=instance.cluster)) == ()
-
-
-def test_links_that_no_tensor_tells_apart_are_alike() -> None:
-    # latencies apart from bandwidths: an empty tensor takes the latency whatever the bandwidth
-    instance = pair_beside_a_third(size=0)
-    slow = tuple(
-        link.model_copy(update={"bandwidth_bytes_per_s": 1}) if link.source == "a" else link
-        for link in instance.cluster.links
-    )
-    cluster = instance.cluster.model_copy(update={"links": slow})
-    assert identical_devices(Instance(name="x", graph=instance.graph, cluster=cluster)) == ((0, 1),)
-    assert (
-        identical_devices(Instance(name="x", graph=pair_beside_a_third().graph, cluster=cluster))
-        == ()
-    )
 
 
 def test_labels_tell_devices_apart() -> None:
@@ -346,23 +309,18 @@ def renamed_by_schedule(
     devices = [new.get(k, k) for k in plan.devices.tolist()]
     if semantics.objective != "makespan":
         return Plan.on(devices)
-    schedule = simulate(instance, plan, semantics)
-    table = schedule.transfers
+    times, table = (
+        simulate(instance, plan, semantics),
+        simulate(instance, plan, semantics).transfers,
+    )
+    columns = (table.item, table.destination, table.start_ns, table.end_ns)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
     return plan_from_times(
         instance,
         semantics,
         devices,
-        list(zip(schedule.start_ns.tolist(), schedule.end_ns.tolist(), strict=True)),
-        [
-            (Transfer(item, new.get(to, to)), start, end)
-            for item, to, start, end in zip(
-                *(
-                    column.tolist()
-                    for column in (table.item, table.destination, table.start_ns, table.end_ns)
-                ),
-                strict=True,
-            )
-        ],
+        list(zip(times.start_ns.tolist(), times.end_ns.tolist(), strict=True)),
+        [(Transfer(item, new.get(to, to)), start, end) for item, to, start, end in rows],
     )
 
 

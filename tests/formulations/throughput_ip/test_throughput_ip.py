@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
 import pyomo.environ as pyo
 import pytest
+from draws import draw
 from draws.equal_devices import equal_device_draws
 from references.brute_force import (
     FWD_BWD_SEMANTICS,
@@ -16,32 +15,17 @@ from references.brute_force import (
 
 from placegap.formulations.throughput_ip import build, count_rows, extract, warm_start
 from placegap.instances import (
-    Cluster,
     Device,
     Edge,
-    Graph,
     Instance,
-    Link,
     MaxLoad,
     Op,
-    Plan,
     Semantics,
     evaluate,
 )
 from placegap.instances.problem import has_replicas
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model
-
-
-def optimum(instance: Instance, semantics: Semantics) -> tuple[int, Plan]:
-    model = build(instance, semantics, symmetry=True)
-    assert solve_model(model, Limits()).ending == "optimal"
-    plan = extract(model, instance, semantics, symmetry=True)
-    verdict = evaluate(instance, plan, semantics)
-    assert verdict.feasible
-    value = pyo.value(model.objective) * pyo.value(model.unit_ns)
-    assert verdict.value_ns == pytest.approx(value)
-    return verdict.value_ns, plan
 
 
 def edge(producer: str, consumer: str, size: int) -> Edge:
@@ -58,64 +42,12 @@ def row(*times: int, devices: int = 2, **fields: object) -> Instance:
 def alike(ops: tuple[Op, ...], edges: tuple[Edge, ...], servers: str) -> Instance:
     """Devices of kind gpu in servers, 1 byte per ns between any two."""
     devices = tuple(Device(name=f"d{k}", kind="gpu", server=name) for k, name in enumerate(servers))
-    links = tuple(
-        Link(source=f"d{a}", target=f"d{b}", bandwidth_bytes_per_s=10**9)
-        for a, b in permutations(range(len(servers)), 2)
-    )
-    return Instance(
-        name="alike",
-        graph=Graph(name="alike", ops=ops, edges=edges),
-        cluster=Cluster(name="alike", devices=devices, links=links),
-    )
+    links = draw.links(len(servers), lambda a, b: (10**9, 0))
+    return draw.instance_of("alike", ops, edges, devices, links)
 
 
 def rules(**more: object) -> Semantics:
     return MaxLoad(**more)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("plans", "parameter_bytes", "value", "replicas"),
-    # 10 ns and w bytes: 10 alone, 5 + w on two devices, 4 + ceil(4 w / 3) on three
-    [("any", 0, 4, 3), ("convex", 4, 9, 2), ("chain", 6, 10, 1)],
-)
-def test_a_stage_has_as_many_replicas_as_pay(
-    plans: str, parameter_bytes: int, value: int, replicas: int
-) -> None:
-    on = row(10, devices=3, parameter_bytes=parameter_bytes)
-    found, plan = optimum(on, rules(plans=plans, replicas=True))
-    assert (found, len(plan.placement[0])) == (value, replicas)
-
-
-@pytest.mark.parametrize(("memory", "value"), [(6, 7), (5, 9)])
-def test_every_replica_holds_the_whole_stage(memory: int, value: int) -> None:
-    # 10 and 9 ns, 3 bytes each: together on three devices ceil(19 / 3); apart one has no replica
-    on = row(10, 9, devices=3, resident_bytes=3)
-    devices = tuple(d.model_copy(update={"memory_bytes": memory}) for d in on.cluster.devices)
-    graph = on.graph.model_copy(update={"edges": ()})
-    cluster = on.cluster.model_copy(update={"devices": devices})
-    tight = on.model_copy(update={"graph": graph, "cluster": cluster})
-    assert optimum(tight, rules(replicas=True))[0] == value
-
-
-def test_servers_form_a_chain() -> None:
-    # ops of 9 ns on gpu and 1 ns on cpu or the reverse, a row c g c of empty tensors: the cpu in s,
-    # the gpu in t. One device each is 1 + 1 and 1, but comes back to s; so does the device. With a
-    # second cpu in s the devices are a chain, the servers not: 1 + 9 ns on the gpu then
-    kinds = ("cpu", "gpu", "cpu")
-    ops = tuple(
-        Op(name=f"op{i}", time_ns={kind: 1, ("gpu" if kind == "cpu" else "cpu"): 9})
-        for i, kind in enumerate(kinds)
-    )
-    base = alike(ops, (edge("op0", "op1", 0), edge("op1", "op2", 0)), "sts")
-    devices = tuple(
-        d.model_copy(update={"kind": kind})
-        for d, kind in zip(base.cluster.devices, kinds, strict=True)
-    )
-    on = base.model_copy(update={"cluster": base.cluster.model_copy(update={"devices": devices})})
-    for plans in ("chain", "convex"):
-        assert optimum(on, rules(plans=plans))[0] == 1
-        assert optimum(on, rules(plans=plans, levels=2))[0] == 9
-    assert optimum(on, rules(levels=2))[0] == 1
 
 
 ALL_RULES = [*MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS, *STAGE_SEMANTICS]

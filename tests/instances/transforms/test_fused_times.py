@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from draws import draw
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+from placegap.instances import Edge, Graph, Instance, Op
 from placegap.instances.costing.costing import catalogue, roofline_ns
 from placegap.instances.transforms.fused_times import with_fused_times
 from placegap.instances.transforms.half_precision import in_half_precision
@@ -16,14 +17,12 @@ T4 = catalogue()["T4"]
 
 def chain(*extra: Edge) -> Instance:
     """Ops a, b and c, each of which reads 1 MB and writes 1 MB."""
-    ops = tuple(
+    ops = (
         Op(name=n, time_ns={"T4": roofline_ns(9, 2 * MB, T4)}, flops=9, bytes_moved=2 * MB)
         for n in "abc"
     )
-    edges = tuple(Edge(producer=p, consumer=q, bytes=MB, tensor=p) for p, q in ("ab", "bc"))
-    cluster = Cluster(name="t4", devices=(Device(name="g", kind="T4"),))
-    graph = Graph(name="abc", ops=ops, edges=(*edges, *extra))
-    return Instance(name="abc@t4", graph=graph, cluster=cluster)
+    edges = [Edge(producer=p, consumer=q, bytes=MB, tensor=p) for p, q in ("ab", "bc")]
+    return draw.instance_of("abc", ops, [*edges, *extra], draw.devices(["T4"]))
 
 
 def fused_time(instance: Instance, groups: list[int]) -> int:

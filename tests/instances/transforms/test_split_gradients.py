@@ -14,13 +14,12 @@ from placegap.instances import (
     Op,
     Plan,
     evaluate,
-    load_corpus,
 )
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.transforms import op_splitting as split_module
 from placegap.instances.transforms.op_splitting import Cut, split_ops
 from placegap.instances.transforms.split_gradients import gradient_bytes, is_update
-from placegap.instances.transforms.split_rule import SplitRule, choose_cuts, split_heavy_ops
+from placegap.instances.transforms.split_rule import SplitRule, choose_cuts
 
 FREE = Makespan(channels="free")
 
@@ -176,26 +175,3 @@ def test_all_reduces_that_fill_the_memory_are_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(split_module, "MOST_PARTS", 15)
     with pytest.raises(InputError, match="all-reduces of 16 transfers; choose fewer parts"):
         split_ops(on_pair(step()), {i: Cut("batch", 4) for i in range(3)})
-
-
-def test_a_training_step_of_a_network_is_split_in_triples() -> None:
-    net = load_corpus("squeezenet").graph
-    ops = tuple(
-        op.model_copy(
-            update={
-                "time_ns": {"gpu": max(1, (op.flops or 0) // 10**4)},
-                "splittable_axes": ("batch",),
-                "axis_sizes": {"batch": 8},
-            }
-        )
-        for op in net.ops
-    )
-    graph = mirror_training(net.model_copy(update={"ops": ops}))
-    instance = on_pair(graph)
-    split = split_heavy_ops(instance, SplitRule(min_share=0.02, max_parameters=10**12))
-    cut = {graph.ops[i].name.partition("/")[0] for i in set(split.op[split.part >= 0].tolist())}
-    assert 0 < len(cut) < len(net.ops)
-    for name in cut:  # all of a triple, or none of it
-        members = [i for i, op in enumerate(graph.ops) if op.colocation == name]
-        parts = [(split.op == i) & (split.part >= 0) for i in members]
-        assert all(int(found.sum()) == 2 for found in parts)
