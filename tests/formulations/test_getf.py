@@ -15,7 +15,6 @@ from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 from placegap.formulations import getf
 from placegap.formulations.getf import (
     build_lp,
-    count_rows_lp,
     critical_path_ns,
     extract_groups,
     round_to_groups,
@@ -26,7 +25,7 @@ from placegap.formulations.shared.devices import (
     related_speeds,
     speed_factor,
 )
-from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate, example
+from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 
@@ -205,17 +204,6 @@ def test_the_milp_is_the_best_placement_by_its_own_account() -> None:
 
 def rows(model: pyo.ConcreteModel) -> list[pyo.Constraint]:
     return list(model.component_data_objects(pyo.Constraint, active=True))
-
-
-def test_rows_are_counted_without_building() -> None:
-    for seed in range(3):
-        case = tiny_instance(seed, num_ops=7, num_devices=3)
-        groups = device_groups(case)
-        assert len(rows(build_lp(case, groups))) <= count_rows_lp(case, groups)
-        extra = case.num_devices * (1 + case.num_ops)  # memory and colocation
-        assert len(rows(getf.build(case))) <= getf.count_rows(case) + extra
-    alone = example()
-    assert len(rows(build_lp(alone, device_groups(alone)))) == 4 + 4 + 1 + 1 + 1
 
 
 # ------------------------------------------------------------------------------ groups, rounding

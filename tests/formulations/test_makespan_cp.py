@@ -79,24 +79,6 @@ def test_a_warm_start_states_every_variable_of_a_feasible_plan(semantics: Semant
         assert evaluate(instance, again, semantics).value_ns == schedule.makespan_ns
 
 
-def test_times_are_counted_in_their_greatest_common_divisor() -> None:
-    # example(): times 5, 20, 10, 8 and transfers 1, 20, 1, 10, each times 1000
-    base = example()
-    ops = tuple(
-        op.model_copy(update={"time_ns": {"gpu": op.time_ns["gpu"] * 1000}})
-        for op in base.graph.ops
-    )
-    edges = tuple(edge.model_copy(update={"bytes": edge.bytes * 1000}) for edge in base.graph.edges)
-    slow = Instance(
-        name="slow",
-        graph=base.graph.model_copy(update={"ops": ops, "edges": edges}),
-        cluster=base.cluster,
-    )
-    model = build(slow, PORT)
-    assert (model.unit_ns, model.exact) == (1000, True)
-    assert optimum(model) == 34_000
-
-
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS[::3], ids=lambda s: s.label)
 def test_huge_times_are_rounded_down_to_a_bound(semantics: Semantics) -> None:
     for seed in range(3):

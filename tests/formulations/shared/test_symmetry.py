@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from itertools import permutations, product
 
 import pyomo.environ as pyo
 import pytest
 from draws.twins import CLUSTERS, gpus, twin_instance
-from references.brute_force import MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS
 
 from placegap.formulations import latency_ip, moirai, throughput_ip
 from placegap.formulations.shared import devices as alike
@@ -39,15 +37,9 @@ from placegap.instances import (
     MaxLoad,
     Op,
     Plan,
-    Semantics,
-    evaluate,
 )
-from placegap.instances.problem import Transfer
-from placegap.instances.referee.channels import plan_from_times
-from placegap.instances.referee.simulate import simulate
-from placegap.solvers import Limits, Task, brute_force
+from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
-from placegap.solvers.core.method import Params
 
 PORT = Makespan()
 
@@ -125,37 +117,6 @@ def test_times_of_one_tensor_suffice_to_tell_them_apart() -> None:
 def test_labels_tell_devices_apart() -> None:
     instance = loose(1, num_devices=4)
     assert identical_devices(instance, labels=["s", "t", "s", "t"]) == ((0, 2), (1, 3))
-
-
-def test_classes_are_those_of_all_swaps_that_change_nothing() -> None:
-    found = 0
-    for seed in range(20):
-        rng = random.Random(seed)
-        k = rng.choice([3, 4, 5])
-        kinds = [rng.choice(["gpu", "gpu", "cpu"]) for _ in range(k)]
-        instance = twin_instance(seed, num_ops=3, kinds=kinds)
-        links = [
-            link.model_copy(update={"latency_ns": rng.choice([0, 1])})
-            if rng.random() < 0.1
-            else link
-            for link in instance.cluster.links
-        ]
-        cluster = instance.cluster.model_copy(update={"links": tuple(links)})
-        instance = Instance(name="x", graph=instance.graph, cluster=cluster)
-        arrays = instance.arrays
-        move = arrays.transfer_ns[:, arrays.link_class]
-        apart = [arrays.time_ns, arrays.host_ns, arrays.memory_bytes[None], arrays.is_host[None]]
-        pairs = set()
-        for a, b in permutations(range(k), 2):
-            swap = list(range(k))
-            swap[a], swap[b] = b, a
-            same = (move == move[:, swap][:, :, swap]).all()
-            if same and all((part == part[:, swap]).all() for part in apart):
-                pairs.add((a, b))
-        classes = identical_devices(instance)
-        assert {pair for members in classes for pair in permutations(members, 2)} == pairs
-        found += len(classes)
-    assert found > 6
 
 
 # -------------------------------------------------------------------------------- representatives
@@ -271,57 +232,6 @@ def test_a_model_as_built_takes_constraints_that_name_devices(objective: str) ->
 
 
 # ------------------------------------------------------------------------------ plans, relabelled
-
-
-@pytest.mark.parametrize(
-    "semantics",
-    [*MAKESPAN_SEMANTICS[::3], MAX_LOAD_SEMANTICS[0]],
-    ids=lambda semantics: semantics.label.replace(" ", "-"),
-)
-def test_a_representative_is_worth_what_its_plan_is(semantics: Semantics) -> None:
-    renamed = 0
-    for seed in range(len(CLUSTERS)):
-        instance = twin_instance(seed, num_ops=5, kinds=list(CLUSTERS[seed]))
-        plan = brute_force.run(Task(instance, semantics), Params()).plan
-        if plan is None:
-            continue
-        # brute force finds the plan that gives the first devices first; mirror it
-        backwards = {
-            a: b for m in identical_devices(instance) for a, b in zip(m, m[::-1], strict=True)
-        }
-        mirrored = renamed_by_schedule(instance, plan, semantics, backwards)
-        value = evaluate(instance, plan, semantics)
-        for each in (plan, mirrored):
-            kept = canonical(instance, each, semantics)
-            verdict = evaluate(instance, kept, semantics)
-            assert (verdict.feasible, verdict.value_ns) == (True, value.value_ns)
-            assert tuple(kept.devices.tolist()) in survivors(instance)
-            assert canonical(instance, kept, semantics) == kept
-            renamed += kept != each
-        assert canonical(instance, mirrored, semantics) == canonical(instance, plan, semantics)
-    assert renamed > 2
-
-
-def renamed_by_schedule(
-    instance: Instance, plan: Plan, semantics: Semantics, new: dict[int, int]
-) -> Plan:
-    """The plan with its devices renamed, its orders read off the referee's schedule."""
-    devices = [new.get(k, k) for k in plan.devices.tolist()]
-    if semantics.objective != "makespan":
-        return Plan.on(devices)
-    times, table = (
-        simulate(instance, plan, semantics),
-        simulate(instance, plan, semantics).transfers,
-    )
-    columns = (table.item, table.destination, table.start_ns, table.end_ns)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return plan_from_times(
-        instance,
-        semantics,
-        devices,
-        list(zip(times.start_ns.tolist(), times.end_ns.tolist(), strict=True)),
-        [(Transfer(item, new.get(to, to)), start, end) for item, to, start, end in rows],
-    )
 
 
 def test_names_within_a_class_follow_the_first_use() -> None:

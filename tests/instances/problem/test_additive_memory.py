@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from itertools import islice
 
 import numpy as np
@@ -17,7 +18,6 @@ from placegap.instances import (
     Makespan,
     MaxLoad,
     Op,
-    PipelineIteration,
     Plan,
     Semantics,
     evaluate,
@@ -33,56 +33,25 @@ LOAD = MaxLoad(memory="peak")
 PASS = Makespan(memory="peak")
 
 
-def compare(seed: int, number: int) -> tuple[int, int]:
-    """Judge random plans; how many there were, and how many hold no more than their floor."""
+def compare(seed: int, number: int) -> Counter[str]:
+    """Judge random plans; how many of each objective, and how many hold no more than their floor.
+
+    The floor and the ceiling are bytes of ops, which the sum rule adds up: for iterations with the
+    microbatches in flight.
+    """
     rng = random.Random(f"additive-{seed}")
-    judged, reached = 0, 0
-    for plain in instances(seed):
-        instance = add_state(plain, rng.randrange(10**9))
-        own = semantics_for(instance, rng)
-        if own.objective == "latency_subgraphs":
-            continue
-        semantics = with_peak(own)
-        floor = floor_bytes(instance, semantics)
-        ceiling = ceiling_bytes(instance)
-        # op by op they may differ: a tensor counts for one op of a group, here and there another
-        group = instance.arrays.group
-        assert (np.bincount(group, floor) <= np.bincount(group, ceiling)).all()
-        for _ in range(4):
-            plan = random_plan(instance, semantics, rng)
-            verdict = evaluate(instance, plan, semantics)
-            if any(v.rule == "colocation" for v in verdict.violations) or not verdict.uses:
-                continue
-            held = [use.memory_bytes for use in verdict.uses]
-            least, most = np.zeros(len(held), np.int64), np.zeros(len(held), np.int64)
-            for i, on in enumerate(plan.placement):
-                least[list(on)] += floor[i]
-                most[list(on)] += ceiling[i]
-            assert (least <= held).all(), (instance.name, semantics.label, plan)
-            assert (held <= most).all(), (instance.name, semantics.label, plan)
-            judged, reached = judged + 1, reached + int((least == held).all())
-        if judged >= number:
-            return judged, reached
-    raise AssertionError
-
-
-def test_every_peak_is_between_the_floor_and_the_ceiling() -> None:
-    _, reached = compare(1, 80)
-    assert reached >= 5
-
-
-def compare_iterations(seed: int, number: int) -> tuple[int, int]:
-    """The same for iterations, whose sum has microbatches in flight in it."""
-    rng = random.Random(f"additive-iterations-{seed}")
-    judged, reached = 0, 0
+    judged = Counter[str]()
     for plain in every_instance(seed):
         instance = add_state(plain, rng.randrange(10**9))
         sum_ = semantics_for(instance, rng, iterations=True)
-        if not isinstance(sum_, PipelineIteration):
+        if sum_.objective == "latency_subgraphs":
             continue
         semantics = with_peak(sum_)
-        low = with_resident(instance, floor_bytes(instance, semantics))
-        high = with_resident(instance, ceiling_bytes(instance))
+        floor, ceiling = floor_bytes(instance, semantics), ceiling_bytes(instance)
+        # op by op they may differ: a tensor counts for one op of a group, here and there another
+        group = instance.arrays.group
+        assert (np.bincount(group, floor) <= np.bincount(group, ceiling)).all()
+        low, high = with_resident(instance, floor), with_resident(instance, ceiling)
         for _ in range(4):
             plan = random_plan(instance, semantics, rng)
             verdict = evaluate(instance, plan, semantics)
@@ -94,21 +63,16 @@ def compare_iterations(seed: int, number: int) -> tuple[int, int]:
             )
             assert (least <= held).all(), (instance.name, semantics.label, plan)
             assert (held <= most).all(), (instance.name, semantics.label, plan)
-            judged, reached = judged + 1, reached + int((least == held).all())
-        if judged >= number:
-            return judged, reached
+            judged.update({semantics.objective: 1, "reached": int((least == held).all())})
+        if judged.total() - judged["reached"] >= number:
+            return judged
     raise AssertionError
 
 
-def test_every_peak_of_an_iteration_is_between_the_floor_and_the_ceiling() -> None:
-    _, reached = compare_iterations(1, 30)
-    assert reached >= 2
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("seed", range(2, 8))
-def test_every_peak_of_many_iterations_is_between_the_floor_and_the_ceiling(seed: int) -> None:
-    compare_iterations(seed, 2000)
+def test_every_peak_is_between_the_floor_and_the_ceiling() -> None:
+    judged = compare(1, 120)
+    assert judged["reached"] >= 8
+    assert min(judged["makespan"], judged["max_load"], judged["pipeline_iteration"]) >= 10
 
 
 @pytest.mark.deep

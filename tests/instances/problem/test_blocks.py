@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import random
-
-import networkx as nx
-import numpy as np
 import pytest
 from draws import draw
 from draws.chains import chain_instance
 
-from placegap.instances import Device, Edge, Instance, MaxLoad, Op, Plan, check
+from placegap.instances import Device, Edge, Instance, Op
 from placegap.instances.problem.blocks import Blocks, contract
 from placegap.instances.problem.integers import UNSUPPORTED
-
-CHAIN = MaxLoad(plans="chain")
 
 
 def instance(ops: list[Op], edges: list[str], *, kinds: str = "gg") -> Instance:
@@ -104,35 +98,3 @@ def test_blocks_are_numbered_topologically_and_arcs_are_sorted_and_single() -> N
         assert sorted(set(blocks.block.tolist())) == list(range(blocks.num_blocks))
         assert (blocks.arc_tail < blocks.arc_head).all()
         assert arcs(blocks) == sorted(set(arcs(blocks)))
-
-
-def test_chain_plans_are_the_plans_of_blocks_without_a_cycle_of_devices() -> None:
-    """Without merging idle blocks, contraction and the referee's check say the same."""
-    rng = random.Random("chain plans")
-    chains = 0
-    for seed in range(50):
-        on = chain_instance(seed, most_ops=6)
-        blocks = contract(on, merge_idle=False)
-        for _ in range(6):
-            of_block = rng.choices(range(on.num_devices), k=blocks.num_blocks)
-            device = [of_block[v] for v in blocks.block.tolist()]
-            if rng.random() < 0.3:
-                device[rng.randrange(on.num_ops)] = rng.randrange(on.num_devices)
-            homes = [
-                {device[i] for i in np.flatnonzero(blocks.block == v).tolist()}
-                for v in range(blocks.num_blocks)
-            ]
-            whole = all(len(home) == 1 for home in homes)
-            quotient = nx.DiGraph(
-                (a, b)
-                for tail, head in arcs(blocks)
-                for a in homes[tail]
-                for b in homes[head]
-                if a != b
-            )
-            rules = {violation.rule for violation in check(on, Plan.on(device), CHAIN)}
-            if "shape" not in rules:
-                expected = whole and nx.is_directed_acyclic_graph(quotient)
-                assert (not rules & {"chain", "colocation"}) == expected
-                chains += expected
-    assert chains > 30

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import networkx as nx
 import pytest
@@ -12,7 +12,6 @@ from features.makespan import anywhere, instance
 
 from placegap.instances import Instance
 from placegap.instances.problem.sections import (
-    SectionMaker,
     bottlenecks,
     choose_chain,
     cuts,
@@ -81,28 +80,6 @@ def test_sections_share_the_cuts_and_nothing_else() -> None:
         assert sorted([*inner, *found]) == list(range(problem.num_ops))
         edges = sorted(e for s in sections for e in s.edges)
         assert edges == list(range(len(problem.graph.edges)))  # no edge skips a cut
-
-
-def test_the_instance_of_a_section_is_the_section() -> None:
-    for problem in draws()[::7]:
-        maker, arrays = SectionMaker(problem), problem.arrays
-        for section in sections_between(problem, cuts(problem)):
-            if not section.num_inner:
-                continue
-            made = maker.make(section, None, None).arrays
-            ops, edges = list(section.ops), list(section.edges)
-            assert (made.time_ns == arrays.time_ns[ops]).all()
-            assert [ops[i] for i in made.index.producer] == arrays.index.producer[edges].tolist()
-            assert [ops[i] for i in made.index.consumer] == arrays.index.consumer[edges].tolist()
-            moves = made.transfer_ns[made.index.tensor][:, made.link_class]
-            tensors = arrays.index.tensor[edges]
-            assert (moves == arrays.transfer_ns[tensors][:, arrays.link_class]).all()
-            for p, q in combinations(range(len(edges)), 2):
-                same = made.index.tensor[p] == made.index.tensor[q]
-                assert same == (tensors[p] == tensors[q])
-            groups = arrays.group[ops]
-            for i, j in combinations(range(len(ops)), 2):
-                assert (made.group[i] == made.group[j]) == (groups[i] == groups[j])
 
 
 def test_an_interval_holds_all_ops_between_its_ends() -> None:

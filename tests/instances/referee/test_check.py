@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
-import networkx as nx
 import pytest
 from draws import draw
-from draws.tiny import tiny_instance
 
 from placegap.instances import (
     Edge,
@@ -135,28 +132,3 @@ def test_a_backward_orphan_orders_its_device_as_its_mirror_image() -> None:
     on = instance((*ops, back), [("f0", "f1"), ("b", "b1")])
     assert rules(check(on, Plan.on([0, 1, 0, 1]), CHAIN)) == ["chain"]
     assert check(on, Plan.on([0, 1, 1, 1]), CHAIN) == ()
-
-
-def test_classes_agree_with_their_definitions_on_random_plans() -> None:
-    """Forward-only graphs: convex by paths, chain by some order of the devices as ideals."""
-    for seed in range(12):
-        on = tiny_instance(seed, num_ops=6, num_devices=3, density=0.3)
-        net = nx.DiGraph([(e.producer, e.consumer) for e in on.graph.edges])
-        net.add_nodes_from(o.name for o in on.graph.ops)
-        reach = nx.transitive_closure(net)
-        names = [o.name for o in on.graph.ops]
-        for placement in list(itertools.product(range(3), repeat=6))[seed % 7 :: 53]:
-            device = dict(zip(names, placement, strict=True))
-            convex = not any(
-                device[a] == device[c] != device[b]
-                for a, b, c in itertools.permutations(names, 3)
-                if reach.has_edge(a, b) and reach.has_edge(b, c)
-            )
-            chain = any(
-                all(rank[device[a]] <= rank[device[b]] for a, b in net.edges)
-                for rank in itertools.permutations(range(3))
-            )
-            found = {s: {v.rule for v in check(on, Plan.on(placement), s)} for s in (CONVEX, CHAIN)}
-            if "shape" not in found[CONVEX]:
-                assert ("convex" not in found[CONVEX]) == convex
-                assert ("chain" not in found[CHAIN]) == chain

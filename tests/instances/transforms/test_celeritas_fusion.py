@@ -80,21 +80,14 @@ def test_no_other_cuts_of_the_order_cross_less_communication(seed: int) -> None:
     flow = flow_of(arrays)
     order = cpd_topo(flow)
     least_memory = int(arrays.memory_bytes.min())
-    group_runs = [
-        set.intersection(
-            *(
-                set(np.flatnonzero(arrays.time_ns[j] >= 0).tolist())
-                for j in np.flatnonzero(arrays.group == arrays.group[i])
-            )
-        )
-        for i in range(n)
-    ]
+    runs = np.ones((arrays.num_groups, instance.num_devices), np.bool_)
+    np.logical_and.at(runs, arrays.group, arrays.time_ns >= 0)
 
     def allowed(ops: list[int]) -> bool:
         return len(ops) == 1 or (
             len(ops) <= reach
             and 2 * int(arrays.resident_bytes[ops].sum()) <= least_memory
-            and bool(set.intersection(*(group_runs[i] for i in ops)))
+            and bool(runs[arrays.group[ops]].all(axis=0).any())
         )
 
     best = None

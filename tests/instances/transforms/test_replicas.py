@@ -25,37 +25,6 @@ from placegap.instances.transforms.op_splitting import replicate, stated_batch
 FREE = Makespan(channels="free")
 
 
-def test_copies_have_whole_samples_and_whole_parameters() -> None:
-    op = Op(
-        name="a",
-        kind="Conv",
-        time_ns={"gpu": 20},
-        resident_bytes=13,
-        parameter_bytes=4,
-        flops=30,
-        axis_sizes={"batch": 3},
-    )
-    edge = Edge(producer="a", consumer="b", bytes=9, tensor="out")
-    ops = (op, Op(name="b", time_ns={"gpu": 3}))
-    split = replicate(draw.instance_of("two", ops, (edge,), draw.devices(["gpu"])), 3, 2)
-    # 3 samples: 2 and 1; 2/3 of 20 ns is 13.3, 1/3 is 6.7; 9 bytes of output: 6 and 3
-    assert [
-        (op.name, op.time_ns["gpu"], op.parameter_bytes, op.resident_bytes, op.flops)
-        for op in split.fine.graph.ops
-    ] == [
-        ("a/1of2", 14, 4, 10, 20),
-        ("b/1of2", 2, 0, 0, None),
-        ("a/2of2", 7, 4, 7, 10),
-        ("b/2of2", 1, 0, 0, None),
-    ]
-    assert [(e.producer, e.consumer, e.bytes) for e in split.fine.graph.edges] == [
-        ("a/1of2", "b/1of2", 6),
-        ("a/2of2", "b/2of2", 3),
-    ]
-    assert (split.op.tolist(), split.part.tolist()) == ([0, 1, 0, 1], [0, 0, 1, 1])
-    assert split.fine.name == "two-2-copies"
-
-
 def test_copies_of_inference_send_nothing() -> None:
     fine = replicate(example(), 2, 2).fine
     both = evaluate(fine, Plan.on([0] * 4 + [1] * 4), FREE)

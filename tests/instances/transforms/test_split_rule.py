@@ -12,16 +12,12 @@ from placegap.instances import (
     Edge,
     InputError,
     Instance,
-    Makespan,
     Op,
-    Plan,
-    simulate,
 )
 from placegap.instances.transforms import op_splitting as split_parts
 from placegap.instances.transforms.op_splitting import GATHER, WHOLE, Axis, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_rule import AXES, SplitRule, choose_cuts, split_heavy_ops
 
-FREE = Makespan(channels="free")
 MS = 1_000_000
 
 
@@ -289,25 +285,3 @@ def test_tensors_reach_parts_in_slices_and_gathers_in_full(seed: int) -> None:
         tensors = (index.tensor_producer == i).nonzero()[0]
         made = sum(coarse.edges[index.tensor_first_edge[u]].bytes for u in tensors.tolist())
         assert sent == made * (cut.parts if cut.axis == "in_channel" else 1)
-
-
-@every_seed
-def test_parts_left_beside_each_other_take_the_time_of_the_whole(seed: int) -> None:
-    split, cuts = drawn_split(seed)
-    coarse = split.coarse
-    rng = random.Random(f"plan-{seed}")
-    device = []
-    for op in coarse.graph.ops:
-        runs = [k for k, d in enumerate(coarse.cluster.devices) if d.kind in op.time_ns]
-        device.append(rng.choice(runs))
-    order = coarse.arrays.index.topological_order.tolist()
-    whole = Plan.on(device, [[i for i in order if device[i] == k] for k in range(2)])
-    members = [(split.op == i).nonzero()[0].tolist() for i in range(coarse.num_ops)]
-    parts = Plan.on(
-        [device[i] for i in split.op.tolist()],
-        [[n for i in order if device[i] == k for n in members[i]] for k in range(2)],
-    )
-    before = simulate(coarse, whole, FREE).makespan_ns
-    after = simulate(split.fine, parts, FREE).makespan_ns
-    # slices travel side by side, none longer than the whole; a part rounds its time up by < 1 ns
-    assert after <= before + sum(cut.parts for cut in cuts.values())
