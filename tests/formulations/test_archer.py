@@ -19,16 +19,7 @@ from placegap.formulations.archer import (
     extract,
     warm_start,
 )
-from placegap.instances import (
-    Device,
-    Edge,
-    Instance,
-    MaxLoad,
-    Op,
-    Plan,
-    evaluate,
-    example,
-)
+from placegap.instances import Device, Edge, Instance, MaxLoad, Op, Plan, evaluate, example
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 

@@ -13,12 +13,7 @@ from features.makespan import anywhere, instance, pinned
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
 from placegap.formulations import getf
-from placegap.formulations.getf import (
-    build_lp,
-    critical_path_ns,
-    extract_groups,
-    round_to_groups,
-)
+from placegap.formulations.getf import build_lp, critical_path_ns, extract_groups, round_to_groups
 from placegap.formulations.shared.devices import (
     Grouping,
     device_groups,
@@ -87,11 +82,7 @@ CASES: dict[str, tuple[Instance, float, float]] = {
     ),
     # the group of a and b takes 5 + 5 on d0, 6 + 1 on d1
     "colocated ops share the device": (
-        instance(
-            "share",
-            [timed("a", 5, 6, colocation="p"), timed("b", 5, 1, colocation="p")],
-            [],
-        ),
+        instance("share", [timed("a", 5, 6, colocation="p"), timed("b", 5, 1, colocation="p")], []),
         7,
         7,
     ),

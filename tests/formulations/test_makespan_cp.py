@@ -48,9 +48,7 @@ def stretched(instance: Instance, factor: int) -> Instance:
 
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda s: s.label.replace(" ", "-"))
-def test_a_horizon_at_the_optimum_keeps_it_and_one_below_excludes_it(
-    semantics: Semantics,
-) -> None:
+def test_a_horizon_at_the_optimum_keeps_it_and_one_below_excludes_it(semantics: Semantics) -> None:
     feasible = [i for i in makespan_draws() if oracle(i, semantics) is not None]
     for instance in feasible[MAKESPAN_SEMANTICS.index(semantics) :: 16]:
         best = oracle(instance, semantics)

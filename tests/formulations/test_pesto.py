@@ -19,13 +19,7 @@ from placegap.formulations.pesto import (
     warm_start,
 )
 from placegap.formulations.shared.times import windows
-from placegap.instances import (
-    Edge,
-    Instance,
-    Op,
-    evaluate,
-    example,
-)
+from placegap.instances import Edge, Instance, Op, evaluate, example
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.back_ends.outcome import bound_ns

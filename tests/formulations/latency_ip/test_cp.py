@@ -8,13 +8,7 @@ from draws.latency.tiny import LATENCY_SEMANTICS, best_plan, latency_draws, opti
 from ortools.sat.python import cp_model
 
 from placegap.formulations.latency_ip.cp import LatencyModel, build, read_plan, warm_start
-from placegap.instances import (
-    Edge,
-    Instance,
-    Op,
-    Semantics,
-    evaluate,
-)
+from placegap.instances import Edge, Instance, Op, Semantics, evaluate
 
 every_q = pytest.mark.parametrize("semantics", LATENCY_SEMANTICS, ids=["once", "twice"])
 

@@ -11,15 +11,7 @@ from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, best_plan, latenc
 
 from placegap.formulations.latency_ip import Form, build, count_rows, extract, warm_start
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
-from placegap.instances import (
-    Device,
-    Edge,
-    Instance,
-    Op,
-    Semantics,
-    evaluate,
-    example,
-)
+from placegap.instances import Device, Edge, Instance, Op, Semantics, evaluate, example
 from placegap.solvers.core.back_ends import solve_model
 from placegap.solvers.core.method import Limits
 

@@ -12,16 +12,7 @@ from draws.twins import CLUSTERS, twin_instance
 from references.brute_force import makespan_draws, oracle, scattered_instance
 
 from placegap.formulations.moirai import SEMANTICS, Form, build, count_rows, extract, warm_start
-from placegap.instances import (
-    Edge,
-    Instance,
-    Makespan,
-    Op,
-    Plan,
-    Semantics,
-    evaluate,
-    example,
-)
+from placegap.instances import Edge, Instance, Makespan, Op, Plan, Semantics, evaluate, example
 from placegap.instances.problem import Channels, Transfer
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers import Limits, run_method

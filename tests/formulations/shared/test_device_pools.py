@@ -7,15 +7,7 @@ import pytest
 from draws import draw
 
 from placegap.formulations.shared.devices import device_pools
-from placegap.instances import (
-    Device,
-    Edge,
-    Instance,
-    Link,
-    Op,
-    load_cluster,
-    load_corpus,
-)
+from placegap.instances import Device, Edge, Instance, Link, Op, load_cluster, load_corpus
 
 
 def two_ops(room: dict[str, int | None], width: dict[str, int]) -> Instance:

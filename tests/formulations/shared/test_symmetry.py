@@ -20,11 +20,7 @@ from placegap.formulations.shared.devices import (
     representative_devices,
     symmetry_order,
 )
-from placegap.formulations.shared.families import (
-    assign_once,
-    place_ops,
-    possible_devices,
-)
+from placegap.formulations.shared.families import assign_once, place_ops, possible_devices
 from placegap.instances import (
     Cluster,
     Device,

@@ -13,14 +13,7 @@ from draws import draw
 from references.brute_force import makespan_draws
 
 from placegap.formulations.shared.times import granularity_ns, time_unit_ns, windows
-from placegap.instances import (
-    Edge,
-    Makespan,
-    Op,
-    Plan,
-    evaluate,
-    example,
-)
+from placegap.instances import Edge, Makespan, Op, Plan, evaluate, example
 
 
 def test_granularity_divides_all_times_that_a_value_is_a_sum_of() -> None:

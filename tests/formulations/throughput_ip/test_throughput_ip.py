@@ -14,15 +14,7 @@ from references.brute_force import (
 )
 
 from placegap.formulations.throughput_ip import build, count_rows, extract, warm_start
-from placegap.instances import (
-    Device,
-    Edge,
-    Instance,
-    MaxLoad,
-    Op,
-    Semantics,
-    evaluate,
-)
+from placegap.instances import Device, Edge, Instance, MaxLoad, Op, Semantics, evaluate
 from placegap.instances.problem import has_replicas
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model

@@ -6,17 +6,8 @@ from itertools import product
 
 from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
 
-from placegap.instances import (
-    Instance,
-    Plan,
-    Semantics,
-    evaluate,
-    example,
-)
-from placegap.instances.oracle.placements import (
-    best_calls,
-    count_assignments,
-)
+from placegap.instances import Instance, Plan, Semantics, evaluate, example
+from placegap.instances.oracle.placements import best_calls, count_assignments
 
 
 def ask_the_referee(instance: Instance, semantics: Semantics) -> int | None:

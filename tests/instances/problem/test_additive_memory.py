@@ -12,16 +12,7 @@ from draws import draw
 from draws.peak import add_state, with_peak
 from draws.plans import every_instance, instances, random_plan, semantics_for
 
-from placegap.instances import (
-    Edge,
-    Instance,
-    Makespan,
-    MaxLoad,
-    Op,
-    Plan,
-    Semantics,
-    evaluate,
-)
+from placegap.instances import Edge, Instance, Makespan, MaxLoad, Op, Plan, Semantics, evaluate
 from placegap.instances.problem.additive_memory import (
     ceiling_bytes,
     floor_bytes,

@@ -30,12 +30,7 @@ from placegap.instances.referee.hybrid import why_no_degrees
 KEEP = Mode(name="keep", time_ns={"gpu": 10}, parameter_bytes=6, state_bytes=8, held_bytes=5)
 AGAIN = Mode(name="again", time_ns={"gpu": 14}, parameter_bytes=6, state_bytes=9, held_bytes=1)
 WIDE = Mode(
-    name="keep",
-    tensor=2,
-    time_ns={"gpu": 7},
-    state_bytes=4,
-    held_bytes=3,
-    enter_bytes={"a": 2},
+    name="keep", tensor=2, time_ns={"gpu": 7}, state_bytes=4, held_bytes=3, enter_bytes={"a": 2}
 )
 PLAN = Plan(((0, 1), (2, 3)), stage=(0, 1), tensor=(1, 2), mode=("keep", "keep"))
 

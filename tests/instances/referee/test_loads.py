@@ -5,15 +5,7 @@ from __future__ import annotations
 import numpy as np
 from draws import draw
 
-from placegap.instances import (
-    Edge,
-    Instance,
-    MaxLoad,
-    MaxLoadFwdBwd,
-    Op,
-    Plan,
-    evaluate,
-)
+from placegap.instances import Edge, Instance, MaxLoad, MaxLoadFwdBwd, Op, Plan, evaluate
 from placegap.instances.referee.loads import device_loads
 
 

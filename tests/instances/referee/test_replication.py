@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 from draws import draw
 
-from placegap.instances import (
-    Edge,
-    Instance,
-    Link,
-    MaxLoad,
-    Op,
-    Plan,
-    evaluate,
-    recheck,
-)
+from placegap.instances import Edge, Instance, Link, MaxLoad, Op, Plan, evaluate, recheck
 from placegap.instances.referee.loads import equal_devices, sync_ns
 
 REPLICAS = MaxLoad(replicas=True)

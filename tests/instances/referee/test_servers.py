@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 from draws import draw
 
-from placegap.instances import (
-    Device,
-    Edge,
-    InputError,
-    Instance,
-    MaxLoad,
-    Op,
-    Plan,
-    evaluate,
-)
+from placegap.instances import Device, Edge, InputError, Instance, MaxLoad, Op, Plan, evaluate
 from placegap.instances.referee.loads import border_costs, server_costs
 
 LEVELS = MaxLoad(levels=2)

@@ -9,16 +9,7 @@ import pytest
 from draws import draw
 from draws.tiny import SHARED, needs_dnn_partitioning
 
-from placegap.instances import (
-    Device,
-    Edge,
-    Instance,
-    LatencySubgraphs,
-    MaxLoad,
-    Op,
-    Plan,
-    evaluate,
-)
+from placegap.instances import Device, Edge, Instance, LatencySubgraphs, MaxLoad, Op, Plan, evaluate
 from placegap.instances.importers.dnn_partitioning import read_split
 from placegap.instances.importers.reader import read_model
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
@@ -192,8 +183,7 @@ def test_all_on_hosts_takes_the_recorded_time() -> None:
 
 @needs_dnn_partitioning
 @pytest.mark.parametrize(
-    ("name", "latency_ms"),
-    [("bert24", 111.937), ("inceptionv3", 865.519), ("resnet50", 1014.927)],
+    ("name", "latency_ms"), [("bert24", 111.937), ("inceptionv3", 865.519), ("resnet50", 1014.927)]
 )
 def test_the_human_experts_splits_have_their_recorded_latency(name: str, latency_ms: float) -> None:
     # column latency_expert; the program warns that the latter two exceed the memory. BERT-24's

@@ -63,11 +63,7 @@ def test_parts_of_an_op_share_what_they_copy_and_divide_the_rest(axis: Axis) -> 
         assert shared == [[("tied", 50)], [("tied", 50)], []]
         assert [state(op) for op in parts] == [4, 4, 0]
     else:
-        assert shared == [
-            [(f"tied[{axis} 0:1 of 2]", 25)],
-            [(f"tied[{axis} 1:2 of 2]", 25)],
-            [],
-        ]
+        assert shared == [[(f"tied[{axis} 0:1 of 2]", 25)], [(f"tied[{axis} 1:2 of 2]", 25)], []]
         assert [state(op) for op in parts] == [2, 2, 0]
     whole = split_ops(net(), {1: Cut(axis, 2)}).fine.graph.ops[1:4]
     # of 7 stated bytes the parts have 3 and 4

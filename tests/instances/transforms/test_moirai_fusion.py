@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 from draws import draw
 
-from placegap.instances import (
-    Edge,
-    Instance,
-    Op,
-    load_cluster,
-    load_corpus,
-)
+from placegap.instances import Edge, Instance, Op, load_cluster, load_corpus
 from placegap.instances.importers.onnx_model import read_onnx
 from placegap.instances.transforms.moirai_fusion import FusionRules, fuse_by_rules
 

@@ -11,13 +11,7 @@ import pytest
 from draws.hybrid import LAYERS, layer_row
 
 from placegap.experiments.cli import main
-from placegap.instances import (
-    HybridPipeline,
-    InputError,
-    Mode,
-    Plan,
-    evaluate,
-)
+from placegap.instances import HybridPipeline, InputError, Mode, Plan, evaluate
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.transforms.one_pipeline import one_pipeline, pipeline_plan
 from placegap.solvers import run_method
@@ -70,9 +64,7 @@ def test_filling_and_draining_are_counted() -> None:
 
 
 @pytest.mark.parametrize("sharding", ["none", "gradients"])
-def test_memory_is_that_of_hybrid_pipeline(
-    sharding: Literal["none", "gradients"],
-) -> None:
+def test_memory_is_that_of_hybrid_pipeline(sharding: Literal["none", "gradients"]) -> None:
     rules = HybridPipeline(microbatches=8, sharding=sharding)
     plan = hybrid_plan([2, 5], 2, 1, "keep")
     held = {use.memory_bytes for use in evaluate(layer_row(), plan, rules).uses if use.num_ops}

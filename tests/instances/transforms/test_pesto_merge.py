@@ -9,16 +9,7 @@ import pytest
 from draws import draw
 from draws.tiny import tiny_instance
 
-from placegap.instances import (
-    Edge,
-    Instance,
-    Makespan,
-    Op,
-    Plan,
-    Transfer,
-    evaluate,
-    generate,
-)
+from placegap.instances import Edge, Instance, Makespan, Op, Plan, Transfer, evaluate, generate
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.transforms.merge import expand_plan
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops

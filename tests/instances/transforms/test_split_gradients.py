@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 from draws import draw
 
-from placegap.instances import (
-    Edge,
-    Graph,
-    InputError,
-    Instance,
-    Makespan,
-    Op,
-    Plan,
-    evaluate,
-)
+from placegap.instances import Edge, Graph, InputError, Instance, Makespan, Op, Plan, evaluate
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.transforms import op_splitting as split_module
 from placegap.instances.transforms.op_splitting import Cut, split_ops

@@ -8,12 +8,7 @@ import pytest
 from draws import draw
 from draws.splittable import splittable_instance
 
-from placegap.instances import (
-    Edge,
-    InputError,
-    Instance,
-    Op,
-)
+from placegap.instances import Edge, InputError, Instance, Op
 from placegap.instances.transforms import op_splitting as split_parts
 from placegap.instances.transforms.op_splitting import GATHER, WHOLE, Axis, Cut, OpSplit, split_ops
 from placegap.instances.transforms.split_rule import AXES, SplitRule, choose_cuts, split_heavy_ops
@@ -105,11 +100,7 @@ def test_a_batch_split_divides_inputs_and_outputs_and_copies_parameters() -> Non
     assert [
         (op.name, op.time_ns["gpu"], op.parameter_bytes, op.resident_bytes, op.flops)
         for op in split.fine.graph.ops[1:4]
-    ] == [
-        ("conv/1of2", 14, 4, 10, 20),
-        ("conv/2of2", 7, 4, 7, 10),
-        ("conv/gather", 0, 0, 9, None),
-    ]
+    ] == [("conv/1of2", 14, 4, 10, 20), ("conv/2of2", 7, 4, 7, 10), ("conv/gather", 0, 0, 9, None)]
     assert carried(split) == [
         ("a", "conv/1of2", 20),
         ("a", "conv/2of2", 10),
@@ -145,11 +136,7 @@ def test_an_in_channel_split_divides_inputs_and_parameters_and_adds_whole_output
     split = split_ops(instance, {1: Cut("in_channel", 2)})
     assert [
         (op.kind, op.parameter_bytes, op.resident_bytes) for op in split.fine.graph.ops[1:4]
-    ] == [
-        ("Conv", 2, 11),
-        ("Conv", 3, 12),
-        ("Sum", 0, 9),
-    ]
+    ] == [("Conv", 2, 11), ("Conv", 3, 12), ("Sum", 0, 9)]
     assert carried(split) == [
         ("a", "conv/1of2", 15),
         ("a", "conv/2of2", 15),

@@ -42,10 +42,7 @@ SEMANTICS = (
 def drawn(rng: random.Random) -> Instance:
     """A tiny instance, some of whose ops are fused by rules, and have parameters."""
     base = tiny_instance(
-        rng.randrange(10**6),
-        num_ops=rng.randint(2, 6),
-        backward=rng.random() < 0.5,
-        max_edges=6,
+        rng.randrange(10**6), num_ops=rng.randint(2, 6), backward=rng.random() < 0.5, max_edges=6
     )
     ops = tuple(
         op.model_copy(update={"kind": rng.choice(KINDS), "parameter_bytes": rng.randrange(3)})
@@ -173,12 +170,7 @@ def test_bad_parameters_are_one_line(name: str, params: dict[str, object], messa
 
 
 @pytest.mark.parametrize(
-    "semantics",
-    [
-        LatencySubgraphs(),
-        MaxLoad(replicas=True),
-        MaxLoad(levels=2),
-    ],
+    "semantics", [LatencySubgraphs(), MaxLoad(replicas=True), MaxLoad(levels=2)]
 )
 def test_zero_time_ops_stay_where_nothing_is_proved(semantics: Semantics) -> None:
     with pytest.raises(InputError, match="nothing is known to be exact"):

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from placegap.instances import (
-    Edge,
-    Graph,
-    InputError,
-    Op,
-    load_corpus,
-)
+from placegap.instances import Edge, Graph, InputError, Op, load_corpus
 from placegap.instances.costing.layer_modes import HEADS, cluster_rates
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import Mode, Provenance
@@ -56,9 +50,7 @@ def training_step(*, fused: bool = False) -> Graph:
         at = f"h.{number}"
         name = at.replace(".", "")
         add(
-            weighted(f"{name}.qkv", 600, 30, f"{at}.attn"),
-            {stream: STREAM},
-            reads={stream: STREAM},
+            weighted(f"{name}.qkv", 600, 30, f"{at}.attn"), {stream: STREAM}, reads={stream: STREAM}
         )
         if fused:
             core = Op(name=f"{name}.sdpa", kind="scaled_dot_product", flops=200, module=at)
@@ -195,10 +187,7 @@ def test_layers_that_feed_each_other_are_refused() -> None:
         traced_layers(Graph(name="net", ops=ops, edges=edges), CLUSTER)
 
 
-@pytest.mark.parametrize(
-    ("name", "layers"),
-    [("gpt2-train", 14), ("swin-base-train", 29)],
-)
+@pytest.mark.parametrize(("name", "layers"), [("gpt2-train", 14), ("swin-base-train", 29)])
 def test_traced_models_of_the_corpus_lose_no_work_and_no_weights(name: str, layers: int) -> None:
     step = load_corpus(name).graph
     graph = traced_layers(step, CLUSTER)

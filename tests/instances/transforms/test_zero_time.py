@@ -15,15 +15,7 @@ from references.brute_force import (
     scattered_instance,
 )
 
-from placegap.instances import (
-    Edge,
-    Instance,
-    Makespan,
-    MaxLoad,
-    Op,
-    Plan,
-    Semantics,
-)
+from placegap.instances import Edge, Instance, Makespan, MaxLoad, Op, Plan, Semantics
 from placegap.instances.problem import LoadSemantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import expand_plan
