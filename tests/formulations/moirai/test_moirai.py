@@ -17,7 +17,6 @@ from placegap.instances.problem import Channels, Transfer
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of
 from placegap.solvers import Limits, run_method
 from placegap.solvers.core.back_ends import solve_model
-from placegap.solvers.core.back_ends.outcome import bound_ns
 
 FORMS: tuple[Form, ...] = ("as_published", "strengthened")
 both_forms = pytest.mark.parametrize("form", FORMS)
@@ -66,23 +65,6 @@ def test_a_warm_start_takes_the_part_of_an_identical_device() -> None:
         model = build(example(), SEMANTICS, symmetry=symmetry)
         warm_start(model, example(), plan, SEMANTICS)
         assert extract(model, example(), SEMANTICS).devices.tolist() == devices
-
-
-def test_identical_devices_leave_fewer_placements_and_the_same_optimum() -> None:
-    symmetric = 0
-    for seed, kinds in enumerate(CLUSTERS):
-        instance = twin_instance(seed, num_ops=5, kinds=list(kinds))
-        for semantics in PER_EDGE[seed % 2 :: 2]:
-            optimum = oracle(instance, semantics)
-            for symmetry in (True, False):
-                model = build(instance, semantics, symmetry=symmetry)
-                found = solve_model(model, Limits())
-                assert bound_ns(found.dual_bound, pyo.value(model.unit_ns), 1) == optimum
-                if optimum is not None:
-                    plan = extract(model, instance, semantics)
-                    assert evaluate(instance, plan, semantics).value_ns == optimum
-                    symmetric += symmetry and model.component("symmetry_order") is not None
-    assert symmetric > 4
 
 
 def test_the_optimum_stays_in_the_model_when_it_is_the_horizon() -> None:

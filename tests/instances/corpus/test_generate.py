@@ -6,10 +6,8 @@ from itertools import pairwise
 
 import networkx as nx
 import pytest
-from draws import draw
 
-from placegap.instances import InputError, MaxLoad, Plan
-from placegap.instances import check as check_plan
+from placegap.instances import InputError
 from placegap.instances.corpus.generate import FAMILIES, generate, mirror_training
 from placegap.instances.files.document import to_networkx
 
@@ -72,20 +70,6 @@ def test_layers_feed_the_next_layer_at_the_density_asked_for() -> None:
         assert all(set(network.predecessors(op)) == set(layer) for op in after)
 
 
-def test_series_parallel_graphs_reduce_to_one_edge() -> None:
-    network = nx.MultiDiGraph(to_networkx(generate("series-parallel", {"ops": 40}, seed=5)).edges())
-    while True:  # series and parallel reductions, until none applies
-        network = nx.MultiDiGraph(nx.DiGraph(network))
-        middle = [v for v in network if network.in_degree(v) == network.out_degree(v) == 1]
-        if not middle:
-            break
-        ((before, _),) = network.in_edges(middle[0])
-        ((_, after),) = network.out_edges(middle[0])
-        network.remove_node(middle[0])
-        network.add_edge(before, after)
-    assert sorted(network.edges()) == [("op0", "op1")]
-
-
 def test_chains_and_blocks_have_their_shape() -> None:
     chains = to_networkx(generate("parallel-chains", SIZED["parallel-chains"]))
     assert sorted(len(c) for c in nx.weakly_connected_components(chains)) == [10] * 6
@@ -116,15 +100,6 @@ def test_training_mirrors_the_forward_graph_and_updates_its_parameters() -> None
     }
     backward = {op.name for op in training.ops if op.backward}
     assert not any(e.producer in backward and e.consumer not in backward for e in training.edges)
-
-
-def test_a_training_graph_splits_into_a_chain_with_its_forward_ops() -> None:
-    graph = generate("training", SIZED["training"])
-    links = draw.links(2, lambda a, b: (10**9, 0))
-    instance = draw.instance_of("two", graph.ops, graph.edges, draw.devices(["gpu"] * 2), links)
-    half = {f"op{i}" for i in range(10)}
-    plan = Plan.on([0 if op.name.split("/")[0] in half else 1 for op in graph.ops])
-    assert check_plan(instance, plan, MaxLoad(plans="chain")) == ()
 
 
 def test_training_graphs_are_not_mirrored_twice() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import networkx as nx
 import pytest
 from draws.bottlenecks import bottleneck_instance
@@ -95,19 +93,6 @@ def test_an_interval_holds_all_ops_between_its_ends() -> None:
         small = [len(inner) for _, _, inner in intervals(problem, most_ops=1)]
         assert small == [size for size in sizes if size <= 1]
     assert number > 30
-
-
-def test_a_chain_leads_from_op_to_op() -> None:
-    longest = 0
-    for problem in draws():
-        chain = choose_chain(problem, intervals(problem))
-        for here, there in pairwise(chain):
-            assert here.exit == there.entry
-        for section in chain:
-            assert section.entry == section.ops[0]
-            assert section.exit == section.ops[-1]
-        longest = max(longest, sum(section.num_inner for section in chain))
-    assert longest >= 3
 
 
 @pytest.mark.parametrize("most", [1, 10**6])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from draws import draw
 from draws.tiny import tiny_instance
@@ -98,14 +97,6 @@ def test_arrays_describe_the_graph() -> None:
     assert index.succ_ptr.tolist() == [0, 2, 3, 4, 4]
     assert index.pred_ptr.tolist() == [0, 0, 1, 2, 4]
     assert index.topological_order.tolist() == [0, 1, 2, 3]
-
-
-def test_topological_order_puts_producers_first() -> None:
-    for seed in range(10):
-        index = tiny_instance(seed, num_ops=8, density=0.5).arrays.index
-        position = index.topological_position
-        assert (position[index.producer] < position[index.consumer]).all()
-        assert np.array_equal(position[index.topological_order], np.arange(8))
 
 
 def test_the_content_hash_ignores_names_of_instances_but_not_times() -> None:
