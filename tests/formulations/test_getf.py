@@ -74,12 +74,6 @@ CASES: dict[str, tuple[Instance, float, float]] = {
         6,
         9,
     ),
-    # on one device, 5 + 5, although there are two
-    "colocated ops take turns": (
-        instance("turns", [anywhere(op, 5, colocation="pair") for op in "ab"], []),
-        10,
-        10,
-    ),
     # the group of a and b takes 5 + 5 on d0, 6 + 1 on d1
     "colocated ops share the device": (
         instance("share", [timed("a", 5, 6, colocation="p"), timed("b", 5, 1, colocation="p")], []),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 
@@ -88,51 +89,38 @@ def load(**fields: object) -> Semantics:
     return parse_semantics({"objective": "max_load", **fields})
 
 
-def latency(subgraphs: int) -> Semantics:
-    return LatencySubgraphs(subgraphs=subgraphs)
-
-
+CHAIN = load(plans="chain")
 MODELS: dict[str, Callable[..., pyo.ConcreteModel]] = {
-    "moirai-as-published": lambda **how: moirai.build(
-        PLAIN, makespan("port"), "as_published", **how
-    ),
+    "moirai-as-published": partial(moirai.build, PLAIN, makespan("port"), "as_published"),
     **{
-        f"moirai-{channels}": lambda c=channels, **how: moirai.build(  # type: ignore[misc]
-            PLAIN, makespan(c), symmetry=True, **how
-        )
+        f"moirai-{channels}": partial(moirai.build, PLAIN, makespan(channels), symmetry=True)
         for channels in ("free", "link", "port", "half_duplex")
     },
-    "pesto-as-published": lambda **how: pesto.build(PLAIN, makespan("link"), "as_published", **how),
-    "pesto-strengthened": lambda **how: pesto.build(PLAIN, makespan("link"), **how),
-    "getf-lp": lambda **how: getf.build_lp(PLAIN, device_groups(PLAIN), **how),
-    "getf-milp": lambda **how: getf.build(PLAIN, **how),
-    "m-sct": lambda **how: m_sct.build(PLAIN, **how),
-    "m-sct-truncated": lambda **how: m_sct.build(PLAIN, truncated=True, **how),
+    "pesto-as-published": partial(pesto.build, PLAIN, makespan("link"), "as_published"),
+    "pesto-strengthened": partial(pesto.build, PLAIN, makespan("link")),
+    "getf-lp": partial(getf.build_lp, PLAIN, device_groups(PLAIN)),
+    "getf-milp": partial(getf.build, PLAIN),
+    "m-sct": partial(m_sct.build, PLAIN),
+    "m-sct-truncated": partial(m_sct.build, PLAIN, truncated=True),
     **{
-        f"throughput-{plans}-{rule}": lambda p=plans, r=rule, **how: throughput_ip.build(  # type: ignore[misc]
-            HOST, load(plans=p, load=r), symmetry=True, **how
+        f"throughput-{name}": partial(throughput_ip.build, instance, semantics, symmetry=True)
+        for name, instance, semantics in (
+            ("any-add", HOST, load()),
+            ("convex-add", HOST, load(plans="convex")),
+            ("chain-overlap", HOST, load(plans="chain", load="overlap")),
+            ("replicas", PLAIN, load(replicas=True)),
+            ("servers", HOST, load(levels=2)),
+            ("fwd-bwd", HOST, MaxLoadFwdBwd()),
         )
-        for plans, rule in (("any", "add"), ("convex", "add"), ("chain", "overlap"))
     },
-    "throughput-replicas": lambda **how: throughput_ip.build(
-        PLAIN, load(replicas=True), symmetry=True, **how
+    "archer-exact": partial(archer.build_exact, PLAIN, CHAIN),
+    "archer-three-blocks": partial(archer.build_three_blocks, HOST, CHAIN),
+    "archer-bottleneck": partial(archer.build_bottleneck, PLAIN, CHAIN, index=2),
+    "latency-as-published": partial(latency_ip.build, HOST, LatencySubgraphs(), "as_published"),
+    "latency-strengthened": partial(
+        latency_ip.build, HOST, LatencySubgraphs(subgraphs=2), symmetry=True
     ),
-    "throughput-servers": lambda **how: throughput_ip.build(
-        HOST, load(levels=2), symmetry=True, **how
-    ),
-    "throughput-fwd-bwd": lambda **how: throughput_ip.build(
-        HOST, MaxLoadFwdBwd(), symmetry=True, **how
-    ),
-    "archer-exact": lambda **how: archer.build_exact(PLAIN, load(plans="chain"), **how),
-    "archer-three-blocks": lambda **how: archer.build_three_blocks(
-        HOST, load(plans="chain"), **how
-    ),
-    "archer-bottleneck": lambda **how: archer.build_bottleneck(
-        PLAIN, load(plans="chain"), index=2, **how
-    ),
-    "latency-as-published": lambda **how: latency_ip.build(HOST, latency(1), "as_published", **how),
-    "latency-strengthened": lambda **how: latency_ip.build(HOST, latency(2), symmetry=True, **how),
-    "sections": lambda **how: sections.build(PLAIN, Makespan(transfers="per_tensor"), 60, **how),
+    "sections": partial(sections.build, PLAIN, Makespan(transfers="per_tensor"), 60),
 }
 
 SOURCE = re.compile(

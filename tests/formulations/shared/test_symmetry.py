@@ -6,7 +6,8 @@ from itertools import permutations, product
 
 import pyomo.environ as pyo
 import pytest
-from draws.twins import CLUSTERS, gpus, twin_instance
+from draws import draw
+from draws.twins import CLUSTERS, twin_instance
 
 from placegap.formulations import latency_ip, moirai, throughput_ip
 from placegap.formulations.shared import devices as alike
@@ -21,19 +22,7 @@ from placegap.formulations.shared.devices import (
     symmetry_order,
 )
 from placegap.formulations.shared.families import assign_once, place_ops, possible_devices
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    LatencySubgraphs,
-    Link,
-    Makespan,
-    MaxLoad,
-    Op,
-    Plan,
-)
+from placegap.instances import Edge, Instance, LatencySubgraphs, Makespan, MaxLoad, Op, Plan
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
 
@@ -42,10 +31,9 @@ PORT = Makespan()
 
 def loose(*times_ns: int, num_devices: int = 3) -> Instance:
     """Ops without edges on identical devices."""
-    ops = tuple(Op(name=f"op{i}", time_ns={"gpu": time}) for i, time in enumerate(times_ns))
-    return Instance(
-        name="loose", graph=Graph(name="loose", ops=ops), cluster=gpus(["gpu"] * num_devices)
-    )
+    ops = (Op(name=f"op{i}", time_ns={"gpu": time}) for i, time in enumerate(times_ns))
+    links = draw.links(num_devices, lambda a, b: (10**9, 0))
+    return draw.instance_of("loose", ops, (), draw.devices(["gpu"] * num_devices), links)
 
 
 # ------------------------------------------------------------------------------------ the devices
@@ -57,27 +45,22 @@ def test_equal_devices_that_are_linked_alike_are_identical() -> None:
 
 
 def pair_beside_a_third(
-    links: dict[tuple[str, str], int] | None = None, size: int = 4, **second: object
+    latency_ns: dict[tuple[int, int], int] | None = None, edges: int = 1, **second: object
 ) -> Instance:
-    """Two equal devices a and b and a third c; `links` and `second` change latencies and b."""
-    kinds = {"a": "gpu", "b": "gpu", "c": "cpu"}
-    devices = [Device(name=name, kind=kind) for name, kind in kinds.items()]
-    devices[1] = devices[1].model_copy(update=second)
-    latency = dict.fromkeys(permutations("abc", 2), 1) | (links or {})
-    times = {"gpu": 2, "cpu": 5, "other": 3}
-    ops = tuple(Op(name=name, time_ns=times) for name in ("p", "q"))
-    return Instance(
-        name="pair",
-        graph=Graph(name="pair", ops=ops, edges=(Edge(producer="p", consumer="q", bytes=size),)),
-        cluster=Cluster(
-            name="pair",
-            devices=tuple(devices),
-            links=tuple(
-                Link(source=x, target=y, bandwidth_bytes_per_s=10**9, latency_ns=ns)
-                for (x, y), ns in latency.items()
-            ),
-        ),
+    """Two equal devices and a third; `latency_ns` of links and `second`, the second device, differ.
+
+    A second edge takes 5 ns, but 9 from the second device to the third.
+    """
+    first, other, third = draw.devices(["gpu", "gpu", "cpu"])
+    ops = [Op(name=name, time_ns={"gpu": 2, "cpu": 5, "other": 3}) for name in ("p", "q")]
+    matrix = ((0, 5, 5), (5, 0, 9), (5, 5, 0))
+    both = (
+        Edge(producer="p", consumer="q", bytes=4),
+        Edge(producer="p", consumer="q", bytes=4, tensor="t", transfer_ns=matrix),
     )
+    links = draw.links(3, lambda a, b: (10**9, (latency_ns or {}).get((a, b), 1)))
+    devices = (first, other.model_copy(update=second), third)
+    return draw.instance_of("pair", ops, both[:edges], devices, links)
 
 
 def test_what_tells_two_devices_apart() -> None:
@@ -86,28 +69,14 @@ def test_what_tells_two_devices_apart() -> None:
         "time": pair_beside_a_third(kind="other"),
         "memory": pair_beside_a_third(memory_bytes=7),
         "being a host": pair_beside_a_third(is_host=True),
-        "the link to a third": pair_beside_a_third({("b", "c"): 2}),
-        "the link from a third": pair_beside_a_third({("c", "b"): 2}),
-        "the two ways between them": pair_beside_a_third({("a", "b"): 2}),
+        "the link to a third": pair_beside_a_third({(1, 2): 2}),
+        "the link from a third": pair_beside_a_third({(2, 1): 2}),
+        "the two ways between them": pair_beside_a_third({(0, 1): 2}),
+        "one tensor": pair_beside_a_third(edges=2),
     }
     assert {why: identical_devices(instance) for why, instance in different.items()} == (
         dict.fromkeys(different, ())
     )
-
-
-def test_times_of_one_tensor_suffice_to_tell_them_apart() -> None:
-    # alike but for one tensor that goes from b to c in 9, not 5
-    instance = pair_beside_a_third()
-    matrix = [[0, 5, 5], [5, 0, 9], [5, 5, 0]]
-    first = instance.graph.edges[0]
-    edges = (
-        first,
-        first.model_copy(
-            update={"tensor": "t", "transfer_ns": tuple(tuple(row) for row in matrix)}
-        ),
-    )
-    graph = instance.graph.model_copy(update={"edges": edges})
-    assert identical_devices(Instance(name="x", graph=graph, cluster=instance.cluster)) == ()
 
 
 def test_labels_tell_devices_apart() -> None:
@@ -200,8 +169,8 @@ def test_the_longest_group_takes_the_first_device() -> None:
 def test_groups_count_as_one_op() -> None:
     # the group 1 + 1 + 1 comes before the op of 2; its first op stands for it
     ops = [Op(name=f"op{i}", time_ns={"gpu": 1}, colocation="g") for i in range(3)]
-    graph = Graph(name="g", ops=(Op(name="alone", time_ns={"gpu": 2}), *ops))
-    instance = Instance(name="g", graph=graph, cluster=gpus(["gpu", "gpu"]))
+    alone = Op(name="alone", time_ns={"gpu": 2})
+    instance = draw.instance_of("g", [alone, *ops], (), draw.devices(["gpu"] * 2))
     assert group_leaders(instance) == [1, 0]
     assert representative_devices(instance)[1:].tolist() == [[True, False]] * 3
     assert first_uses(instance) == [alike.FirstUse(0, (1,), (1,), 0)]

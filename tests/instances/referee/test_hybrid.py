@@ -200,16 +200,14 @@ def test_instances_without_hybrid_plans_are_refused(change: dict[str, Any], word
 
 
 @pytest.mark.parametrize(
-    ("modes", "group", "words"),
+    ("modes", "words"),
     [
-        ((KEEP, KEEP), None, "'keep' for tensor 1 appears twice"),
-        ((KEEP.model_copy(update={"sharded_bytes": 9}),), None, "more sharded_bytes"),
-        ((KEEP.model_copy(update={"leave_bytes": {"a": 1}}),), None, "leave_bytes for 'a', with"),
+        ((KEEP, KEEP), "'keep' for tensor 1 appears twice"),
+        ((KEEP.model_copy(update={"sharded_bytes": 9}),), "more sharded_bytes"),
+        ((KEEP.model_copy(update={"leave_bytes": {"a": 1}}),), "leave_bytes for 'a', with"),
     ],
 )
-def test_modes_that_contradict_each_other_are_refused(
-    modes: tuple[Mode, ...], group: str | None, words: str
-) -> None:
+def test_modes_that_contradict_each_other_are_refused(modes: tuple[Mode, ...], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         two_layers(modes=modes)
 
