@@ -1,4 +1,4 @@
-"""The house: folders, packages, the wheel, and the direction of imports."""
+"""The house: folders, packages, the wheel, and what is documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rooms of the house: who may import whom, and what keeps a name in one place."""
+"""The rooms of the house: who may import whom, and that names stand once and exist."""
 
 from __future__ import annotations
 

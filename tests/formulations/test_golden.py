@@ -186,6 +186,40 @@ def test_no_op_and_no_device_of_a_model_with_names_is_a_number(name: str) -> Non
                     assert part in devices
 
 
+ROWS = {
+    "moirai-as-published": moirai.count_rows(PLAIN, "as_published", makespan("port"), False),
+    **{
+        f"moirai-{channels}": moirai.count_rows(PLAIN, "strengthened", makespan(channels), True)
+        for channels in ("free", "link", "port", "half_duplex")
+    },
+    "pesto-as-published": pesto.count_rows(PLAIN, "as_published"),
+    "pesto-strengthened": pesto.count_rows(PLAIN, "strengthened"),
+    "getf-lp": getf.count_rows_lp(PLAIN, device_groups(PLAIN)),
+    "getf-milp": getf.count_rows(PLAIN),
+    "m-sct": m_sct.count_rows(PLAIN),
+    "throughput-convex-add": throughput_ip.count_rows(HOST, load(plans="convex")),
+    "throughput-chain-overlap": throughput_ip.count_rows(HOST, load(plans="chain", load="overlap")),
+    "throughput-replicas": throughput_ip.count_rows(PLAIN, load(replicas=True)),
+    "throughput-servers": throughput_ip.count_rows(HOST, load(levels=2)),
+    "throughput-fwd-bwd": throughput_ip.count_rows(HOST, MaxLoadFwdBwd()),
+    "archer-exact": archer.count_rows(PLAIN),
+    "archer-three-blocks": archer.count_rows(HOST, "superblocks"),
+    "latency-as-published": latency_ip.count_rows(HOST, LatencySubgraphs(), "as_published"),
+    "latency-strengthened": latency_ip.count_rows(
+        HOST, LatencySubgraphs(subgraphs=2), "strengthened"
+    ),
+}
+"""Rows as they are counted without building, but for those of memory and colocation."""
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_counted_without_building(name: str) -> None:
+    beside = ("memory", "coloc")
+    families = MODELS[name]().component_objects(pyo.Constraint)
+    rows = sum(len(each) for each in families if not any(word in each.name for word in beside))
+    assert rows <= ROWS[name] <= 3 * rows
+
+
 def test_rows_are_written_with_the_names_of_ops_and_devices() -> None:
     model = moirai.build(PLAIN, makespan("port"), names=True)
     row = model.device_shared["q", "r", "g0"]

@@ -1,4 +1,4 @@
-"""The latency IP: warm starts without slack, bounds of chains, and the number of its rows."""
+"""The latency IP: warm starts without slack, calls without time, and bounds of chains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from draws import draw
 from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, best_plan, latency_draws, optimum
 
-from placegap.formulations.latency_ip import Form, build, count_rows, extract, warm_start
+from placegap.formulations.latency_ip import Form, build, extract, warm_start
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.instances import Device, Edge, Instance, Op, Semantics, evaluate, example
 from placegap.solvers.core.back_ends import solve_model
@@ -99,16 +99,6 @@ def test_a_chain_that_memory_cuts_pays_at_the_cheapest_place() -> None:
     )
     assert chain_bound_ns(chain, ONCE) == 7
     assert optimum(chain, ONCE) == 7
-
-
-def test_rows_are_counted_without_building() -> None:
-    for semantics in LATENCY_SEMANTICS:
-        for form in FORMS:
-            for drawn in latency_draws()[:4]:
-                model = build(drawn, semantics, form, symmetry=True)
-                rows = sum(1 for _ in model.component_data_objects(pyo.Constraint))
-                extra = drawn.num_devices * (1 + drawn.num_ops)  # memory and colocation
-                assert rows <= count_rows(drawn, semantics, form) + extra
 
 
 def test_the_strengthened_relaxation_is_the_stronger_one() -> None:

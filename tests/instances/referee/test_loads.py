@@ -9,12 +9,12 @@ from placegap.instances import Edge, Instance, MaxLoad, MaxLoadFwdBwd, Op, Plan,
 from placegap.instances.referee.loads import device_loads
 
 
-def fan_out(host: bool = False) -> Instance:
+def fan_out() -> Instance:
     """Op a (1 ns) sends one tensor (host time 10 ns) to b and c (2 ns each)."""
     times = {"a": 1, "b": 2, "c": 2}
     ops = (Op(name=name, time_ns={"x": time}) for name, time in times.items())
     edges = (Edge(producer="a", consumer=name, tensor="t", host_time_ns=10) for name in "bc")
-    return draw.instance_of("fan-out", ops, edges, draw.devices(["x"] * 3, hosts=int(host)))
+    return draw.instance_of("fan-out", ops, edges, draw.devices(["x"] * 3))
 
 
 def value(instance: Instance, placement: list[int], **rules: str) -> int | None:
@@ -30,12 +30,6 @@ def test_a_tensor_leaves_a_device_once_however_many_consumers_it_has() -> None:
     # device 1 has both consumers: 2 + 2 + 10 in, and with overlap the larger of 4 and 10
     assert value(fan_out(), [0, 1, 1]) == 14
     assert value(fan_out(), [0, 1, 1], load="overlap") == 10
-
-
-def test_hosts_pay_no_communication() -> None:
-    # all on the host except c: host 3, device 1: 2 + 10 in
-    parts = device_loads(fan_out(host=True), np.array([0, 0, 1]))
-    assert [part.tolist() for part in parts] == [[3, 2, 0], [0, 10, 0], [0, 0, 0]]
 
 
 def one_pass_each(host_time_ns: int | None) -> Instance:

@@ -82,13 +82,6 @@ def test_between_two_calls_of_one_accelerator_a_tensor_is_paid_out_and_in() -> N
     assert value(pair, [0, 0], [1, 1], q=2) == 2  # call 0 does not exist
 
 
-def test_hosts_run_any_number_of_ops_at_once_and_pay_nothing() -> None:
-    ops, edges = [op("a"), op("b"), op("c")], [edge("a", "b", 4), edge("a", "c", 4)]
-    assert value(instance(ops, edges), [2, 2, 2]) == 20  # a, then b beside c on the one host
-    # b and c on two hosts: no transfer between hosts
-    assert value(instance(ops, edges, cpus=2), [2, 2, 3]) == 20
-
-
 def test_calls_of_an_accelerator_do_not_overlap_and_keep_their_order() -> None:
     alone = instance([op("a", 3), op("b", 5)], [])
     assert value(alone, [0, 0], [0, 1], q=2) == 8
@@ -123,12 +116,6 @@ def test_a_call_that_a_path_leaves_and_enters_again_waits_for_itself() -> None:
     assert value(path, [0, 2, 0], [0, 0, 1], q=2) == 12
     # nor does a later call feed an earlier one
     assert value(path, [0, 0, 0], [1, 0, 0], q=2) == "order"
-
-
-def test_memory_counts_over_all_calls() -> None:
-    big = instance([op("a", resident_bytes=3), op("b", resident_bytes=3)], [], memory=5)
-    assert value(big, [0, 0], [0, 1], q=2) == "memory"
-    assert value(big, [0, 1]) == 1
 
 
 def test_a_group_shares_an_accelerator_but_not_a_call_nor_a_host() -> None:
