@@ -75,7 +75,7 @@ NAMED = {"hf:gpt2": "hf:./config.json", "hf:llama-7b": "hf:./config.json"} | {
 }
 """What is traced in place of the models whose trace takes long."""
 
-LIMIT_S = "0.5"
+LIMIT_S = "0.2"
 """What `place` gets where the page shows no output of it."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pyomo.environ as pyo
+from draws import draw
 
 from placegap.formulations.shared.families import (
     LARGEST_CAPACITY,
@@ -15,28 +16,16 @@ from placegap.formulations.shared.families import (
     possible_devices,
     set_placement,
 )
-from placegap.instances import Cluster, Device, Graph, Instance, Op, Plan
+from placegap.instances import Instance, Op, Plan
 
 
 def machines(memory_bytes: tuple[int, ...], sizes: tuple[int, ...]) -> Instance:
     """Ops of the given sizes, without edges, on devices of the given memory."""
-    return Instance(
-        name="sizes",
-        graph=Graph(
-            name="sizes",
-            ops=tuple(
-                Op(name=f"op{i}", time_ns={"gpu": 1}, resident_bytes=size)
-                for i, size in enumerate(sizes)
-            ),
-        ),
-        cluster=Cluster(
-            name="machines",
-            devices=tuple(
-                Device(name=f"d{k}", kind="gpu", memory_bytes=limit)
-                for k, limit in enumerate(memory_bytes)
-            ),
-        ),
+    ops = (
+        Op(name=f"op{i}", time_ns={"gpu": 1}, resident_bytes=size) for i, size in enumerate(sizes)
     )
+    devices = draw.devices(["gpu"] * len(memory_bytes), lambda k: memory_bytes[k])
+    return draw.instance_of("sizes", ops, (), devices)
 
 
 def admits(model: pyo.ConcreteModel, plan: Plan) -> bool:

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from draws import draw
 
 from placegap.experiments.research.workloads.clones import with_clones
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, Plan
+from placegap.instances import Edge, Instance, Makespan, Op, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.placers.baselines import clones_of
 from placegap.solvers.solving.run_method import run_method
-
-GPUS = tuple(Device(name=f"g{k}", kind="gpu", memory_bytes=10**6) for k in range(3))
-CLUSTER = Cluster(
-    name="three",
-    devices=GPUS,
-    links=tuple(
-        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)  # a byte per ns
-        for a in GPUS
-        for b in GPUS
-        if a != b
-    ),
-)
 
 
 def op(name: str, kind: str, time_ns: int = 0, **rest: object) -> Op:
@@ -44,7 +32,8 @@ def step() -> Instance:
         Edge(producer=a, consumer=b, bytes=sizes.get(f"{a} {b}", 0))
         for a, b in (arc.split() for arc in arcs)
     )
-    return Instance(name="step", graph=Graph(name="step", ops=ops, edges=edges), cluster=CLUSTER)
+    devices = draw.devices(["gpu"] * 3, lambda k: 10**6)
+    return draw.instance_of("step", ops, edges, devices, draw.links(3, lambda a, b: (10**9, 0)))
 
 
 def test_variables_and_what_follows_a_gradient_are_there_once_and_a_summary_in_the_first() -> None:
@@ -89,15 +78,3 @@ def test_data_parallel_puts_each_clone_on_a_device() -> None:
         assert j < 0 or at == (j,)
     shared = {at for at, j in zip(plan.placement, clones_of(instance), strict=True) if j < 0}
     assert len(shared) == 1  # one variable, with its clip, update and sum
-
-
-def test_nothing_changes_with_one_clone_but_names() -> None:
-    one = with_clones(step(), 1)
-    assert one.num_ops == step().num_ops + 1  # the sum of one gradient
-    assert sum(o.time_ns["gpu"] for o in one.graph.ops) == 206
-
-
-@pytest.mark.parametrize("clones", [2, 3])
-def test_op_times_are_those_of_so_many_whole_batches(clones: int) -> None:
-    ops = with_clones(step(), clones).graph.ops
-    assert sum(o.time_ns["gpu"] for o in ops) == clones * 200 + 6

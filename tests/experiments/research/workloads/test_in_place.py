@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from draws import draw
 
 from placegap.experiments.research.workloads.variants import written_in_place
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+from placegap.instances import Edge, Op
 
 
 def sizes_of(kinds: str, edges: str, sizes: dict[str, int] | None = None) -> list[int]:
@@ -16,10 +17,8 @@ def sizes_of(kinds: str, edges: str, sizes: dict[str, int] | None = None) -> lis
         for name, kind in (word.split(":") for word in kinds.split())
     )
     ends = [word.split(">") for word in edges.split()]
-    lines = tuple(Edge(producer=a, consumer=b, bytes=8, tensor=f"of {a}") for a, b in ends)
-    cluster = Cluster(name="one", devices=(Device(name="g0", kind="g"),))
-    graph = Graph(name="net", ops=ops, edges=lines)
-    made = written_in_place(Instance(name="net@one", graph=graph, cluster=cluster))
+    lines = (Edge(producer=a, consumer=b, bytes=8, tensor=f"of {a}") for a, b in ends)
+    made = written_in_place(draw.instance_of("net", ops, lines, draw.devices(["g"])))
     return [int(size) for size in made.arrays.resident_bytes]
 
 
