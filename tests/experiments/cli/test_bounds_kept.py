@@ -19,7 +19,7 @@ from placegap.instances import BestKnown, Graph, Instance, Makespan, MaxLoad, Op
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import StoredBound, load_stated_plan, save_plan
 from placegap.instances.problem import LatencySubgraphs, PipelineIteration, Semantics, includes
-from placegap.instances.problem.modules import with_content, with_granularity
+from placegap.instances.problem.modules import with_granularity
 from placegap.solvers import Result, run_method
 from placegap.solvers.solving import known_bounds
 
@@ -130,19 +130,6 @@ def test_the_facade_shows_claims_and_believes_none(tmp_path: Path) -> None:
     assert "claims that no plan is better than 36 ns (ideal-dp), but" in sentence
 
 
-def test_place_quotes_what_is_recorded(tmp_path: Path, capsys: Capture, model: str) -> None:
-    # --method heft printed 44.1 % of inception_v1, whose optimum is recorded, where show had 13.9
-    command = ["place", "inception_v1", "--cluster", "celeritas-4xV100-pcie", "--method", "heft"]
-    plan = str(tmp_path / "heft.json")
-    assert main([*command, "-o", plan, "--json"]) == 0
-    placed = answer(capsys)
-    assert main(["show", plan, "--json"]) == 0
-    shown = answer(capsys)
-    assert placed["bound_ns"] == shown["bound_ns"] == 786_996  # docs/optima.md: 0.786996 ms
-    assert placed["gap"] == shown["gap"] == pytest.approx(1 - 786_996 / placed["value_ns"])
-    assert placed["bound_origin"].startswith("recorded: ")
-
-
 def test_what_a_method_proves_itself_stays_among_the_details(
     model: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,10 +185,6 @@ def test_no_file_makes_a_plan_optimal(
     verified = answer(capsys)
     assert (verified["bound_ns"], verified["gap"]) == (33, 10 / 43)
     assert verified["best_known_value_ns"] is None
-    for command in (["show", start], ["compare", start, start]):
-        assert main([*command, "--model", model, "--json"]) == 0
-        content = answer(capsys)
-        assert content.get("plans", [content])[0]["gap"] == 10 / 43
 
 
 def test_a_search_does_not_end_at_a_claim(model: str, tmp_path: Path, capsys: Capture) -> None:
@@ -215,20 +198,6 @@ def test_a_search_does_not_end_at_a_claim(model: str, tmp_path: Path, capsys: Ca
     for file in ("model.json", "start.json"):
         assert f"{file} claims that no plan is better than 35 ns" in err
     assert "a solver was wrong" not in err
-
-
-def test_what_the_corpus_records_refutes_a_claim(
-    model: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorded(monkeypatch, example(), BestKnown(semantics=Makespan(), value_ns=34, bound_ns=34))
-    plan = saved(tmp_path, "plan.json", stored(35))
-    assert main(["verify", model, plan, "--json"]) == 1
-    out, err = capsys.readouterr()
-    assert (json.loads(out)["bound_ns"], json.loads(out)["gap"]) == (34, 1 / 35)
-    assert (
-        "plan.json claims that no plan is better than 35 ns (cp-sat), but the corpus records one"
-        " of 34 ns"
-    ) in err
 
 
 def test_a_claimed_value_refutes_a_claimed_bound_and_no_proof(
@@ -323,29 +292,11 @@ def test_a_claim_about_any_plan_is_one_about_chains(
     assert [claim["plans"] for claim in said] == ["under max_load convex add"]
 
 
-def test_a_plan_without_its_model_still_says_what_it_claims(
-    tmp_path: Path, capsys: Capture
-) -> None:
-    assert main(["show", saved(tmp_path, "plan.json", stored()), "--json"]) == 0
-    said = answer(capsys)
-    assert (said["claimed_bound_ns"], said["claimed_bound_by"]) == (34, "cp-sat")
-    assert not {"value_ns", "bound_ns", "rests_on"} & said.keys()
-
-
 def test_a_model_s_claims_are_shown_under_their_rules(model: str, capsys: Capture) -> None:
     claims = with_claim(example(), value_ns=35, bound_ns=34)
     save_document(Document.of(claims), model)
     assert main(["show", model, "--json"]) == 0
     assert answer(capsys)["claimed"] == ["makespan port per_edge: value 35 ns, bound 34 ns"]
-
-
-def test_an_old_plan_file_has_no_bound_and_loads(
-    model: str, tmp_path: Path, capsys: Capture
-) -> None:
-    plan = saved(tmp_path, "plan.json", None)
-    assert "bound" not in json.loads(Path(plan).read_text())
-    assert main(["show", plan, "--model", model, "--json"]) == 0
-    assert answer(capsys)["bound_ns"] == 33
 
 
 # ----------------------------------------------------------------------------------- whole layers
@@ -425,15 +376,6 @@ def test_what_is_recorded_op_by_op_holds_for_whole_layers(
     assert main(command) == 0
     said = answer(capsys)
     assert (said["bound_ns"], said["claims"][0]["bound_ns"]) == (11, 12)
-
-
-def test_the_content_tells_the_granularity() -> None:
-    instance = layered()
-    for granularity in ("op", "layer"):
-        whole = with_granularity(instance, granularity)  # type: ignore[arg-type]
-        found = with_content(instance, whole.content_hash)
-        assert found is not None
-        assert (found[0].content_hash, found[1]) == (whole.content_hash, granularity)
 
 
 def test_op_by_op_is_never_worse_than_whole_layers(monkeypatch: pytest.MonkeyPatch) -> None:

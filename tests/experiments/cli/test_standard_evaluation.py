@@ -112,17 +112,12 @@ def test_what_does_not_fit_has_no_plan_and_says_so(folder: Path, capsys: Capture
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--batch", "0"], "Invalid value for '--batch'"),
         (["--links", "m.csv"], "m.csv: row 1: unknown column 'op'; the header is source"),
-        (["--links", "none.csv"], "none.csv: No such file"),
         (
             ["--cluster", "8xH100-nvlink"],
             "m.csv: row 2: no row is of a device kind of '8xH100-nvlink'",
         ),
-        (["-o", "big.txt"], "the name must end in .json or .json.gz"),
-        (["-o", "no/such/big.json"], "its folder does not exist"),
         (["--plan", "big.json"], "two outputs have this name"),
-        (["--plan", "folder.json"], "folder.json: is a folder; name a file in it"),
         (["--plot", "cdf.svg"], "the name must end in .png"),
         (["--batch", "8", "--plot", "cdf.png"], "no row is of batch 8: there is nothing to draw"),
     ],
@@ -130,7 +125,6 @@ def test_what_does_not_fit_has_no_plan_and_says_so(folder: Path, capsys: Capture
 def test_bad_input_is_one_line_and_exit_status_2(
     folder: Path, capsys: Capture, extra: list[str], message: str
 ) -> None:
-    (folder / "folder.json").mkdir()
     before = sorted(folder.iterdir())
     assert main([*ARGS, *extra]) == 2
     out, err = capsys.readouterr()

@@ -74,14 +74,6 @@ def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
     assert finish(process) == ("stopped\n", "")
 
 
-def test_without_patience_the_first_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
-    process = begin(POOL, tmp_path, "0", "stubborn")
-    wait_for(process, tmp_path / "stubborn-begun")
-    send(process)
-    assert finish(process) == ("stopped\n", "")
-    assert not (tmp_path / "stubborn-stopped").exists()
-
-
 @pytest.fixture
 def hard(tmp_path: Path) -> Path:
     """30 ops on 4 devices: minutes away from a proof by either solver, and by no cheap bound."""

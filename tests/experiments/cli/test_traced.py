@@ -41,8 +41,9 @@ def test_a_converted_model_is_read_like_any_other(tmp_path: Path) -> None:
     assert document.graph.provenance.parameters["seq"] == 8
 
 
-@pytest.mark.parametrize("train", [[], ["--train"]])
-@pytest.mark.parametrize("field", ["num_nextn_predict_layers", "mtp_num_hidden_layers"])
+@pytest.mark.parametrize(
+    ("field", "train"), [("num_nextn_predict_layers", []), ("mtp_num_hidden_layers", ["--train"])]
+)
 def test_layers_of_multi_token_prediction_are_said_to_be_left_out(
     field: str, train: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
@@ -68,9 +69,7 @@ def placed_label(capsys: Capture, *command: str) -> str:
     [
         ([], "max_load chain add peak"),
         (["--method", "heft"], "makespan port per_edge peak"),
-        (["--objective", "makespan", "--method", "etf"], "makespan port per_edge peak"),
         (["--method", "m-topo", "--memory", "sum"], "max_load chain add"),
-        (["--channels", "link", "--method", "heft"], "makespan link per_edge peak"),
     ],
 )
 def test_a_converted_model_is_placed_as_the_traced_one_is(
@@ -119,17 +118,6 @@ def test_an_op_whose_flops_nobody_counts_is_named(
     assert main(["convert", "py:centres:build", "out.json"]) == 0
     line = "FLOPs: no rule for _cdist_forward (_cdist_forward), which read weights; they count as 0"
     assert line in capsys.readouterr().err
-
-
-def test_an_objective_that_is_asked_for_is_not_commented_on(
-    tmp_path: Path, capsys: Capture
-) -> None:
-    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    command = ["place", f"hf:{tmp_path}/tiny.json", "--cluster", "8xH100", "--seq", "8"]
-    assert main([*command, "--objective", "makespan", "--method", "heft", "--json"]) == 0
-    shown = capsys.readouterr()
-    assert json.loads(shown.out)["semantics"]["objective"] == "makespan"
-    assert "the objective" not in shown.err
 
 
 def test_what_was_assumed_is_printed(tmp_path: Path, capsys: Capture) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from nbformat import NotebookNode
@@ -35,13 +34,3 @@ def test_it_runs_and_shows_what_it_was_committed_with(stored: NotebookNode) -> N
     now = executed("gaps")
     assert outputs(now, "text/plain") == outputs(stored, "text/plain")
     assert_drawn(pictures(now))
-
-
-def test_it_reads_the_runs_of_another_study(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    lines = RUNS.read_text().splitlines(keepends=True)
-    some = [line for line in lines[1:] if ",max_load," in line and "oracle" not in line][:36]
-    (tmp_path / "runs.csv").write_text("".join([lines[0], *some]))
-    monkeypatch.setenv("PLACEGAP_RUNS", str(tmp_path / "runs.csv"))
-    assert_drawn(pictures(executed("gaps")))

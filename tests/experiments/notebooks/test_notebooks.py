@@ -37,9 +37,9 @@ PICTURES = {
 """How many pictures each notebook shows."""
 
 WITH_TORCH = "device_map"
-HERE = [
-    pytest.param(name, marks=[pytest.mark.torch] if name == WITH_TORCH else []) for name in PICTURES
-]
+DEEP = ("schedule", "constraints", "gpus")
+MARKS = {WITH_TORCH: pytest.mark.torch, **dict.fromkeys(DEEP, pytest.mark.deep)}
+HERE = [pytest.param(name, marks=MARKS.get(name, ())) for name in PICTURES]
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
 

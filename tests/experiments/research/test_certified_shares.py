@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from doubles.gap_runs import CHAIN, Results, cells_of, plan
 
 from placegap.experiments.research import certificates
 from placegap.experiments.research.certificates import (
-    FILE_NAME,
     Key,
     Share,
     certified_column,
@@ -19,7 +17,7 @@ from placegap.experiments.research.certificates import (
     known_shares,
 )
 from placegap.experiments.studies.gaps import GapCell
-from placegap.instances import InputError, Instance, Semantics, example
+from placegap.instances import Instance, Semantics, example
 from placegap.instances.certificates.certificate_file import Certificate, IdealsProof
 
 RESULTS: Results = {
@@ -97,23 +95,6 @@ def test_more_seconds_try_again_what_was_not_proven_whole(
     # 50 of 50 is whole, 50 of 80 is not; 45 proves less than is known, and 2 s have been spent
     assert asked == [80, 50, 80]
     assert [share.certified_ns for share in known_shares(tmp_path).values()] == [50, 50]
-
-
-def test_bounds_that_changed_are_certified_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = list[float]()
-    monkeypatch.setattr(certificates, "certify", certifying(asked, 40))
-    for bound_ns in (80, 81):
-        cells = [replace(CELLS[0], best_bound_ns=bound_ns)]
-        certified_shares(cells, 1.0, tmp_path, known_shares(tmp_path))
-    assert asked == [80, 81]
-
-
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match="holds no shares"):
-        known_shares(tmp_path)
 
 
 def test_the_table_is_printed_after_an_interrupt(

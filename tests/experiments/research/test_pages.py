@@ -17,26 +17,12 @@ from placegap.experiments.research.measures import (
     orders_by_error,
     orders_under_ports,
 )
-from placegap.experiments.research.pages import DOCS, STUDIES, doc_rows, figures, pages, pictures
+from placegap.experiments.research.pages import DOCS, STUDIES, figures, pages, pictures
 from placegap.experiments.research.record import HERE, RESULTS, read_results, rows_of
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.gaps import gap_cells
 from placegap.experiments.studies.plan import plan_study
 
-ANEW = [
-    f"{name}.md"
-    for name in (
-        "auto",
-        "bounds",
-        "certificates-results",
-        "decomposition",
-        "found",
-        "ideal-dp",
-        "objectives",
-        "placers",
-        "searches",
-    )
-]
 CONFIGS = [path for path in sorted(HERE.glob("*.yaml")) if path.stem in STUDIES]
 
 
@@ -49,14 +35,6 @@ def test_a_page_is_what_the_committed_results_make_of_it() -> None:
         )
     assert names[:2] == ["ours-results.md", "found.md"]
     assert {"auto.md", "certificates-results.md", "decomposition.md", "ideal-dp.md"} < {*names}
-
-
-@pytest.mark.parametrize("name", ANEW)
-def test_a_page_of_a_method_is_short_and_tells_no_commits_in_its_text(name: str) -> None:
-    lines = (DOCS / name).read_text().splitlines()
-    prose = "\n".join(line for line in lines if not line.startswith("|"))
-    assert len(lines) <= 120
-    assert re.findall(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,8}\b", prose) == []
 
 
 def test_the_findings_are_eleven_each_with_a_figure_and_a_command() -> None:
@@ -135,32 +113,9 @@ def test_a_row_without_a_plan_counts_as_none_and_ranks_last() -> None:
 
 def test_blind_plans_are_held_against_promise_plan_and_best_bound() -> None:
     where = {"instance": "i", "cluster": "c"}
-    records = [
-        {
-            **where,
-            "method": "a",
-            "blind_free_ns": 100,
-            "blind_port_ns": 150,
-            "aware_ns": 150,
-            "bound_ns": None,
-        },
-        {
-            **where,
-            "method": "b",
-            "blind_free_ns": 110,
-            "blind_port_ns": 125,
-            "aware_ns": 100,
-            "bound_ns": 75,
-        },
-        {
-            **where,
-            "method": "c",
-            "blind_free_ns": 90,
-            "blind_port_ns": None,
-            "aware_ns": None,
-            "bound_ns": None,
-        },
-    ]
+    heads = ("method", "blind_free_ns", "blind_port_ns", "aware_ns", "bound_ns")
+    rows = [("a", 100, 150, 150, None), ("b", 110, 125, 100, 75), ("c", 90, None, None, None)]
+    records = [{**where, **dict(zip(heads, row, strict=True))} for row in rows]
     first, second = blind_rows(records)
     # 150/100 and 150/150; one alike; 1 - 75/150
     assert first == ("a", Loss(0.5, 0.5, 1), Loss(0, 0, 1), 1, 0.5)
@@ -170,33 +125,14 @@ def test_blind_plans_are_held_against_promise_plan_and_best_bound() -> None:
 
 
 def test_losses_and_orders_compare_a_draw_with_true_costs() -> None:
-    def record(off: float, method: str, believed_ns: int, true_ns: int) -> dict[str, object]:
-        return {
-            "instance": "i",
-            "cluster": "c",
-            "seed": 1,
-            "off": off,
-            "method": method,
-            "believed_ns": believed_ns,
-            "true_ns": true_ns,
-        }
-
-    records = [
-        record(0.0, "a", 100, 100),
-        record(0.0, "b", 104, 104),
-        record(0.1, "a", 120, 130),
-        record(0.1, "b", 110, 104),
-    ]
+    heads = ("off", "method", "believed_ns", "true_ns")
+    rows = [(0.0, "a", 100, 100), (0.0, "b", 104, 104), (0.1, "a", 120, 130), (0.1, "b", 110, 104)]
+    where = {"instance": "i", "cluster": "c", "seed": 1}
+    records = [{**where, **dict(zip(heads, row, strict=True))} for row in rows]
     assert losses_by_error(records) == {("a", 0.1): Loss(0.3, 0.3, 1), ("b", 0.1): Loss(0, 0, 1)}
     # true costs say a before b, the draw b before a; they are less than 5 % apart
     assert orders_by_error(records) == {0.1: OrderCount(0, 0, 1)}
     assert orders_by_error(records, 0.05) == {0.1: OrderCount(0, 0, 0)}
-
-
-def test_a_table_of_a_page_is_read_by_its_first_head(tmp_path: Path) -> None:
-    text = "| a | b |\n|---|---|\n| 1 | 2 |\n\n| c | b |\n| --- | --- |\n| 3 | 4 |\n"
-    (tmp_path / "page.md").write_text(text)
-    assert doc_rows("page.md", "c", tmp_path) == [{"c": "3", "b": "4"}]
 
 
 def test_the_committed_runs_contradict_no_bound() -> None:

@@ -13,13 +13,11 @@ from placegap.experiments.research.papers import (
     PAPERS,
     Recorded,
     all_studies,
-    compared_tables,
     inversions,
     lines_of,
     page,
     read_recorded,
     results_file,
-    studies_of,
 )
 from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.studies.gaps import GapCell
@@ -56,14 +54,6 @@ def test_a_page_is_what_the_kept_results_print(name: str) -> None:
     # after a change of results or of published.yaml:
     # python -m placegap.experiments.research.papers --pages
     assert (ROOT / "docs" / "papers" / f"{name}.md").read_text() == page(FOLDER / name)
-
-
-@pytest.mark.parametrize("name", PAPERS)
-def test_every_table_that_has_a_row_is_on_the_page_of_its_paper(name: str) -> None:
-    text = (ROOT / "docs" / "papers" / f"{name}.md").read_text()
-    for study in filter(has_results, studies_of(FOLDER / name)):
-        for compared in compared_tables(study, read_recorded(results_file(study))):
-            assert (f"## {compared.table.title}" in text) == bool(compared.rows)
 
 
 def test_the_kept_results_are_small_and_name_what_made_them() -> None:

@@ -189,8 +189,6 @@ def test_a_mean_that_a_paper_claims_is_that_of_its_own_cells() -> None:
     ("old", "new", "message"),
     [
         ("5 hrs", "5 eons", "'5 eons' is neither a number nor OOM"),
-        (", 5 hrs", "", "row 'Net': 1 cells, 2 columns"),
-        ("unit: s", "unit: h", "unit"),
         ("text: arXiv", "test: arXiv", "test"),
     ],
 )
@@ -205,13 +203,6 @@ def test_a_bad_file_is_one_line_with_its_place(
         load_paper(path)
     assert "published.yaml" in str(error.value)
     assert "\n" not in str(error.value)
-
-
-def test_a_table_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
-    path = tmp_path / "published.yaml"
-    path.write_text(GOOD)
-    with pytest.raises(InputError, match="has no table 'two'; it has one"):
-        load_published(path, ["two"])
 
 
 def test_a_cell_may_have_a_unit_of_its_own_and_a_mark() -> None:

@@ -33,7 +33,7 @@ def sent_bytes(instance: Instance, plan: Plan) -> tuple[int, int]:
     return sum(size for size, _ in sent), sum(size for size, is_back in sent if is_back)
 
 
-@pytest.mark.parametrize("memory", ["sum", "peak"])
+@pytest.mark.parametrize("memory", ["sum", pytest.param("peak", marks=pytest.mark.deep)])
 def test_metis_sends_little_and_hardly_any_activations_to_the_backward_pass(memory: str) -> None:
     # docs/papers/celeritas.md, table 3 by both rules, on Tensor Holography
     holography = ("celeritas:holography", "celeritas-4xV100-pcie")
@@ -45,6 +45,7 @@ def test_metis_sends_little_and_hardly_any_activations_to_the_backward_pass(memo
         assert sent > 2 * metis
 
 
+@pytest.mark.deep
 def test_mp_dps_sends_less_than_fd_dps_where_no_op_is_split() -> None:
     # docs/papers/fd-dps.md, table 5, on ResNet_50 with four GPUs
     resnet = ("fd-dps:resnet-50", "4xP100-pcie")

@@ -86,10 +86,3 @@ def test_a_bound_that_says_what_it_rests_on_replaces_an_equal_one(tmp_path: Path
         known = BestKnown(semantics=MaxLoad(), bound_ns=bound, rests_on=rests_on)
         found = record_best(instance, known, tmp_path / "best.json")
     assert (found.bound_ns, found.rests_on) == (5, "proof")
-
-
-def test_a_folder_without_a_log_is_bad_input(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(tmp_path), str(tmp_path / "best.json")]) == 2
-    assert "runs.jsonl" in capsys.readouterr().err

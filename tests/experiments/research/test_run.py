@@ -47,19 +47,10 @@ def status_of(args: list[str]) -> int | str | None:
     return ended.value.code
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["vgg19", "plan.json"], "vgg19: only models that are traced can be run (hf:, py:)"),
-        (["hf:gpt2", "plan.json"], "hf:gpt2 brings no devices"),
-    ],
-)
-def test_wrong_use_is_one_line_and_exit_status_2(
-    args: list[str], message: str, capsys: Capture
-) -> None:
-    assert status_of(args) == 2
+def test_wrong_use_is_one_line_and_exit_status_2(capsys: Capture) -> None:
+    assert status_of(["vgg19", "plan.json"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
+    assert "vgg19: only models that are traced can be run (hf:, py:)" in line
 
 
 def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
@@ -86,13 +77,8 @@ def written(
     stages = plan_with_cuts(instance, begins).devices.tolist()
     plan = replace(Plan.on([s % count for s in stages]), stage=tuple(stages))
     save_plan(instance, plan, rules, folder / "plan.json")
-    return [
-        model,
-        str(folder / "plan.json"),
-        "--iterations",
-        "2",
-        *(f"--{name}={path}" for name, path in here.items()),
-    ]
+    options = [f"--{name}={path}" for name, path in here.items()]
+    return [model, str(folder / "plan.json"), "--iterations", "2", *options]
 
 
 @pytest.fixture

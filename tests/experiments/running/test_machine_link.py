@@ -22,11 +22,8 @@ def build():
 @pytest.mark.parametrize(
     ("small_ns", "large_ns", "rate"),
     [
-        (50_000, 4_240_208, 10**9),  # 4 MiB less 4 KiB in 4,190,208 ns more
         (50_000, 40_000, None),  # the small one was disturbed: 4e15 bytes/s at 1 ns more
-        (50_000, 50_000, None),
-        (50_000, 50_400, None),  # 10,475,520,000,000 bytes/s
-        (50_000, 50_420, 9_976_685_714_285),
+        (50_000, 50_420, 9_976_685_714_285),  # 4 MiB less 4 KiB in 420 ns more
     ],
 )
 def test_a_rate_that_no_link_has_is_refused(

@@ -7,6 +7,7 @@ import signal
 import time
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any
 
 import pytest
 from doubles.pool_jobs import job
@@ -70,19 +71,6 @@ def test_without_processes_news_arrive_as_well() -> None:
     send_news("to nobody")
 
 
-def test_tasks_may_depend_on_endings_before() -> None:
-    seen: list[int] = []
-
-    def tasks():
-        yield ("sleep", 0)
-        assert len(seen) == 1
-        yield ("sleep", 0.01)
-
-    for ending in run_pool(tasks(), job, workers=1, hard_limit_s=lambda task: 20):
-        seen.append(ending.answer)
-    assert len(seen) == 2
-
-
 def test_closing_the_pool_kills_its_workers() -> None:
     running = run_pool([("sleep", 0), ("sleep", 60)], job, workers=1, hard_limit_s=lambda task: 99)
     pid = next(running).answer
@@ -111,16 +99,9 @@ def test_what_workers_print_reaches_nobody(capfd: pytest.CaptureFixture[str]) ->
 def test_workers_that_cannot_start_are_an_error_not_a_crash_of_every_task(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
+    options: dict[str, Any] = {"workers": 1, "modules": ["no_such_module"]}
     with pytest.raises(PoolError, match="cannot start"):
-        list(
-            run_pool(
-                [("sleep", 0)],
-                job,
-                workers=1,
-                hard_limit_s=lambda task: 20,
-                modules=["no_such_module"],
-            )
-        )
+        list(run_pool([("sleep", 0)], job, hard_limit_s=lambda task: 20, **options))
     assert "no_such_module" in capfd.readouterr().err
 
 
@@ -148,26 +129,14 @@ for ending in run_pool(tasks, job, workers=1, hard_limit_s=lambda task: 99):
 """
 
 
-def test_workers_die_with_a_parent_that_is_killed() -> None:
-    # the worker computes (sleeps) and does not read its pipe when the parent dies
-    parent = begin(PARENT)
+def test_a_signal_is_the_parents_business_alone_and_workers_die_with_one_that_is_killed() -> None:
+    parent = begin(PARENT, ignored=[signal.SIGHUP])  # it goes on, and so do its workers
     assert parent.stdout is not None
     worker = int(parent.stdout.readline())
-    assert is_alive(worker)
-    parent.kill()
-    parent.communicate()
-    assert no_session(parent.pid)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_all_processes_is_the_parents_business_alone(number: int) -> None:
-    parent = begin(PARENT, ignored=[number])  # it goes on, and so do its workers
-    assert parent.stdout is not None
-    worker = int(parent.stdout.readline())
-    send(parent, number)
+    send(parent, signal.SIGHUP)
     time.sleep(0.2)
     assert is_alive(worker)
-    parent.kill()
+    parent.kill()  # the worker computes (sleeps) and does not read its pipe
     parent.communicate()
     assert no_session(parent.pid)
 

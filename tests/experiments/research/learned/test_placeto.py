@@ -117,8 +117,3 @@ def test_a_damaged_policy_is_refused_in_one_line(tmp_path: Path, text: str, comp
         run_method(example(), Makespan(), "placeto", {"policy": str(path)})
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_policy_is_refused_with_those_that_ship() -> None:
-    with pytest.raises(InputError, match="did you mean 'blocks-4'"):
-        run_method(example(), Makespan(), "placeto", {"policy": "blocks-3"})

@@ -12,7 +12,6 @@ from placegap.experiments.research.tables.hybrid import (
     FILLED_HEADS,
     PUBLISHED,
     PUBLISHED_HEADS,
-    RESTRICTION_HEADS,
     TRAINED,
     TRAINED_HEADS,
     Degrees,
@@ -56,6 +55,7 @@ def test_a_published_run_is_beside_the_optimum() -> None:
     assert 0 <= of(found["any mode gains"]) < 2
 
 
+@pytest.mark.deep
 def test_dearer_all_reduces_explain_what_a_prototype_had() -> None:
     (row,) = published_rows(PUBLISHED[1:2], inner_gb_per_s=180)
     found = dict(zip(PUBLISHED_HEADS, row, strict=True))
@@ -116,4 +116,3 @@ def test_the_heads_of_a_table_and_wrong_names(capsys: pytest.CaptureFixture[str]
     with pytest.raises(InputError, match="trained"):
         main(["traned"])
     assert capsys.readouterr().out == ""
-    assert len(RESTRICTION_HEADS) == 8

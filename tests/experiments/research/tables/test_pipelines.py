@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from placegap.experiments.research.tables.pipelines import HEADS, main, rows
-from placegap.instances import InputError
+from placegap.experiments.research.tables.pipelines import HEADS, rows
 
 
 def test_rows_are_proven_and_no_method_is_below_the_bound() -> None:
@@ -15,8 +12,3 @@ def test_rows_are_proven_and_no_method_is_below_the_bound() -> None:
         assert len(row) == len(HEADS)
         assert row[HEADS.index("gap")] == "0"
         assert all(cell.startswith("+") for cell in row[3:6])
-
-
-def test_an_unknown_model_is_named() -> None:
-    with pytest.raises(InputError, match="lama"):
-        main(["lama-7b"])

@@ -13,8 +13,7 @@ from placegap.experiments.research.workloads.build import (
     build_networks,
     network_recipes,
 )
-from placegap.experiments.research.workloads.build import main as build
-from placegap.instances import InputError, MaxLoad
+from placegap.instances import MaxLoad
 from placegap.instances.corpus.corpus import (
     NETWORK_FAMILY,
     ONNX_FAMILY,
@@ -94,19 +93,6 @@ def test_what_is_there_already_is_not_written_again(tmp_path: Path) -> None:
     assert build_networks(tmp_path, ["gnmt-layers"]) == []
 
 
-def test_the_script_builds_the_networks_that_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    build([str(tmp_path), "--networks", "gnmt-layers"])
-    assert capsys.readouterr().out == "gnmt-layers.json.gz: 96 ops, 121 edges\n"
-    assert [path.name for path in tmp_path.rglob("*.json.gz")] == ["gnmt-layers.json.gz"]
-
-
-def test_an_unknown_network_is_one_line_that_offers_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no network 'gnmt-layer'.*did you mean .*'gnmt-layers'"):
-        build_networks(tmp_path, ["gnmt-layer"])
-
-
 @pytest.fixture(scope="module")
 def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("onnx", reason="the corpus is built from the onnx wheel")
@@ -120,7 +106,3 @@ def test_the_script_reproduces_a_graph_exactly(name: str, rebuilt: Path) -> None
     committed = corpus_path(name)
     fresh = rebuilt / committed.parent.name / committed.name
     assert gzip.decompress(fresh.read_bytes()) == gzip.decompress(committed.read_bytes())
-
-
-def test_building_again_writes_nothing(rebuilt: Path) -> None:
-    assert build_corpus(rebuilt) == []

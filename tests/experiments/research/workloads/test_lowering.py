@@ -21,7 +21,7 @@ from placegap.experiments.research.workloads.tape import (
     Dialect,
     Tape,
 )
-from placegap.instances import Edge, Graph
+from placegap.instances import Graph
 from placegap.instances.problem import Provenance
 
 SGD = Dialect("tensorflow", training=True, optimizer="GradientDescent")
@@ -143,11 +143,3 @@ def test_a_norm_written_out_has_the_same_weights_and_output(fused: bool) -> None
     assert kinds(graph).count("GradientDescent") == 3
     assert kinds(graph).count("AssignSub") == 2
     assert sum(op.parameter_bytes for op in graph.ops) == 4 * (4 * 3 * 9 + 4 * 4)
-
-
-def test_what_waits_carries_nothing() -> None:
-    tape = Tape(SGD)
-    loss(tape, dense(tape, placeholder(tape, (2, 3)), 4))
-    waits: list[Edge] = [edge for edge in graph_of(tape).edges if edge.tensor == "control"]
-    assert waits
-    assert all(edge.bytes == 0 for edge in waits)

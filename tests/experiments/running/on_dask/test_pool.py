@@ -38,7 +38,7 @@ def eventually(holds: Callable[[], bool]) -> bool:
 
 
 def test_tasks_end_as_in_the_local_pool(two: Any) -> None:
-    tasks = [("sleep", 0), ("die", signal.SIGSEGV), ("leave", 3), ("sleep", 60), ("nested", 0)]
+    tasks = [("sleep", 0), ("die", signal.SIGSEGV), ("sleep", 60), ("nested", 0)]
     fates = {}
     for name, found in (
         ("dask", endings(two, tasks, limit_s=1.0)),
@@ -47,7 +47,7 @@ def test_tasks_end_as_in_the_local_pool(two: Any) -> None:
         fates[name] = {ending.task: (ending.fate, ending.message) for ending in found}
     assert fates["dask"] == fates["local"]
     assert fates["dask"]["sleep", 60] == ("timeout", "killed at the hard limit of 1 s")
-    assert [fate for fate, _ in fates["dask"].values()].count("crashed") == 2
+    assert [fate for fate, _ in fates["dask"].values()].count("crashed") == 1
 
 
 def test_a_process_serves_many_tasks_and_ends_with_them(two: Any) -> None:
@@ -55,11 +55,8 @@ def test_a_process_serves_many_tasks_and_ends_with_them(two: Any) -> None:
     pids = {ending.answer for ending in found}
     assert len(found) == 6
     assert len(pids) <= num_slots(two) == 2
+    assert found[0].made_by.startswith("placegap ")
     assert eventually(lambda: not any(map(is_alive, pids)))
-
-
-def test_each_ending_says_what_it_ran_on(two: Any) -> None:
-    assert endings(two, [("sleep", 0)])[0].made_by.startswith("placegap ")
 
 
 def test_a_dask_worker_that_dies_costs_only_its_run(two: Any) -> None:
@@ -130,10 +127,7 @@ def test_one_slot_alone_may_start_processes() -> None:
 
 def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_pool, "CONNECT_S", 0.5)
-    for address in ("tcp://127.0.0.1:1", "nonsense", "tcp://nowhere.invalid:1"):
-        with (
-            pytest.raises(InputError, match=f"--scheduler {address}: no Dask scheduler") as caught,
-            cluster_at(address),
-        ):
-            pass
-        assert "\n" not in str(caught.value)
+    line = "--scheduler tcp://127.0.0.1:1: no Dask scheduler"
+    with pytest.raises(InputError, match=line) as caught, cluster_at("tcp://127.0.0.1:1"):
+        pass
+    assert "\n" not in str(caught.value)
