@@ -87,6 +87,8 @@ def test_a_method_that_is_not_installed_is_a_cell_with_the_command_below(
     assert status == 0, err
     assert PIP_LINES in out
     assert out.count("not installed") == 4
+    line = "placegap: no plot: figures need matplotlib: pip install 'placegap[plots]'\n"
+    assert err.endswith(line)
     # what is installed has run, and nothing else stands in the log: it runs once it is there
     log = (folder / "results" / "partial" / "runs.jsonl").read_text().splitlines()
     assert {json.loads(line)["method"] for line in log} == {"single-device"}

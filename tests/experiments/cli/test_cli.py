@@ -14,11 +14,10 @@ from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
-from placegap.instances import Makespan, Plan, example
+from placegap.instances import Makespan, example
 from placegap.instances.corpus import corpus
 from placegap.instances.costing.costing import catalogue
 from placegap.instances.files.document import Document, load_document, save_document
-from placegap.instances.files.plan_file import save_plan
 
 Capture = pytest.CaptureFixture[str]
 MAKESPAN = Makespan()
@@ -156,49 +155,6 @@ def test_a_workload_is_generated_and_placed_by_its_name(tmp_path: Path, capsys: 
         assert main(["place", model, *sizes, *command]) == 0
         values.append(json.loads(capsys.readouterr().out)["value_ns"])
     assert values[0] == values[1] > 0
-
-
-def test_generate_gives_the_same_file_for_the_same_seed(tmp_path: Path) -> None:
-    command = ["generate", "layered", "--param", "ops=20", "--param", "width=3", "--seed"]
-    for name, seed in (("a", "7"), ("b", "7"), ("c", "8")):
-        assert main([*command, seed, str(tmp_path / f"{name}.json")]) == 0
-    a, b, c = ((tmp_path / f"{name}.json").read_bytes() for name in "abc")
-    assert a == b != c
-    assert len(load_document(tmp_path / "a.json").graph.ops) == 20
-
-
-def test_verify_lists_every_broken_rule_and_exits_with_1(
-    model: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    plan = tmp_path / "plan.json"
-    save_plan(example(), Plan.on([0, 1, 0, 0]), MAKESPAN, plan)
-    assert main(["verify", str(model), str(plan)]) == 0
-    out = capsys.readouterr().out
-    assert "35 ns" in out  # the example of `evaluate`
-    assert "feasible" in out
-    chain = ["--objective", "max_load", "--plans", "chain", "--json"]
-    assert main(["verify", str(model), str(plan), *chain]) == 1
-    verdict = json.loads(capsys.readouterr().out)
-    assert verdict["feasible"] is False
-    assert verdict["semantics"]["plans"] == "chain"
-    assert len(verdict["violations"]) >= 1
-    assert main(["verify", str(model), str(plan), *chain[:-1]]) == 1
-    assert "- " in capsys.readouterr().out
-
-
-def test_show_and_verify_tell_a_plan_from_a_model(
-    model: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    plan = tmp_path / "plan.json"
-    save_plan(example(), Plan.on([0, 1, 1, 0]), MAKESPAN, plan, "heft")
-    assert main(["show", str(plan), "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert summary["method"] == "heft"
-    assert summary["ops_per_device"] == {"gpu0": 2, "gpu1": 2}
-    assert main(["verify", str(model), str(model)]) == 2
-    assert "is a model; name a plan here" in one_line(capsys)
-    assert main(["place", str(plan)]) == 2
-    assert "is a plan" in one_line(capsys)
 
 
 def test_methods_states_names_claims_papers_and_parameters(capsys: Capture) -> None:

@@ -120,33 +120,17 @@ def test_no_command_passes_a_control_character_on(
     assert next(iter(json.loads((folder / "device_map").read_text()))) == f"{HOSTILE}.0"
 
 
-def test_names_are_shown_with_escapes_and_as_no_markup(
-    files: tuple[str, str], capsys: Capture
-) -> None:
-    assert main(["place", files[0], "--method", "heft"]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith(f"{ESCAPED}: makespan")
-    assert main(["verify", *files]) == 0
-    assert "claimed  33 ns by plan.json" in capsys.readouterr().out
-
-
 def test_errors_have_no_control_characters(
     files: tuple[str, str], tmp_path: Path, capsys: Capture
 ) -> None:
     model, plan = files
     content = json.loads(Path(model).read_text())
-    for change in (
-        lambda: content["graph"]["edges"][0].update(consumer=f"none{HOSTILE}"),
-        lambda: content.update({HOSTILE: 1}),
-        lambda: content.update(name=""),
-    ):
-        change()
-        bad = tmp_path / "bad.json"
-        bad.write_text(json.dumps(content))
-        for command in (["show", str(bad)], ["verify", str(bad), plan]):
-            assert main(command) == 2
-            out, err = capsys.readouterr()
-            assert_plain(out + err)
+    content["graph"]["edges"][0]["consumer"] = f"none{HOSTILE}"
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(content))
+    assert main(["show", str(bad)]) == 2
+    out, err = capsys.readouterr()
+    assert_plain(out + err)
     # placed for another model, whose names are others
     save_document(Document.of(example()), tmp_path / "other.json")
     assert main(["verify", str(tmp_path / "other.json"), plan]) == 2

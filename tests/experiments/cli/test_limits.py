@@ -56,28 +56,10 @@ def named_sizes(folder: Path, *dims: Any) -> str:
     return str(folder / "net.onnx")
 
 
-@pytest.mark.parametrize(
-    ("devices", "links", "message"),
-    [
-        ("name: g, count: 2, kind: T4", "", "links: no path leads from 'g0' to 'g1'; add a link"),
-        (
-            "name: g, count: 2, kind: own, memory_bytes: null",
-            "",
-            "devices: no op of 'squeezenet' has a time for any of the device kinds (own)",
-        ),
-        (
-            "name: g, count: 2, kind: T4",
-            "all_to_all: all, bandwidth_bytes_per_s: 1, latency_ns: 4611686018427387904",
-            "links: 3154176 bytes take",
-        ),
-    ],
-)
-def test_a_cluster_at_fault_is_blamed_itself(
-    tmp_path: Path, capsys: Capture, devices: str, links: str, message: str
-) -> None:
-    path = cluster(tmp_path, devices, links)
+def test_a_cluster_at_fault_is_blamed_itself(tmp_path: Path, capsys: Capture) -> None:
+    path = cluster(tmp_path, "name: g, count: 2, kind: T4")
     assert main(["place", "squeezenet", "--cluster", path]) == 2
-    assert one_line(capsys).startswith(f"{path}: {message}")
+    assert one_line(capsys).startswith(f"{path}: links: no path leads from 'g0' to 'g1'; add a")
 
 
 @pytest.mark.parametrize(
@@ -143,33 +125,13 @@ def test_devices_that_no_op_can_run_on_are_named(tmp_path: Path, capsys: Capture
     assert any("no op of this model can run" in note for note in json.loads(out)["notes"])
 
 
-def test_a_plan_of_another_model_says_so(tmp_path: Path, capsys: Capture) -> None:
-    plan = str(tmp_path / "plan.json")
-    on = ["--cluster", "8xH100-nvlink"]
-    assert main(["place", "vgg19", *on, "--method", "single-device", "-o", plan]) == 0
-    capsys.readouterr()
-    assert main(["verify", "squeezenet", plan, *on]) == 2
-    line = one_line(capsys)
-    assert line.startswith(plan)
-    assert "the plan was made for 'vgg19@8xH100-nvlink', not for 'squeezenet@8xH100-nvlink'" in line
-
-
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        ("op", "no row is of an op of the model 'squeezenet': these are measurements of another"),
-        ("device", "no row is of a device kind of '8xH100-nvlink' (H100-80GB)"),
-    ],
-)
-def test_measurements_of_another_model_or_cluster_say_so(
-    tmp_path: Path, capsys: Capture, column: str, message: str
-) -> None:
-    table, op = tmp_path / "ops.csv", "n0" if column == "device" else "conv"
-    rows = "".join(f"{op},T4,{batch},5,6\n" for batch in (1, 2))
+def test_measurements_of_another_model_say_so(tmp_path: Path, capsys: Capture) -> None:
+    table = tmp_path / "ops.csv"
+    rows = "".join(f"conv,T4,{batch},5,6\n" for batch in (1, 2))
     table.write_text(f"op,device,batch,time_ns,memory_bytes\n{rows}")
     args = ["squeezenet", str(table), "--batch", "8", "-o", str(tmp_path / "o.json")]
     assert main(["standard-evaluation", *args, "--cluster", "8xH100-nvlink"]) == 2
-    assert message in one_line(capsys)
+    assert "no row is of an op of the model 'squeezenet': these are me" in one_line(capsys)
 
 
 @pytest.mark.parametrize(
@@ -252,13 +214,6 @@ def test_a_size_is_stated_for_what_the_file_leaves_open(
     model = named_sizes(tmp_path, "N", "L")
     assert main([model if arg == "MODEL" else arg for arg in args]) == 2
     assert message in one_line(capsys)
-
-
-def test_a_billion_calls_per_accelerator_are_refused(capsys: Capture) -> None:
-    # one array entry of each: 64 GB
-    args = ["place", "bvlc_alexnet", "--cluster", "8xH100-nvlink", "--subgraphs", "1000000000"]
-    assert main(args) == 2
-    assert "subgraphs: must be less than or equal to 1024" in one_line(capsys)
 
 
 def test_everything_fits_forty_columns_with_names_and_figures_whole(

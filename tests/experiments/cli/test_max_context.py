@@ -148,8 +148,6 @@ def test_the_factor_of_the_least_load_is_the_decimal_that_was_written() -> None:
         (["--at-most", "1.02"], "--at-most limits loads under --objective max_context"),
         (["--objective", "max_context", "--at-most", "0.5"], "from 1 to 1000"),
         (["--objective", "max_context", "--at-most", "1", "--at-most-ns", "3"], "leave out one"),
-        (["--objective", "max_load", "--at-most-ns", "3"], "at_most_ns does not apply"),
-        (["--objective", "max_context", "--method", "heft"], "heft does not apply"),
     ],
 )
 def test_one_line_for_what_does_not_go_together(

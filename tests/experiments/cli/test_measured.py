@@ -103,17 +103,10 @@ def test_profile_measures_every_op_and_writes_what_place_reads(
     assert main([*command, "--times", str(out)]) == 0
     ops = load_document(instance).graph.ops
     assert f"measured times for {len(ops)} of {len(ops)} ops" in capsys.readouterr().err
-
-
-@pytest.mark.torch
-def test_profile_prints_one_json_object(tmp_path: Path, capsys: Capture) -> None:
-    config = {"model_type": "gpt2", "n_layer": 1, "n_embd": 8, "n_head": 2, "vocab_size": 11}
-    (tmp_path / "tiny.json").write_text(json.dumps(config))
-    assert main(["profile", f"hf:{tmp_path}/tiny.json", "--seq", "8", "--json"]) == 0
+    assert main(["profile", name, "--seq", "8", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["is_calibrated"]
     assert found["measured_ns"] == sum(op["measured_ns"] for op in found["ops"])
-    assert found["rates"]["peak_flops_per_s"]["float32"] > 0
 
 
 @pytest.mark.torch

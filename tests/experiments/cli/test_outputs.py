@@ -308,12 +308,3 @@ def test_a_study_whose_report_has_no_room_prints_it_and_names_the_files(
         f"placegap: out/{name}: cannot be written: No space left on device"
         for name in ("runs.csv", "gaps.png")
     ]
-
-
-def test_a_study_is_refused_at_once_where_its_report_cannot_be_written(
-    fake_study: Path, capsys: Capture
-) -> None:
-    Path("out/table.md").mkdir(parents=True)
-    assert study_of(fake_study) == 2
-    assert capsys.readouterr().err == "placegap: out/table.md: is a folder; name a file in it\n"
-    assert [path.name for path in Path("out").iterdir()] == ["table.md"]

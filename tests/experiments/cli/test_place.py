@@ -162,13 +162,6 @@ def test_a_start_that_does_not_fit_is_one_line(
         assert words in capsys.readouterr().err
 
 
-def test_the_table_shows_devices_value_bound_and_gap(model: Path, capsys: Capture) -> None:
-    assert main(["place", str(model), "--method", "fake", "--param", "bound=43"]) == 0
-    out = capsys.readouterr().out
-    for text in ("gpu0", "gpu1", "optimal", "43 ns (fake; proved by placegap)", "0 %"):
-        assert text in out
-
-
 @pytest.mark.parametrize(
     ("objective", "error"),
     [("makespan", SolverDisagreement("two are not right")), ("max_load", ZeroDivisionError())],

@@ -123,7 +123,6 @@ def test_ops_are_placed_one_by_one_where_the_format_can_say_it(
     [
         (["--export", "device_mapp=a"], "'device_mapp'; did you mean 'device_map'?"),
         (["--export", "csv"], "--export 'csv' is not KIND=FILE (device_map, torchtitan, "),
-        (["--export", "csv=a", "--export", "csv=b"], "--export 'csv' is given twice"),
         (["--export", "onnx=a.onnx"], "net.json: is no ONNX file, and --export onnx writes"),
         (["--export", "csv=a", "--write", "a.lp"], "there is no plan for --export"),
         (["--export", "csv=a", "--method", "m-sct-lp"], "m-sct-lp makes no plans: there is none"),

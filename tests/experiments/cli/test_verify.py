@@ -155,18 +155,16 @@ def certified(tmp_path: Path) -> list[str]:
     return [*written(tmp_path), "--certificate", str(tmp_path / "bound.json")]
 
 
-def test_a_certificate_is_checked_without_a_plan(certified: list[str], capsys: Capture) -> None:
+def test_a_certificate_is_checked_and_its_bound_counts_for_a_plan(
+    certified: list[str], capsys: Capture
+) -> None:
     model, _, *certificate = certified
     assert main(["verify", model, *certificate]) == 0
     assert "the certificate holds: no plan is below 34 ns (34 ns)" in capsys.readouterr().out
     assert main(["verify", model, *certificate, "--json"]) == 0
     verdict = answer(capsys)["certificate"]
     assert (verdict["holds"], verdict["bound_ns"]) == (True, 34)
-
-
-def test_a_certified_bound_counts_for_a_plan(certified: list[str], capsys: Capture) -> None:
-    # paths prove 33 of 35 ns
-    assert main(["verify", *certified, "--json"]) == 0
+    assert main(["verify", *certified, "--json"]) == 0  # paths prove 33 of 35 ns
     content = answer(capsys)
     assert (content["bound_ns"], content["bound_origin"]) == (34, "certificate")
     assert content["rests_on"] == "proof"
@@ -194,14 +192,3 @@ def test_something_must_be_named(files: list[str], capsys: Capture) -> None:
     assert "name a plan to judge, or a certificate" in capsys.readouterr().err
     assert main(["verify", files[0], "--certificate", files[1]]) == 2  # a plan
     assert "is a plan; name a certificate here" in capsys.readouterr().err
-
-
-def test_a_method_that_cannot_bound_the_plans_objective_is_one_line_with_the_option(
-    files: list[str], capsys: Capture
-) -> None:
-    for command in (["verify", *files], ["show", files[1], "--model", files[0]]):
-        assert main([*command, "--method", "ideal-dp"]) == 2
-        assert capsys.readouterr().err.endswith(
-            "ideal-dp does not apply to fd-dps-figure-3: does not do makespan; leave out --method,"
-            " or name one that does makespan port per_edge\n"
-        )

@@ -5,7 +5,6 @@ After a change, ``UPDATE_NOTEBOOKS=1 pytest tests/experiments/notebooks`` stores
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from importlib.util import find_spec
 
 import pytest
 from jupyter_client.manager import KernelManager
-from nbformat import NotebookNode
 from references.notebooks import (
     FOLDER,
     committed,
@@ -112,12 +110,3 @@ def test_it_is_small_and_names_no_machine(name: str) -> None:
     assert re.findall(r"(?:/home|/root|/tmp|/Users|[A-Z]:\\\\)[^\s\"]*", without_images) == []
     assert str(FOLDER.parents[1]) not in text
     assert set(committed(name).metadata) == {"kernelspec", "language_info"}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_its_source_draws_without_pyplot(name: str) -> None:
-    assert "pyplot" not in json.dumps(sources(committed(name)))
-
-
-def sources(notebook: NotebookNode) -> list[str]:
-    return [cell.source for cell in notebook.cells]

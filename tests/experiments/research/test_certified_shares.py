@@ -85,18 +85,6 @@ def test_an_interrupt_keeps_what_is_known_and_the_next_call_goes_on(
     assert asked == [80, 50]
 
 
-def test_more_seconds_try_again_what_was_not_proven_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = list[float]()
-    for seconds, proven_ns in ((1.0, 50), (2.0, 45), (2.0, 60)):
-        monkeypatch.setattr(certificates, "certify", certifying(asked, proven_ns))
-        certified_shares(CELLS, seconds, tmp_path, known_shares(tmp_path))
-    # 50 of 50 is whole, 50 of 80 is not; 45 proves less than is known, and 2 s have been spent
-    assert asked == [80, 50, 80]
-    assert [share.certified_ns for share in known_shares(tmp_path).values()] == [50, 50]
-
-
 def test_the_table_is_printed_after_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

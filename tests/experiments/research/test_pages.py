@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.research.measures import (
-    Loss,
-    OrderCount,
-    blind_rows,
     by_share,
     gaps_of,
-    losses_by_error,
-    orders_by_error,
-    orders_under_ports,
 )
 from placegap.experiments.research.pages import DOCS, STUDIES, figures, pages, pictures
 from placegap.experiments.research.record import HERE, RESULTS, read_results, rows_of
@@ -109,30 +103,6 @@ def test_a_row_without_a_plan_counts_as_none_and_ranks_last() -> None:
     assert gaps_of(rows) == {"a": [0.1, None], "b": [0.0, 0.5]}
     # within 10 %: one row of two each; means 10 % and 25 %
     assert by_share(gaps_of(rows)) == ["a", "b"]
-
-
-def test_blind_plans_are_held_against_promise_plan_and_best_bound() -> None:
-    where = {"instance": "i", "cluster": "c"}
-    heads = ("method", "blind_free_ns", "blind_port_ns", "aware_ns", "bound_ns")
-    rows = [("a", 100, 150, 150, None), ("b", 110, 125, 100, 75), ("c", 90, None, None, None)]
-    records = [{**where, **dict(zip(heads, row, strict=True))} for row in rows]
-    first, second = blind_rows(records)
-    # 150/100 and 150/150; one alike; 1 - 75/150
-    assert first == ("a", Loss(0.5, 0.5, 1), Loss(0, 0, 1), 1, 0.5)
-    # 125/100; 1 - 75/125
-    assert (second.aware, second.num_alike, second.gap) == (Loss(0.25, 0.25, 1), 0, 0.4)
-    assert orders_under_ports(records) == OrderCount(0, 0, 1)  # 100 < 110, but 150 > 125
-
-
-def test_losses_and_orders_compare_a_draw_with_true_costs() -> None:
-    heads = ("off", "method", "believed_ns", "true_ns")
-    rows = [(0.0, "a", 100, 100), (0.0, "b", 104, 104), (0.1, "a", 120, 130), (0.1, "b", 110, 104)]
-    where = {"instance": "i", "cluster": "c", "seed": 1}
-    records = [{**where, **dict(zip(heads, row, strict=True))} for row in rows]
-    assert losses_by_error(records) == {("a", 0.1): Loss(0.3, 0.3, 1), ("b", 0.1): Loss(0, 0, 1)}
-    # true costs say a before b, the draw b before a; they are less than 5 % apart
-    assert orders_by_error(records) == {0.1: OrderCount(0, 0, 1)}
-    assert orders_by_error(records, 0.05) == {0.1: OrderCount(0, 0, 0)}
 
 
 def test_the_committed_runs_contradict_no_bound() -> None:

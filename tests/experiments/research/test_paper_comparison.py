@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from doubles.gap_runs import ANY, CHAIN, cells_of, plan
 
@@ -96,26 +94,6 @@ def test_rankings_that_change_places_are_counted_and_explained() -> None:
     assert unread.why == UNREAD
 
 
-def test_what_fits_nowhere_comes_last_and_equal_numbers_are_not_ranked() -> None:
-    cells = cells_of(
-        {
-            ("t", "other", "a"): {"status": "no_plan"},
-            ("t", "other", "b"): plan(5 * S),
-            ("t", "other", "c"): plan(7 * S),
-        },
-        {"t": CHAIN},
-    )
-    compared = compare(table(), cells)
-    assert one_row(compared) == [math.inf, 5 * S, 7 * S]
-    ranking = rank(compared)
-    # A and B are equal in the paper; C, which fits nothing there, comes before A here
-    assert (ranking.agree, ranking.ties) == (1, 0)
-    ((row, faster, slower, ratio),) = [
-        (found.row, found.faster, found.slower, found.ours_ratio) for found in ranking.inversions
-    ]
-    assert (row, faster, slower, ratio) == ("Other", "A", "C", math.inf)
-
-
 def test_a_claim_is_the_largest_ratio_and_what_no_plan_exceeds() -> None:
     claims = [{"name": "up to 2", "source": "abstract", "slower": "C", "faster": "A", "ratio": 2}]
     compared = compare(table(claims=claims), runs(2 * S, 3 * S, 5 * S))
@@ -145,16 +123,6 @@ def test_a_claim_may_be_a_mean_and_is_held_against_ours() -> None:
     told = list(notes(compare(table(claims=[{**claim, "statistic": "mean"}]), cells)))
     mean_told = "ours is 1.875 on the mean of 2 rows; no plan has more than 3.750"
     assert any(mean_told in note for note in told)
-
-
-def test_no_bound_limits_a_claim_of_a_method_that_splits_ops() -> None:
-    claims = [{"name": "up to 2", "source": "abstract", "slower": "B", "faster": "A", "ratio": 2}]
-    split = {"status": "split", "message": "", "details": {"split_value_ns": 1 * S}}
-    cells = cells_of(
-        {("t", "net", "a"): split, ("t", "net", "b"): plan(3 * S, bound=2 * S)}, {"t": CHAIN}
-    )
-    (claim,) = compare(table(claims=claims), cells).claims
-    assert (claim.ours, claim.at_most) == (3.0, None)  # 1.5 would hold for whole ops only
 
 
 def test_the_table_says_ours_the_gap_and_the_papers() -> None:

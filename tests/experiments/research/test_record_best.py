@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.research.record_best import main, record_best, what_it_proves
-from placegap.experiments.studies.log import RunLog
 from placegap.instances.corpus.corpus import load_corpus, read_best_known
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.problem import BestKnown, MaxLoad
@@ -46,16 +45,6 @@ def test_a_bound_for_any_plan_holds_for_chains_too() -> None:
         "convex": (None, 5),
         "any": (6, 5),
     }
-
-
-def test_the_log_of_a_study_becomes_entries(tmp_path: Path) -> None:
-    with RunLog(tmp_path / "runs.jsonl") as log:
-        log.append(record("chain", 7, 7, "a"))
-        log.append(record("any", 6, 5, "b"))
-    target = tmp_path / "best.json"
-    assert main([str(tmp_path), str(target)]) == 0
-    found = {e.semantics.plans: (e.value_ns, e.bound_ns) for e in read_best_known(target)}
-    assert found == {"chain": (7, 7), "convex": (7, 5), "any": (6, 5)}
 
 
 def test_the_portfolio_raises_what_is_behind_and_nothing_else(

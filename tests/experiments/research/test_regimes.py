@@ -12,7 +12,7 @@ from doubles.gap_runs import ANY, Results, cells_of, plan
 from placegap.experiments.research.paper_comparison import Figures, compare, live_figure
 from placegap.experiments.research.paper_table import markdown
 from placegap.experiments.research.papers import FOLDER, PAPERS, kept_cells, regimes_of
-from placegap.experiments.research.published import PublishedTable, load_published
+from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.research.regimes import (
     CauseRuns,
     Cells,
@@ -22,7 +22,6 @@ from placegap.experiments.research.regimes import (
     score,
     told_score,
 )
-from placegap.experiments.running.sources import Source, load_source
 from placegap.experiments.studies.gaps import OVERFILLED_NS, OVERFILLS_BYTES, GapCell
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -174,12 +173,6 @@ def test_a_plan_of_best_effort_has_its_time_and_says_by_how_much_it_overfills() 
     assert len(lines) == 1
 
 
-def test_without_best_effort_it_is_no_plan_and_the_score_names_the_cell() -> None:
-    table, lines = overfilled(())
-    assert "OOM (paper 1)" in table
-    assert "Net: A has no plan here, and the paper ran one: no contradiction is shown" in lines
-
-
 def all_regimes() -> list[tuple[str, Regime]]:
     return [(name, regime) for name in PAPERS for regime in regimes_of(ROOT / FOLDER / name)]
 
@@ -223,54 +216,3 @@ def test_what_fd_dps_page_says_of_other_readings_is_in_its_results() -> None:
     assert f"{two:.2f} s on two GPUs and {four:.2f} s on four" in told
     assert f"FastT takes {slow['fastt', 2]:.1f} and {slow['fastt', 4]:.1f} s" in told
     assert f"D-DPS {slow['d-dps', 2]:.1f} and {slow['d-dps', 4]:.1f} s" in told
-
-
-def test_the_hosts_work_that_fd_dps_data_parallelism_implies_is_in_its_own_tables() -> None:
-    # T = T_1 + clones (a GB + b ops); a and b from the two networks on four GPUs that it names
-    folder = ROOT / FOLDER / "fd-dps"
-    ops, times = load_published(folder / "published.yaml", ["table-3", "table-5"])
-    num_ops = {row.name: float(row.cells[0] or 0) for row in ops.rows}
-    took = {row.name: (float(row.cells[0]), float(row.cells[1])) for row in times.rows[:10]}
-    told = " ".join(stated.what for stated in regimes_of(folder)[0].implies)
-    gb = {"Vgg_16": 0.553, "InceptionV3": 0.109, "ResNet_50": 0.102, "PnasNet_mobile": 0.030}
-    beyond = {name: (took[f"{name} on 4"][1] - took[f"{name} on 4"][0]) / 4 for name in gb}
-    first, second = "Vgg_16", "PnasNet_mobile"
-    area = gb[first] * num_ops[second] - gb[second] * num_ops[first]
-    per_gb = (beyond[first] * num_ops[second] - beyond[second] * num_ops[first]) / area
-    per_op = (gb[first] * beyond[second] - gb[second] * beyond[first]) / area
-    assert f"{per_gb:.2f} s for each GB" in told
-    assert f"{1e6 * per_op:.1f} us for each op" in told
-
-    def law(row: str) -> float:
-        name, _, clones = row.partition(" on ")
-        return took[row][0] + int(clones) * (per_gb * gb[name] + per_op * num_ops[name])
-
-    named = ["Vgg_16 on 2", "InceptionV3 on 2", "InceptionV3 on 4", "PnasNet_mobile on 8"]
-    assert all(abs(law(row) / took[row][1] - 1) < 0.05 for row in named)
-    assert ", ".join(f"{law(row):.2f}" for row in named[:3]) + f" and {law(named[3]):.2f}" in told
-    assert f"{law('ResNet_50 on 4'):.2f} and {law('ResNet_50 on 8'):.2f} s" in told
-    for name in (first, second):  # variables come and gradients go
-        assert f"{2 * gb[name] / beyond[name]:.2g} GB/s on {name.replace('Vgg_', 'VGG-')}" in told
-    vgg = load_source(Source("fd-dps:vgg-16", "2xP100-pcie")).graph
-    assert sum(op.parameter_bytes for op in vgg.ops) / 1e9 == pytest.approx(gb[first], abs=0.001)
-
-
-def test_the_papers_own_spread_is_that_of_the_cell_that_fd_dps_prints_twice() -> None:
-    folder = ROOT / FOLDER / "fd-dps"
-    five, seven = load_published(folder / "published.yaml", ["table-5", "table-7"])
-    (twice,) = (float(r.cells[4] or 0) for r in five.rows if r.name == "PnasNet_mobile on 4")
-    (again,) = (float(r.cells[2] or 0) for r in seven.rows if r.name == "PnasNet_mobile")
-    for regime in regimes_of(folder):
-        (spread,) = (cause for cause in regime.causes if cause.up_to is not None)
-        assert spread.up_to == pytest.approx(twice / again, abs=1e-4)
-        assert f"{twice} and {again} s" in spread.changes
-
-
-def test_in_celeritas_table_3_the_steps_of_figure_6_take_half_of_its_time() -> None:
-    folder = ROOT / FOLDER / "celeritas"
-    steps, measured = load_published(folder / "published.yaml", ["table-3", "figure-6"])
-    at = [column.name for column in steps.columns].index("m-TOPO")
-    (step_s,) = (float(r.cells[at] or 0) for r in steps.rows if r.name == "Inception_V3")
-    minutes = measured.steps * step_s / 60
-    told = " ".join(cause.changes for regime in regimes_of(folder) for cause in regime.causes)
-    assert f"takes {step_s:.3f} s, so that 55 steps take {minutes:.2f} minutes" in told

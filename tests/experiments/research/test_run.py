@@ -146,20 +146,6 @@ def test_interleaved_stages_take_turns_on_their_process(
 
 
 @pytest.mark.torch
-def test_the_heaviest_stage_of_an_even_cut_is_measured_lighter_than_that_of_an_uneven_one(
-    layers: str, tmp_path: Path, capsys: Capture
-) -> None:
-    rules = PipelineIteration(schedule="gpipe", microbatches=4)
-    predicted, measured = [], []
-    for cut in ("layers.4", "layers.7"):  # four layers of eight, and seven
-        found, _ = run(written(layers, TraceOptions(), [cut], rules, tmp_path), capsys)
-        predicted.append(found["predicted_ns"])
-        measured.append(max(stage["best_ns"][0] for stage in found["stages"]))
-    assert predicted[0] < predicted[1]
-    assert measured[0] < measured[1]  # of the thread's time, without other programs'
-
-
-@pytest.mark.torch
 def test_a_model_that_cannot_run_in_microbatches_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

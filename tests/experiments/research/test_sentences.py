@@ -73,15 +73,11 @@ def of_two_rows(**changed: object) -> ComparedTable:
             "1.50 50 33.3",
         ),
         ({"over": "B", "under": "A", "of": "paper"}, "{x.least} {x.mean} {x.below}", "0.8 2.4 1"),
-        # 2 s for 1 s, and 5 s for 2.5 s
-        ({"over": "A", "of": "ours over paper"}, "{x.least} {x.most} {x.same}", "2.0 2.0 0"),
         ({"over": "A", "splits": True}, "{x.most:.3f} {x.all}", "5.000 1"),
         ({"over": "A", "under": "B", "splits": False}, "{x.most} {x.not_below}", "0.5 0"),
         # the bound of Net is 1 s: (4 - 1) / 4
         ({"over": "B", "of": "gap"}, "{x.most.percent:.0f} {x.some} {x.none}", "75 1 0"),
         ({"over": "B", "of": "holds"}, "{x.most:.0f} of {y.most:.0f}", "46 of 32"),
-        # 5 s over no plan is nothing, by which the other is less by no percent
-        ({"over": "A", "under": "B", "rows": ["Other"]}, "{x.most:g} {x.most.less:.0f}", "0 -"),
         # nothing was published
         ({"over": "C", "of": "paper"}, "{x.most:.1f} {x.mean:.1f} {x.all.word}", "- - none"),
     ],

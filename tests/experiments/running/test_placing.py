@@ -14,9 +14,7 @@ from placegap.experiments.running.placing import (
     Rules,
     choose_semantics,
     place,
-    why_refused,
 )
-from placegap.experiments.running.sources import Source, load_source
 from placegap.instances import (
     InputError,
     Instance,
@@ -137,35 +135,7 @@ def test_a_file_of_a_decode_step_that_states_throughput_is_placed_for_that() -> 
     assert "as its file states; --objective makespan asks for the time of one token" in found.note
 
 
-KINDS = {
-    "a chain of stages": Source("bert_l-3_inference"),  # a file of dnn-partitioning
-    "a training step at its peak": Source("gnmt-layers-train", "8xH100-nvlink"),
-}
-MODELS = {"moirai", "pesto", "throughput-ip", "latency-ip", "getf-milp", "getf-lp"}
-TOO_LARGE = {"brute-force", *MODELS}
 SPLITS = {"exo", "llama-cpp", "vllm-even", "sglang-even"}
-NEEDS_MORE = {"expert", "data-parallel", "archer-exact", "memory-knapsack", "most-tokens", *SPLITS}
-"""A plan, a batch, a cluster without hosts, tight memory, caches, numbered layers."""
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_method_gets_rules_that_it_can_do_or_one_line_with_an_option(kind: str) -> None:
-    instance = load_source(KINDS[kind])
-    refused = {}
-    for method in METHODS:
-        try:
-            chosen = choose_semantics(Rules(), instance, method)
-        except InputError as error:
-            refused[method] = str(error)
-        else:
-            assert why_refused(instance, chosen.semantics, method, {}) is None
-            changed = instance.semantics not in (None, chosen.semantics)
-            assert bool(chosen.note) == changed, method
-            assert (f"--objective {chosen.semantics.objective}" in chosen.note) == (
-                changed and chosen.semantics.objective != instance.semantics.objective
-            )
-    assert {"brute-force", "expert"} <= refused.keys() <= TOO_LARGE | NEEDS_MORE
-    assert all("; leave out --method" in line for line in refused.values())
 
 
 def test_every_method_runs_on_a_file_of_chains_or_says_what_it_needs() -> None:

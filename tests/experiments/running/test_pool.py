@@ -91,11 +91,6 @@ def test_an_answer_behind_unread_news_is_not_lost_when_ctrl_c_comes() -> None:
     assert heard == [1, 2]
 
 
-def test_what_workers_print_reaches_nobody(capfd: pytest.CaptureFixture[str]) -> None:
-    assert endings([("print", None)])[0].fate == "done"
-    assert capfd.readouterr() == ("", "")
-
-
 def test_workers_that_cannot_start_are_an_error_not_a_crash_of_every_task(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -144,22 +144,6 @@ def test_every_command_ends_with_the_signals_status(
     assert capsys.readouterr() == ("", "placegap: stopped\n")
 
 
-LATE = """
-import atexit, os, signal, sys
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    atexit.register(os.kill, os.getpid(), number)
-from placegap.experiments.cli import main
-sys.exit(main())
-"""
-
-
-def test_a_signal_after_the_end_changes_no_status() -> None:
-    process = processes.begin(LATE, "--version")
-    out, err = finish(process)
-    assert (process.returncode, err) == (0, "")
-    assert out.startswith("placegap ")
-
-
 def test_what_is_held_ends_before_a_signal_is_heard() -> None:
     done = []
 

@@ -9,8 +9,6 @@ from placegap.experiments.show.single_moves import single_moves
 from placegap.experiments.show.timeline import NO_OP, Bar, Timeline, blocks
 from placegap.experiments.show.words import (
     move_sentence,
-    moved_ops,
-    renamed_devices,
 )
 from placegap.instances import (
     Edge,
@@ -146,13 +144,6 @@ def test_a_plan_that_breaks_a_rule_gets_moves_that_mend_it() -> None:
     assert {move.gain_ns for move in found.moves} == {None}
 
 
-def test_a_move_keeps_the_orders_of_a_plan() -> None:
-    plan = Plan.on([0, 0, 1, 0], [[0, 1, 3], [2]])
-    found = single_moves(example(), plan, Makespan(), evaluate(example(), plan, Makespan()))
-    assert all(move.value_ns < 53 for move in found.moves)  # 53: test_gantt
-    assert found.moves[0].value_ns == 34  # FD-DPS, figure 3: the optimum
-
-
 def test_neighbours_of_one_layer_are_one_block_and_rows_stay_short() -> None:
     ops = tuple(
         op.model_copy(update={"module": f"net.h.{i // 10}"})
@@ -175,12 +166,6 @@ def test_short_bars_of_many_labels_do_not_pile_up_in_one_block() -> None:
     merged = blocks(Timeline(("d",), bars, (), 1000, ""), 40)
     assert 1000 // 50 <= len(merged) <= 1000 // 40
     assert sum(block.num_bars for block in merged) == 1000
-
-
-def test_like_devices_may_swap_names() -> None:
-    first, second = Plan.on([0, 0, 1, 1]), Plan.on([1, 1, 0, 1])
-    assert sum(len(each.ops) for each in moved_ops(example(), first, second)) == 3
-    assert renamed_devices(example(), first, second)[0] == 1
 
 
 def test_an_optimal_plan_says_among_which_plans() -> None:

@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from doubles.hidden_extras import without_extras
 
 from placegap.experiments.show.drawing import styles
 from placegap.solvers import METHODS
@@ -46,29 +45,6 @@ def test_every_method_has_a_look_of_its_own() -> None:
     for a, b in pairwise(look.values()):
         assert a.color != b.color
         assert a.marker != b.marker
-
-
-STUDY = """
-name: plain
-tables:
-  - name: t
-    semantics: {objective: makespan}
-    instances: [zfnet512]
-    clusters: [celeritas-4xV100-pcie]
-    methods: [single-device]
-    limits: {time_limit_s: 1}
-"""
-
-
-def test_without_matplotlib_a_study_ends_with_its_tables_and_a_line(tmp_path: Path) -> None:
-    (tmp_path / "s.yaml").write_text(STUDY)
-    code = "from placegap.experiments.cli import main; sys.exit(main(sys.argv[1:]))"
-    done = without_extras(code, "study", "s.yaml", "--workers", "1", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    line = "placegap: no plot: figures need matplotlib: pip install 'placegap[plots]'\n"
-    assert done.stderr.endswith(line)
-    folder = tmp_path / "results" / "plain"
-    assert {file.name for file in folder.iterdir()} == {"runs.jsonl", "runs.csv", "table.md"}
 
 
 def test_a_picture_that_is_asked_for_is_an_error_without_matplotlib(

@@ -12,15 +12,10 @@ from placegap.experiments.show.gantt import (
     BAR_COLOURS,
     INK,
     MAKESPAN,
-    MOST_KINDS,
-    OTHER,
-    block_colours,
     draw_gap,
     draw_plans,
-    fold,
     main,
 )
-from placegap.experiments.show.timeline import Block
 from placegap.instances import Plan, example
 from placegap.solvers.core.result import Bound
 
@@ -66,17 +61,6 @@ def test_a_transfer_stands_under_its_sender_and_its_receiver() -> None:
     assert bars(axis, INK) == {0: [(5, 25), (35, 45)], 1: [(5, 25), (35, 45)]}
 
 
-def test_devices_with_nothing_to_do_share_a_low_row() -> None:
-    one = apart(Plan.on([0, 0, 0, 0]))
-    found = fold(one)
-    assert found.names == ((0.0, "gpu0"), (0.73, "gpu1"))
-    (axis,) = draw_plans([one]).axes
-    assert [text.get_text() for text in axis.texts if "nothing" in text.get_text()] == [
-        "nothing to do"
-    ]
-    assert found.height < 2 == len(one.drawn.rows)
-
-
 def test_every_plan_says_its_value_and_its_gap_on_one_axis_of_time() -> None:
     # one device: 5 + 20 + 10 + 8 = 43
     figure = draw_plans([apart(TWO_DEVICES, 34), apart(Plan.on([0, 0, 0, 0]), 34)])
@@ -86,27 +70,12 @@ def test_every_plan_says_its_value_and_its_gap_on_one_axis_of_time() -> None:
     assert {axis.get_xlim() for axis in figure.axes} == {(0, 53 * 1.005)}
 
 
-def test_the_kinds_that_run_longest_have_colours_and_the_rest_share_one() -> None:
-    kinds = "abcdefghij"
-    shown = [Block(0, False, 0, time, k, k, "", 1, time) for time, k in enumerate(kinds, 1)]
-    colours, legend = block_colours(shown, by_layer=False)
-    assert legend == {**colours, "other": OTHER}
-    longest = reversed(kinds[-MOST_KINDS:])
-    assert colours == dict(zip(longest, BAR_COLOURS, strict=False))
-
-
 def test_the_gap_of_a_heuristic_is_drawn_against_the_proven_optimum() -> None:
     figure = draw_gap(example(), "single-device")
     said = [axis.get_title(loc="left").splitlines() for axis in figure.axes]
     # FD-DPS, figure 3: 34 is optimal
     assert [lines[1] for lines in said] == ["43 ns, gap 20.9 %", "34 ns, gap 0 %"]
     assert [lines[0].split(", ")[-1] for lines in said] == ["single-device", "decomposition"]
-
-
-def test_the_command_writes_a_picture(tmp_path: Path) -> None:
-    out = tmp_path / "zfnet.png"
-    assert main(["zfnet512", "moirai-inter-server", "etf", str(out)]) == 0
-    assert out.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_command_says_in_one_line_what_is_wrong(

@@ -95,14 +95,6 @@ def test_a_page_loads_nothing_and_says_so() -> None:
     assert page == plan_page(apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
 
 
-def test_every_picture_of_a_page_has_a_text() -> None:
-    page = plan_page(apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))
-    canvases = re.findall(r"<canvas[^>]*>", page)
-    assert len(canvases) == 3
-    assert all('aria-label="' in canvas for canvas in canvases)
-    assert "op3" in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)  # in the tables
-
-
 def test_the_data_of_a_page_are_the_bars_of_the_plan() -> None:
     # op 3 runs from 25 to 35, after 20 ns on the link (test_gantt)
     data = page_data(apart(example(), Plan.on([0, 0, 1, 0]), Makespan()))

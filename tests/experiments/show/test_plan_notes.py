@@ -120,15 +120,6 @@ def test_a_pipeline_is_offered_what_its_rules_leave_open(
     assert ending in said
 
 
-def test_after_a_heuristic_an_exact_method_comes_first() -> None:
-    rules = MaxLoad(plans="chain")
-    said = note(chain(5), judged(chain(5), [0, 0, 1], rules, method="m-topo"))
-    assert said.endswith("gpu0's. An exact method may find a better plan: leave --method out")
-    assert "found no" not in said
-    said = note(chain(3), judged(chain(3), [0, 0, 1], MAKESPAN, method="heft"))
-    assert "An exact method may find a better plan" in said
-
-
 def test_hosts_and_devices_that_run_no_op_need_no_advice() -> None:
     with_host = chain(3, hosts=1)
     assert note(with_host, judged(with_host, [0, 0, 1], MAKESPAN)) == "gpu2 is unused: a host"

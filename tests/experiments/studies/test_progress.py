@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import time
@@ -234,36 +232,3 @@ def test_summaries_come_first_and_rows_only_when_asked_for(
     long = capsys.readouterr().out
     assert long.index("proved by it") < long.index("zfnet512")
     assert "| zfnet512 |" in (tmp_path / "table.md").read_text().replace("(seed 0) ", "")
-
-
-@pytest.mark.deep
-def test_with_an_empty_kernel_cache_compiling_is_told_and_in_no_time(tmp_path: Path) -> None:
-    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "placegap.experiments.cli"]
-    path = study_file(tmp_path, "single-device")
-    often = (  # a fast machine compiles this method's kernels between two lines of progress
-        "import sys; from placegap.experiments.studies import progress; progress.LINE_S = 0.2;"
-        "from placegap.experiments.cli import main; sys.exit(main())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", often, "study", str(path), "--out", str(tmp_path), "--workers", "1"],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "compiling kernels for single-device on zfnet512" in done.stderr
-    first, *later = map(json.loads, (tmp_path / "runs.jsonl").read_text().splitlines())
-    assert first["setup_s"] > 1
-    assert max(line["solve_s"] for line in (first, *later)) < 1
-    env["NUMBA_CACHE_DIR"] = str(tmp_path / "other")
-    place = ["place", "zfnet512", "--cluster", "celeritas-4xV100-pcie", "--json"]
-    done = subprocess.run(
-        [*command, *place, "--method", "single-device"],
-        env=env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    answer = json.loads(done.stdout)
-    assert answer["setup_s"] > 1 > answer["solve_s"]

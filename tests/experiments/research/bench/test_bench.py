@@ -13,9 +13,7 @@ from placegap.experiments.research.bench import __main__ as bench
 from placegap.experiments.research.bench import default as bench_default
 from placegap.experiments.research.bench import optima as bench_optima
 from placegap.experiments.research.bench import placers as bench_placers
-from placegap.experiments.research.bench import splits as bench_splits
 from placegap.experiments.research.bench.measuring import Measured, measure_apart
-from placegap.experiments.research.bench.placers import DEVICES, PlacerRow, growth
 from placegap.instances.corpus.corpus import read_best_known
 from placegap.solvers import METHODS
 
@@ -44,18 +42,6 @@ def test_a_measurement_that_fails_says_why() -> None:
         "ZeroDivisionError: integer division or modulo by zero"
     )
     assert measure_apart(lambda: os._exit(3), lambda: None, 60) == "its process ended with 3"
-
-
-def test_growth_is_the_slope_of_the_logarithms() -> None:
-    """0.01 s, 1 s and 100 s at 10, 100 and 1,000 ops: quadratic."""
-    rows = [
-        PlacerRow("heft", ops, DEVICES, Measured(ops * ops / 10_000, 0, ""))
-        for ops in (10, 100, 1000)
-    ]
-    rows.append(PlacerRow("heft", 10_000, DEVICES, "killed"))
-    rows.append(PlacerRow("heft", 10_000, DEVICES - 1, Measured(9.0, 0, "")))
-    rows.append(PlacerRow("peft", 10, DEVICES, Measured(1.0, 0, "")))  # one point is no line
-    assert growth(rows) == [bench_placers.Growth("heft", 2.0, (10, 100, 1000), (0.01, 1.0, 100.0))]
 
 
 def test_every_placer_of_the_registry_is_measured() -> None:
@@ -119,17 +105,6 @@ def test_a_recorded_bound_that_the_portfolio_beats_is_told(
     out = capsys.readouterr().out
     assert "1 recorded bounds are behind" in out
     assert "record_best --portfolio" in out
-
-
-@pytest.mark.parametrize("case", bench_splits.CASES, ids=lambda case: case.name)
-def test_generated_networks_are_the_same_each_time(case: bench_splits.NetworkCase) -> None:
-    made = bench_splits.instance(case)
-    assert made == bench_splits.instance(case)
-    limits = made.arrays.memory_bytes[: case.accelerators]
-    held = made.arrays.resident_bytes.sum()
-    # no accelerator holds all, but together they do, with the margin asked for
-    assert case.memory is None or held <= limits.sum() <= held * case.memory
-    assert case.memory is None or limits.max() < held
 
 
 def test_the_default_is_held_against_the_method_that_proves_most(

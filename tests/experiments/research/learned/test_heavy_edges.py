@@ -70,12 +70,6 @@ def test_limits_give_way_no_further_than_they_must() -> None:
     assert np.bincount(merge_ops(instance, 8).op).tolist() == [57] + [1] * 7
 
 
-def test_no_more_ops_are_merged_than_must_be() -> None:
-    for instance in draws(5):
-        n = instance.num_ops
-        assert merge_heavy_edges(instance, 1, num_ops=n).op.tolist() == list(range(n))
-
-
 def _for_kinds_of(instance: Instance, graph: Graph) -> Graph:
     """The graph with the times of its first kind on all devices of an instance."""
     kinds = [device.kind for device in instance.cluster.devices]

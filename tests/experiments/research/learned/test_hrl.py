@@ -9,7 +9,6 @@ from draws.tiny import tiny_instance
 from placegap.experiments.research.learned.evaluations import Evaluations, seeded
 from placegap.instances import Makespan, example
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.solvers.core.clock import Clock
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 pytestmark = pytest.mark.torch
@@ -44,14 +43,6 @@ def test_the_log_probability_of_a_grouping_is_that_of_its_softmaxes() -> None:
         share = bounded(player.grouper.layers(rows)).softmax(-1)
     taken = share[torch.arange(4), sample.choice]
     assert sample.log_probability.item() == pytest.approx(taken.log().sum().item(), rel=1e-5)
-
-
-def test_the_budget_is_spent_to_the_last_placement() -> None:
-    with seeded(0):
-        player = learner(example(), budget=10)
-        player.train(4, Clock(None))
-    assert (player.tried.done, player.tried.left) == (10, 0)
-    assert [point.evaluated for point in player.tried.curve] == [4, 8, 10]
 
 
 def test_an_op_that_the_device_of_its_group_cannot_run_goes_where_it_can() -> None:

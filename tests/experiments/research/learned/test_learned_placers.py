@@ -75,15 +75,6 @@ def test_plans_fit_where_no_device_holds_half_of_the_graph(method: str) -> None:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("method", BOTH)
-def test_without_a_placement_that_fits_the_message_says_so(method: str) -> None:
-    pytest.importorskip("torch", reason="needs the torch extra")
-    found = run(method, 60, share=0.2)  # four devices hold 80 % of the bytes
-    assert (found.status, found.plan) == ("no_plan", None)
-    assert "fits into memory" in found.message
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("method", BOTH)
 def test_the_time_limit_ends_the_training_and_the_best_plan_so_far_comes_back(method: str) -> None:
     pytest.importorskip("torch", reason="needs the torch extra")
     params = {"evaluations": 10**6}

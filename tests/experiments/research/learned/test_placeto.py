@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from placegap.experiments.research.learned.evaluations import Evaluations, Trial, cost, seeded
+from placegap.experiments.research.learned.evaluations import Evaluations, seeded
 from placegap.experiments.research.learned.placeto_nodes import nodes_of, start_of
 from placegap.experiments.research.learned.table import (
     POLICY,
@@ -72,13 +72,6 @@ def test_the_gradient_of_the_loss_is_that_of_reinforce() -> None:
     onehot = np.eye(2)[episodes.chosen.reshape(-1).numpy()]
     expected = -(advantage.reshape(-1, 1) * (onehot - share)).mean(axis=0)
     assert player.policy.head[-1].bias.grad.numpy() == pytest.approx(expected, abs=1e-6)
-
-
-def test_memory_beyond_a_device_costs_two_per_sixteenth_of_it_and_is_capped() -> None:
-    # the specification: 2 per GB above the limit, capped; a GB is 1/16 of the papers' devices
-    assert cost(Trial(100, 0.0), 100.0) == 1.0
-    assert cost(Trial(100, 1 / 16), 100.0) == 3.0
-    assert cost(Trial(100, 5.0), 100.0) == 11.0
 
 
 def test_the_shipped_policy_is_small_and_places_graphs_that_it_never_saw() -> None:

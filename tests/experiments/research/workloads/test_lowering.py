@@ -50,18 +50,6 @@ def test_a_layer_in_modules_holds_its_weights_and_reads_them() -> None:
     assert op.bytes_moved == 24 + 32 + 64  # input, output, weights
 
 
-def test_weights_that_two_ops_share_count_once() -> None:
-    tape = Tape(MODULES)
-    x, weight = placeholder(tape, (2, 3)), tape.weight("w", (3, 3))
-    for _ in range(2):
-        x = tape.op("Linear", [x], (2, 3), weights=[weight])
-    _, first, second = graph_of(tape).ops
-    assert first.shared_state == second.shared_state == {"w": 36}
-    assert (first.parameter_bytes, second.parameter_bytes) == (36, 0)
-    assert first.state_bytes == second.state_bytes == 0
-    assert first.resident_bytes == second.resident_bytes == 36 + 24
-
-
 def test_modules_are_mirrored_and_run_where_their_forward_ops_run() -> None:
     tape = Tape(MODULES_TRAINING)
     x = placeholder(tape, (2, 3))
@@ -95,16 +83,6 @@ def test_tensorflow_has_a_variable_a_read_and_an_update_of_each_weight() -> None
         "Input",
         "gradients/dense/BiasAdd_grad/tuple/control_dependency",
     }
-
-
-def test_gradients_that_meet_are_added_up() -> None:
-    tape = Tape(SGD)
-    x = dense(tape, placeholder(tape, (2, 3)), 3)
-    loss(tape, add(tape, activation(tape, x), x))
-    graph = graph_of(tape)
-    assert kinds(graph).count("AddN") == 1
-    [name] = [op.name for op in graph.ops if op.kind == "AddN"]
-    assert len(into(graph, name)) == 2
 
 
 def test_parts_of_a_split_are_sent_one_by_one() -> None:
