@@ -14,13 +14,12 @@ from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
-from placegap.instances import Makespan, example
+from placegap.instances import example
 from placegap.instances.corpus import corpus
 from placegap.instances.costing.costing import catalogue
 from placegap.instances.files.document import Document, load_document, save_document
 
 Capture = pytest.CaptureFixture[str]
-MAKESPAN = Makespan()
 
 
 @pytest.fixture(autouse=True)

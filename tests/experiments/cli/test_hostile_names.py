@@ -22,8 +22,6 @@ Capture = pytest.CaptureFixture[str]
 HOSTILE = "\x1b[2J\x1b]0;title\x07\nforged \x7f\x9b31m\u202e\u2066\u200b[red]x[/red] :smile: $x^2"
 """What erases a screen, names a window, begins a line, turns the direction of writing, ..."""
 
-ESCAPED = r"\x1b[2J\x1b]0;title\x07\nforged \x7f\x9b31m\u202e\u2066\u200b[red]x[/red] :smile: $x^2"
-
 
 def hostile() -> Instance:
     """The diamond; all that a file may name is hostile."""

@@ -50,12 +50,6 @@ COMMANDS: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
         "43 ns",
     ),
     "convert": (("convert", "model.json"), {"": "other.json.gz"}, ""),
-    "generate": (("generate", "layered"), {"": "random.json"}, ""),
-    "coarsen": (
-        ("coarsen", "model.json", "--with", "co-placement"),
-        {"-o": "coarse.json", "--map": "map.json"},
-        "edges",
-    ),
     "split": (
         ("split", "finer.json", "--param", "min_share=0.4"),
         {"-o": "parts.json", "--map": "map.json"},

@@ -25,7 +25,6 @@ from placegap.instances import (
     save_document,
 )
 from placegap.instances.files.document import Document
-from placegap.solvers.core.progress import Progress
 
 MAKESPAN = Makespan()
 
@@ -182,14 +181,6 @@ def test_a_start_is_never_made_worse_and_a_solution_is_saved(tmp_path: Path) -> 
     again = placegap.solve(example(), method="heft", start=tmp_path / "plan.json")
     assert again.value_ns is not None
     assert again.value_ns <= 35
-
-
-def test_progress_is_told_from_the_start_to_the_result() -> None:
-    told: list[Progress] = []
-    start = Plan.on([0, 1, 0, 0])
-    placegap.solve(example(), method="cp-sat", start=start, progress=told.append)
-    assert told[0] == Progress(35, None, "start")
-    assert (told[-1].value_ns, told[-1].bound_ns) == (34, 34)
 
 
 def test_a_plan_of_a_finer_instance_comes_with_that_instance(tmp_path: Path) -> None:

@@ -17,14 +17,6 @@ def test_bytes_grow_by_a_line_and_rooflines_nearly_so() -> None:
     assert deviation_figure(NET, "time, exact") > 99
 
 
-def test_noise_in_the_measurements_is_what_deviates_then() -> None:
-    mean = deviation_figure(NET, "noisy time")
-    # factors of 5 % at a sixteenth to a fourth of the batch, extrapolated fourfold or more; ops
-    # that take as long at every batch have nothing to extrapolate
-    assert 1 < mean < 10
-    assert deviation_figure(NET, "noisy time") == mean  # a fixed seed
-
-
 def test_two_clones_take_at_least_half_of_all_their_work_on_two_gpus() -> None:
     clones = Source("fd-dps:vgg-16", "2xP100-pcie", clones=2)
     work_s = int(load_source(clones).arrays.time_ns[:, 0].sum()) / 1e9

@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from placegap.experiments.research.measures import (
-    by_share,
-    gaps_of,
-)
 from placegap.experiments.research.pages import DOCS, STUDIES, figures, pages, pictures
-from placegap.experiments.research.record import HERE, RESULTS, read_results, rows_of
+from placegap.experiments.research.record import HERE, read_results, rows_of
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.gaps import gap_cells
 from placegap.experiments.studies.plan import plan_study
@@ -66,14 +62,6 @@ def test_what_the_titles_of_the_findings_claim_holds_of_the_figures() -> None:
     assert figure("hybrid_most") < 5 < figure("hybrid_gain")  # 11
 
 
-def test_the_committed_results_are_small_and_name_no_place_of_a_machine() -> None:
-    files = sorted(RESULTS.iterdir())
-    assert {file.name for file in files} == {f"{name}.jsonl" for name in STUDIES}
-    assert sum(file.stat().st_size for file in files) < 600_000
-    for file in files:
-        assert not re.search(r"(/[a-z]+){2,}", file.read_text())
-
-
 def test_every_picture_is_drawn_and_shown_on_the_page() -> None:
     drawn = dict(pictures())
     assert len(drawn) == 4
@@ -92,17 +80,6 @@ def test_the_smallest_form_of_a_study_has_rows_to_record(path: Path) -> None:
     assert all(row["num_ops"] > 0 and row["ccr"] > 0 for row in rows)
     shares = [row["memory_share"] for row in rows]
     assert (None in shares) != (path.stem == "memory")
-
-
-def test_a_row_without_a_plan_counts_as_none_and_ranks_last() -> None:
-    rows = [
-        {"bound_ns": 90, "runs": {"a": {"value_ns": 100}, "b": {"value_ns": 90}}},
-        {"bound_ns": 50, "runs": {"a": {"status": "no_plan"}, "b": {"value_ns": 100}}},
-        {"bound_ns": None, "runs": {"a": {"value_ns": 1}}},  # nothing is known of it
-    ]
-    assert gaps_of(rows) == {"a": [0.1, None], "b": [0.0, 0.5]}
-    # within 10 %: one row of two each; means 10 % and 25 %
-    assert by_share(gaps_of(rows)) == ["a", "b"]
 
 
 def test_the_committed_runs_contradict_no_bound() -> None:

@@ -9,7 +9,7 @@ from placegap.experiments.research.paper_comparison import ComparedTable, compar
 from placegap.experiments.research.paper_table import UNREAD, markdown, notes, rank, table_text
 from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.studies.gaps import GapCell
-from placegap.instances import InputError, MaxLoad
+from placegap.instances import InputError
 
 S = 10**9
 
@@ -104,27 +104,6 @@ def test_a_claim_is_the_largest_ratio_and_what_no_plan_exceeds() -> None:
     assert "the paper has 2, ours is 2.500 on Net; no plan has more than 5.000" in told
 
 
-def test_a_claim_may_be_a_mean_and_is_held_against_ours() -> None:
-    claim = {"name": "on average 2", "source": "abstract", "slower": "B", "faster": "A", "ratio": 2}
-    cells = cells_of(
-        {
-            ("t", "net", "a"): plan(2 * S),
-            ("t", "net", "b"): plan(5 * S, bound=1 * S),
-            ("t", "other", "a"): plan(4 * S),
-            ("t", "other", "b"): plan(5 * S, bound=2 * S),
-        },
-        {"t": CHAIN},
-    )
-    (mean,) = compare(table(claims=[{**claim, "statistic": "mean"}]), cells).claims
-    # (5 / 2 + 5 / 4) / 2; at the bounds of 1 and 2 s it would be (5 / 1 + 5 / 2) / 2
-    assert (mean.ours, mean.row, mean.at_most) == (1.875, "", 3.75)
-    (largest,) = compare(table(claims=[claim]), cells).claims
-    assert (largest.ours, largest.row, largest.at_most) == (2.5, "Net", 5.0)
-    told = list(notes(compare(table(claims=[{**claim, "statistic": "mean"}]), cells)))
-    mean_told = "ours is 1.875 on the mean of 2 rows; no plan has more than 3.750"
-    assert any(mean_told in note for note in told)
-
-
 def test_the_table_says_ours_the_gap_and_the_papers() -> None:
     compared = compare(table(), runs(2 * S, 1 * S, 4 * S))
     text = markdown(compared)
@@ -135,40 +114,6 @@ def test_the_table_says_ours_the_gap_and_the_papers() -> None:
     first, best, _ = table_text(compared).rows[0].cells
     assert (first.value, first.gap, first.time) == ("2", "50.0 %", "paper 1.0")
     assert best.tone == "optimal"
-
-
-@pytest.mark.parametrize(
-    ("method", "seconds", "message", "is_named"),
-    [
-        # of a limit of one second
-        ("b", 0.6, "the time limit of 1 s is over", True),
-        ("b", 0.6, "an LP of ops ended with time_limit", True),
-        ("b", 0.6, "", False),
-        ("b", 0.95, "m" * 160, True),  # cut off, so what ended it is not known
-        ("hrl", 0.6, "", True),  # goes on until its time is over
-        ("hrl", 0.1, "", False),
-    ],
-)
-def test_runs_that_a_share_of_their_time_ended_are_named(
-    method: str, seconds: float, message: str, is_named: bool
-) -> None:
-    run = {**plan(2 * S), "build_s": 0.0, "solve_s": seconds, "message": message}
-    cells = cells_of({("t", "net", method): run}, {"t": CHAIN})
-    columns = [{"name": "A"}, {"name": "B", "method": method}, {"name": "C"}]
-    told = list(notes(compare(table(columns=columns), cells)))
-    named = "ended by a share of the time limit, so the machine decides, too: B (Net)"
-    assert (named in told) == is_named
-    assert not any(note.startswith("stopped at the time limit") for note in told)
-
-
-def test_the_rule_of_memory_is_told_with_its_reason() -> None:
-    compared = compare(table(memory="the paper adds up"), runs(2 * S, 3 * S, 4 * S))
-    assert "memory: by the rule `sum`: the paper adds up" in list(notes(compared))
-    at_peak = cells_of({("t", "net", "a"): plan(1)}, {"t": MaxLoad(memory="peak")})
-    assert "memory: by the rule `peak`" in list(notes(compare(table(), at_peak)))
-    figures = [{"name": name, "figure": "ops"} for name in "ABC"]
-    compared = compare(table(columns=figures, quantity="figure"), at_peak, lambda cell, name: 1.0)
-    assert not any(note.startswith("memory") for note in notes(compared))
 
 
 def test_what_other_clocks_say_is_the_cause_of_an_inversion() -> None:

@@ -101,28 +101,6 @@ def test_the_class_of_plans_that_a_bound_is_for_stays_with_it(tmp_path: Path) ->
     assert [cell.best_bound_ns for cell in found.cells] == [9 * 10**9, 10**9]
 
 
-def test_that_time_ended_a_run_is_kept_of_a_long_message(tmp_path: Path) -> None:
-    long = "a plan from a run with less room; " + "m" * 200
-    messages = (f"{long}; stopped at the time limit", "short; stopped at the time limit", long)
-    cells = cells_of(
-        {
-            ("t", "net", name): {**plan(1), "message": message}
-            for name, message in zip("abc", messages, strict=True)
-        },
-        {"t": CHAIN},
-    )
-    first, second, third = (cell.message for cell in kept(cells, tmp_path / "s.jsonl").cells)
-    assert first == ("stopped at the time limit; " + long)[:160]
-    assert second == messages[1]
-    assert third == long[:160]
-
-
-def test_a_figure_that_was_not_kept_is_one_line(tmp_path: Path) -> None:
-    found = kept(cells_of({("t", "net", "a"): plan(1)}, {"t": CHAIN}), tmp_path / "small.jsonl")
-    with pytest.raises(InputError, match="no figure 'ops' of net: record it anew"):
-        found.figure(found.cells[0], "ops")
-
-
 def test_what_is_no_file_of_results_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "bad.jsonl"
     for text in ("", "{}", "no json", '{"study": "s", "made_by": [], "tables": {"t": {}}}\n{}'):

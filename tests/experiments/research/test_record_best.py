@@ -67,11 +67,3 @@ def test_the_portfolio_raises_what_is_behind_and_nothing_else(
     assert longest <= found["any"][0] < 9**9
     assert found["convex"] == found["any"]  # a bound holds for fewer plans, too
     assert found["chain"] == (9**9, "old")  # it is proven
-
-
-def test_a_bound_that_says_what_it_rests_on_replaces_an_equal_one(tmp_path: Path) -> None:
-    instance = load_corpus("squeezenet").instance(load_cluster("fd-dps-8xP100"))
-    for bound, rests_on in ((5, ""), (5, "proof"), (5, "HiGHS 1"), (4, "proof")):
-        known = BestKnown(semantics=MaxLoad(), bound_ns=bound, rests_on=rests_on)
-        found = record_best(instance, known, tmp_path / "best.json")
-    assert (found.bound_ns, found.rests_on) == (5, "proof")

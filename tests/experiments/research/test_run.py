@@ -131,32 +131,3 @@ def test_training_gpt2_in_three_stages_has_the_loss_of_the_unsplit_module(
     assert min(stage["measured_ns"][1] for stage in found["stages"]) > 0
     cores = len(os.sched_getaffinity(0))
     assert (f"3 stages at a time share {cores} cores" in warned) == (cores < 3)
-
-
-@pytest.mark.torch
-def test_interleaved_stages_take_turns_on_their_process(
-    layers: str, tmp_path: Path, capsys: Capture
-) -> None:
-    rules = PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=4)
-    begins = ["layers.2", "layers.4", "layers.6"]
-    command = written(layers, TRAINED, begins, rules, tmp_path)
-    found, _ = run([*command, *TRAINING], capsys)
-    assert (found["num_processes"], found["difference"]) == (2, 0.0)
-    assert [stage["device"] for stage in found["stages"]] == ["core0", "core1"] * 2
-
-
-@pytest.mark.torch
-def test_a_model_that_cannot_run_in_microbatches_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    source = LAYERS.replace("torch.zeros(64, 256)", "torch.tensor(1.0), torch.zeros(64, 256)")
-    source = source.replace("self, x", "self, scale, x").replace("return x\n", "return scale * x\n")
-    (tmp_path / "scalar_input.py").write_text(source)
-    monkeypatch.chdir(tmp_path)
-    rules = PipelineIteration(schedule="gpipe", microbatches=4)
-    command = written("py:scalar_input:build", TraceOptions(), ["layers.4"], rules, tmp_path)
-    capsys.readouterr()
-    assert status_of(command) == 1
-    (*_, line) = capsys.readouterr().err.splitlines()
-    assert "the pipeline failed: process" in line
-    assert "an input is no tensor with a first dimension of examples" in line

@@ -14,7 +14,6 @@ from placegap.experiments.research.sweeps import (
     SWEEPS,
     believed_and_true,
     blind_and_aware,
-    cost_of_size,
     run_sweep,
     with_wrong_costs,
 )
@@ -73,15 +72,6 @@ def test_a_plan_of_wrong_costs_is_judged_with_the_true_ones() -> None:
     assert right["believed_ns"] == right["true_ns"] == wrong["true_ns"]
     assert wrong["believed_ns"] != right["believed_ns"]
     assert abs(wrong["believed_ns"] / right["true_ns"] - 1) < 0.3
-
-
-def test_a_run_of_the_scaling_study_has_time_memory_and_value() -> None:
-    found = cost_of_size({"num_ops": 300, "method": "m-topo"})
-    assert found["value_ns"] > 0
-    assert found["bound_ns"] is None
-    assert 0 < found["cheap_bound_ns"] <= found["value_ns"]
-    assert 0 < found["cpu_s"] < 60
-    assert found["peak_bytes"] > 10**6
 
 
 def test_edges_of_one_tensor_share_its_error_and_zeros_stay() -> None:

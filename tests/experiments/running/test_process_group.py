@@ -24,14 +24,6 @@ with handled():
 """
 
 
-def test_answers_come_in_the_order_of_the_processes() -> None:
-    assert run_together(group_jobs.answer, (7,), 3, 60.0) == [
-        (7, 0, True),
-        (7, 1, True),
-        (7, 2, True),
-    ]
-
-
 def test_a_process_that_dies_is_named_whoever_complains_first() -> None:
     before = children()  # a kernel of the notebooks may live as long as the tests
     with pytest.raises(ProcessesFailed) as caught:

@@ -6,7 +6,7 @@ import pytest
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
 from placegap.experiments.show.single_moves import single_moves
-from placegap.experiments.show.timeline import NO_OP, Bar, Timeline, blocks
+from placegap.experiments.show.timeline import NO_OP, blocks
 from placegap.experiments.show.words import (
     move_sentence,
 )
@@ -157,15 +157,6 @@ def test_neighbours_of_one_layer_are_one_block_and_rows_stay_short() -> None:
     assert [(block.num_bars, block.end_ns) for block in merged] == [(30, drawn.end_ns)]
     assert merged[0].fill == 1
     assert {bar.text for bar in drawn.bars} == {"h.0", "h.1", "h.2"}
-
-
-def test_short_bars_of_many_labels_do_not_pile_up_in_one_block() -> None:
-    # 1,000 bars of 1 ns in 500 labels: each is shorter than a quarter of 40 ns, and in a row they
-    # fill a block of 40 ns; then others last 10 ns at most before the next one begins
-    bars = tuple(Bar(0, False, i, i + 1, f"op{i}", f"kind{i % 500}") for i in range(1000))
-    merged = blocks(Timeline(("d",), bars, (), 1000, ""), 40)
-    assert 1000 // 50 <= len(merged) <= 1000 // 40
-    assert sum(block.num_bars for block in merged) == 1000
 
 
 def test_an_optimal_plan_says_among_which_plans() -> None:

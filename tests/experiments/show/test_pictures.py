@@ -12,7 +12,6 @@ import pytest
 
 import placegap.experiments.show.page as page_module
 from placegap.experiments.show.anatomy import Anatomy, take_apart
-from placegap.experiments.show.gantt import draw_plans
 from placegap.experiments.show.page import page_data, plan_page
 from placegap.instances import (
     Cluster,
@@ -142,10 +141,3 @@ def test_dots_of_a_large_graph_are_parts_on_one_device(monkeypatch: pytest.Monke
     assert dots == ["a (2 ops)", "b (1 op)", "b (1 op)"]
     assert data["graph"]["device"] == [0, 1, 0]
     assert data["graph"]["edges"] == [0, 1, 0, 2, 1, 2]
-
-
-def test_a_chart_has_a_row_for_each_device_and_a_line_for_the_bound() -> None:
-    found = apart(hostile(), Plan.on([0, 0, 1, 0]), Makespan())
-    figure = draw_plans([found])
-    figure.draw_without_rendering()  # dollar signs are no formulas
-    assert len(figure.axes[0].get_yticklabels()) == 2

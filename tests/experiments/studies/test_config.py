@@ -150,24 +150,3 @@ def test_the_smallest_form_keeps_the_named_instances_and_shortens_the_runs(tmp_p
     assert (small.tables[0].limits.time_limit_s, small.tables[0].limits.gap) == (0.5, 0.01)
     plain = written(tmp_path, GOOD)  # a study that states no smaller form is its own
     assert load_study(plain, smoke=True) == load_study(plain)
-
-
-def test_a_smallest_form_of_unknown_instances_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, GOOD + SMOKE.replace("zfnet512", "zfnet"))
-    with pytest.raises(InputError, match=r"smoke.instances: no table has 'zfnet'"):
-        load_study(path)
-
-
-def test_the_path_of_a_parameter_starts_in_the_studys_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "studies"
-    folder.mkdir()
-    monkeypatch.chdir(tmp_path)
-    text = (
-        GOOD[: GOOD.index("    methods:")]
-        + "    methods: [{name: expert, params: {path: my/split.json}}]\n"
-    )
-    cells = list(plan_study(load_study(written(folder, text)), folder / "study.yaml"))
-    assert {cell.params["path"] for cell in cells} == {"studies/my/split.json"}
-    assert {cell.label for cell in cells} == {"expert path=my/split.json"}

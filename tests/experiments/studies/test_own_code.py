@@ -73,26 +73,6 @@ def test_the_code_is_that_of_the_module_and_of_what_it_imports_from_its_folder(
     assert len(codes) == 4
 
 
-def test_the_code_of_a_package_is_that_of_all_that_it_imports(folder: Path) -> None:
-    package = folder / "my_package"
-    (package / "parts").mkdir(parents=True)
-    own = {
-        "__init__.py": "",
-        "placer.py": PLACER.replace("from helper import", "from .parts.helper import"),
-        "parts/__init__.py": "",
-        "parts/helper.py": "from my_package import sums\ndevice = lambda task: sums.ONE\n",
-        "sums.py": "ONE = 1\n",
-    }
-    for name, text in own.items():
-        (package / name).write_text(text)
-    use_module("my_package.placer")
-    codes = {code_of(METHODS["mine"], "makespan")}
-    for name in own:
-        edit(package / name)
-        codes.add(code_of(METHODS["mine"], "makespan"))
-    assert len(codes) == 1 + len(own)
-
-
 def test_installed_libraries_are_no_part_of_the_code(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

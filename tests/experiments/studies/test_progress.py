@@ -215,20 +215,3 @@ def test_a_run_that_is_killed_while_it_compiles_stays_out_of_the_log(
     monkeypatch.setattr(study, "run_pool", run_here)
     _, cells = run_study(path, tmp_path, workers=1, modules=fakes)
     assert [cell.status for cell in cells] == ["timeout", "feasible"] * 3
-
-
-def test_summaries_come_first_and_rows_only_when_asked_for(
-    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    monkeypatch.setattr(study, "run_pool", run_here)
-    command = ["study", str(study_file(tmp_path)), "--out", str(tmp_path)]
-    assert main(command) == 0
-    short = capsys.readouterr().out
-    assert short.startswith("t: makespan port per_edge")
-    assert "proved by it" in short
-    assert "zfnet512" not in short
-    assert f"written: {tmp_path / 'table.md'}" in short
-    assert main([*command, "--rows"]) == 0
-    long = capsys.readouterr().out
-    assert long.index("proved by it") < long.index("zfnet512")
-    assert "| zfnet512 |" in (tmp_path / "table.md").read_text().replace("(seed 0) ", "")

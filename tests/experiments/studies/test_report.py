@@ -16,7 +16,6 @@ from placegap.experiments.studies.report import (
     plot_gaps,
     runs_csv,
 )
-from placegap.instances import Makespan
 
 RESULTS: Results = {
     ("chains", "net", "dp"): plan(2_000_000, 2_000_000),
@@ -117,8 +116,3 @@ def test_the_plot_is_a_png_and_the_same_for_equal_studies() -> None:
     image = Image.open(io.BytesIO(data))
     assert image.format == "PNG"
     assert image.width > 1000
-
-
-def test_a_study_without_any_gap_still_has_a_plot() -> None:
-    cells = cells_of({("t", "net", "heft"): plan(5)}, {"t": Makespan()})
-    assert plot_gaps(cells).startswith(b"\x89PNG")

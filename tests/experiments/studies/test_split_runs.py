@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from doubles.gap_runs import ANY, cells_of
 from doubles.pool_jobs import run_here
 from draws.splittable import splittable_diamond
 
@@ -63,16 +62,6 @@ def test_a_study_shows_the_value_of_the_parts_without_a_gap(diamond: Path) -> No
         "best bounds rest on: proved by placegap (1)",
     )
     assert table.summaries[2].num_plans == 0
-
-
-def test_a_plan_of_copies_of_the_graph_is_told_as_such() -> None:
-    details = {"copies": 2, "split_value_ns": 20}
-    cells = cells_of({("t", "net", "copies"): {"status": "split", "details": details}}, {"t": ANY})
-    (table,) = lay_out(cells)
-    assert table.rows[0].cells[0].value == "20"
-    assert table.notes == (
-        "[1] copies: 2 copies of the graph; a plan of that finer instance, without a gap",
-    )
 
 
 def test_a_value_of_parts_is_never_recorded_as_the_best_of_the_whole() -> None:

@@ -4,13 +4,11 @@ import gc
 import json
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from placegap.experiments.research.bench import __main__ as bench
-from placegap.experiments.research.bench import default as bench_default
 from placegap.experiments.research.bench import optima as bench_optima
 from placegap.experiments.research.bench import placers as bench_placers
 from placegap.experiments.research.bench.measuring import Measured, measure_apart
@@ -105,23 +103,3 @@ def test_a_recorded_bound_that_the_portfolio_beats_is_told(
     out = capsys.readouterr().out
     assert "1 recorded bounds are behind" in out
     assert "record_best --portfolio" in out
-
-
-def test_the_default_is_held_against_the_method_that_proves_most(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # that one proves in 2 CPU s: the default may take 1.5 * 2 + 1
-    case = next(case for case in bench_default.CASES if case.model == "densenet121")
-    alone = bench_default.run(case, 10.0, "heft")
-    proven = replace(alone, status="optimal", cpu_s=2.0)
-    for auto, behind in (
-        (replace(proven, cpu_s=3.9), False),
-        (replace(proven, cpu_s=4.1), True),
-        (replace(proven, status="feasible"), True),
-    ):
-        row = bench_default.DefaultRow(case, proven, auto)
-        assert (row.falls_behind, "BEHIND" in str(row)) == (behind, behind)
-        monkeypatch.setattr(bench_default, "default_rows", lambda *of, row=row: iter([row]))
-        assert bench_default.print_rows() == behind
-        assert f"{int(behind)} of 1 rows behind" in capsys.readouterr().out
-    assert not bench_default.DefaultRow(case, alone, alone).falls_behind  # heft proves nothing

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from draws.tiny import tiny_instance
 
-from placegap.experiments.research.learned.evaluations import Evaluations, seeded
-from placegap.instances import Makespan, example
+from placegap.experiments.research.learned.evaluations import Evaluations
+from placegap.instances import Makespan
 from placegap.instances.problem.integers import UNSUPPORTED
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
@@ -31,18 +31,6 @@ def test_the_gradient_goes_to_both_policies() -> None:
     # minus the mean advantage for the one grouping, minus a quarter of its own for each placement
     assert grouping.grad.item() == pytest.approx(-1.0)
     assert placements.grad.tolist() == pytest.approx([-0.25, -0.5, 0.25, -0.5])
-
-
-def test_the_log_probability_of_a_grouping_is_that_of_its_softmaxes() -> None:
-    from placegap.experiments.research.learned.hrl import bounded
-
-    with seeded(0):
-        player = learner(example())
-        sample = player.draw(2).grouping
-        rows = torch.cat([player.grouper.kind(player.kind), player.numbers], dim=-1)
-        share = bounded(player.grouper.layers(rows)).softmax(-1)
-    taken = share[torch.arange(4), sample.choice]
-    assert sample.log_probability.item() == pytest.approx(taken.log().sum().item(), rel=1e-5)
 
 
 def test_an_op_that_the_device_of_its_group_cannot_run_goes_where_it_can() -> None:

@@ -73,16 +73,6 @@ def test_plans_fit_where_no_device_holds_half_of_the_graph(method: str) -> None:
     assert evaluate(blocks(0.4), found.plan, Makespan()).feasible
 
 
-@pytest.mark.torch
-@pytest.mark.parametrize("method", BOTH)
-def test_the_time_limit_ends_the_training_and_the_best_plan_so_far_comes_back(method: str) -> None:
-    pytest.importorskip("torch", reason="needs the torch extra")
-    params = {"evaluations": 10**6}
-    found = run_method(blocks(), Makespan(), method, params, time_limit_s=0.5)
-    assert found.plan is not None
-    assert "time limit" in found.message
-
-
 @pytest.mark.parametrize("method", BOTH)
 def test_without_torch_one_line_names_the_extra(
     method: str, monkeypatch: pytest.MonkeyPatch

@@ -33,17 +33,6 @@ def learner(budget: int = 100):  # type: ignore[no-untyped-def]  # torch may be 
     return Placeto(nodes, tried, new_policy(2, rounds=2), start_of(nodes, "one-device", 0))
 
 
-def test_an_episode_visits_every_node_once_and_pays_one_simulation_each() -> None:
-    with seeded(0):
-        player = learner()
-        episodes = player.play(3, Clock(None))
-    # the start, then four nodes in three episodes
-    assert player.tried.done == 1 + 4 * 3
-    assert episodes.current.tolist() == [0, 1, 2, 3]
-    assert episodes.costs.shape == (5, 3)
-    assert (episodes.costs[0] == 1.0).all()  # costs are in units of the start's
-
-
 def test_a_step_is_worth_its_cost_before_minus_the_least_cost_after() -> None:
     with seeded(0):
         player = learner()

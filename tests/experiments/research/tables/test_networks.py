@@ -5,15 +5,12 @@ from __future__ import annotations
 import pytest
 
 from placegap.experiments.research.tables.networks import (
-    known_semantics,
     main,
     network_figures,
     own_semantics,
-    width_of,
 )
 from placegap.experiments.research.workloads.build import network_recipes
 from placegap.instances.corpus.corpus import NETWORK_FAMILY, corpus_names, known_of, load_corpus
-from placegap.instances.problem import Edge, Graph, Op
 
 
 @pytest.mark.parametrize("name", corpus_names(NETWORK_FAMILY))
@@ -32,29 +29,11 @@ def test_memory_binds_or_a_pipeline_gains_less_than_its_devices(name: str) -> No
     assert figures.ccr > 1
 
 
-def test_the_width_is_the_most_ops_at_one_depth() -> None:
-    #   a -> b -> c -> f,  a -> d, a -> e: depths 0 | 1 1 1 | 2 | 3
-    names = [("a", "b"), ("b", "c"), ("c", "f"), ("a", "d"), ("a", "e")]
-    ops = tuple(Op(name=name, time_ns={"gpu": 1}) for name in "abcdef")
-    edges = tuple(Edge(producer=a, consumer=b) for a, b in names)
-    assert width_of(Graph(name="g", ops=ops, edges=edges).index) == 3
-
-
 def test_one_device_is_the_fastest_one() -> None:
     # the host of Tarnawski's cluster runs all ops, too, but slowly
     instance = load_corpus("gnmt-layers").instance()
     total_ns = sum(op.time_ns["P100-16GB-PCIe"] for op in instance.graph.ops)
     assert network_figures(instance).one_device_ns == total_ns
-
-
-def test_known_values_are_of_chains_of_any_plans_and_of_one_pass() -> None:
-    instance = load_corpus("bert-large").instance()
-    labels = [semantics.label for semantics in known_semantics(instance)]
-    assert labels == [
-        "max_load chain add peak",
-        "max_load any add peak",
-        "makespan port per_edge peak",
-    ]
 
 
 def test_the_command_prints_two_tables(capsys: pytest.CaptureFixture[str]) -> None:

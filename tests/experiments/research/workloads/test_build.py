@@ -87,12 +87,6 @@ def test_a_traced_training_step_holds_16_bytes_per_parameter() -> None:
             assert 16 <= (held + sum(shared.values())) / parameters < 16.01, name
 
 
-def test_what_is_there_already_is_not_written_again(tmp_path: Path) -> None:
-    (written,) = build_networks(tmp_path, ["gnmt-layers"])
-    assert written.name == "gnmt-layers.json.gz"
-    assert build_networks(tmp_path, ["gnmt-layers"]) == []
-
-
 @pytest.fixture(scope="module")
 def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("onnx", reason="the corpus is built from the onnx wheel")

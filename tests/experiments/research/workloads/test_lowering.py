@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from placegap.experiments.research.workloads.layers import (
-    activation,
     add,
     batch_norm,
     conv,
     dense,
     loss,
     placeholder,
-    split,
 )
 from placegap.experiments.research.workloads.lowering import lower
 from placegap.experiments.research.workloads.tape import (
@@ -83,15 +81,6 @@ def test_tensorflow_has_a_variable_a_read_and_an_update_of_each_weight() -> None
         "Input",
         "gradients/dense/BiasAdd_grad/tuple/control_dependency",
     }
-
-
-def test_parts_of_a_split_are_sent_one_by_one() -> None:
-    tape = Tape(MODULES)
-    a, b = split(tape, placeholder(tape, (2, 6)), 2)
-    activation(tape, a)
-    activation(tape, b)
-    edges = [edge for edge in graph_of(tape).edges if edge.producer == "Split"]
-    assert [(edge.tensor, edge.bytes) for edge in edges] == [("out0", 24), ("out1", 24)]
 
 
 def test_onnx_has_an_op_for_every_output_and_one_class_per_layer() -> None:

@@ -14,7 +14,7 @@ from doubles.processes import is_alive
 
 from placegap.experiments.running import dask_pool
 from placegap.experiments.running.dask_pool import cluster_at, local_cluster, num_slots, run_on_dask
-from placegap.experiments.running.pool import Ending, PoolError, run_pool
+from placegap.experiments.running.pool import Ending, run_pool
 from placegap.instances import InputError
 
 pytest.importorskip("distributed", reason="needs the dask extra")
@@ -92,11 +92,6 @@ def test_what_runs_when_the_study_leaves_is_ended(two: Any) -> None:
     running.close()
     assert eventually(lambda: not is_alive(heard[0]))
     assert endings(two, [("sleep", 0)])[0].fate == "done"  # its thread is free again
-
-
-def test_a_machine_that_cannot_do_a_task_is_an_error_and_no_ending(two: Any) -> None:
-    with pytest.raises(PoolError, match=r"the worker at tcp://.* has highspy 0, and .*"):
-        endings(two, [("unfit", "has highspy 0, and the study needs 1")])
 
 
 def test_what_a_worker_that_is_retired_was_at_is_done_elsewhere(two: Any) -> None:
