@@ -46,51 +46,6 @@ def one_line(capsys: Capture) -> str:
     return err.removeprefix("placegap: ").rstrip("\n")
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--nonsense"], "No such option: --nonsense"),
-        (["place"], "Missing argument 'MODEL'"),
-        (["place", "vgg19", "--seed", "x"], "Invalid value for '--seed'"),
-        (
-            ["place", "nosuch"],
-            "'nosuch', and no such graph in the corpus; 'placegap instances' lists them",
-        ),
-        (["place", "vgg19"], "brings no devices; choose a cluster (--cluster)"),
-        (["place", "vgg19", "--time-limit", "nan"], "--time-limit must be positive"),
-        (["show", "vgg19", "--time-unit", "ms"], "states its times in ns"),
-        (["convert", "vgg19", "vgg19.txt"], "the name must end in .json or .json.gz"),
-        (["generate", "layered", "x.json", "--param", "ops"], "is not key=value"),
-        (["generate", "layered", "x.json", "--param", "ops=no"], "parameters of layered: ops"),
-    ],
-)
-def test_bad_usage_is_one_line_and_exit_status_2(
-    args: list[str], message: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(args) == 2
-    assert message in one_line(capsys)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_near_names_are_offered_for_whatever_is_chosen_by_name(
-    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    place = ["place", "zfnet512", "--cluster", "8xH100-nvlink"]
-    for args, name in (
-        (["plac"], "place"),
-        (["place", "zfnet", "--cluster", "8xH100-nvlink"], "zfnet512"),
-        (["place", "zfnet512", "--cluster", "8xH10-nvlink"], "8xH100-nvlink"),
-        ([*place, "--method", "heff"], "heft"),
-        ([*place, "--objective", "maxload"], "max_load"),
-        ([*place, "--coarsen", "moirai"], "moirai-fusion"),
-        (["generate", "layerd", "x.json"], "layered"),
-    ):
-        assert main(args) == 2
-        assert f"did you mean '{name}'" in one_line(capsys).lower().replace("h100", "H100")
-
-
 def test_h_is_help(capsys: Capture) -> None:
     assert main(["place", "-h"]) == 0
     short = capsys.readouterr()

@@ -64,34 +64,6 @@ def test_without_a_transform_there_is_a_line_for_each(model: str, capsys: Captur
     assert "neither:" not in text
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--with", "melt"], "there is no transform 'melt'"),
-        (["--with", "pesto-merge", "--param", "ops=0"], "parameters of pesto-merge: ops"),
-        (["--param", "ops=3"], "name it by --with"),
-        (["--with", "zero-time", "-o", "coarse.txt"], "must end in .json or .json.gz"),
-        (["--with", "zero-time", "-o", "a.json", "--map", "a.json"], "two outputs have this name"),
-        (["--with", "zero-time", "--objective", "latency_subgraphs"], "nothing is known"),
-    ],
-)
-def test_bad_usage_is_one_line_and_writes_nothing(
-    model: str,
-    args: list[str],
-    message: str,
-    capsys: Capture,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["coarsen", model, *args]) == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json"]
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert message in err
-    assert err.count("\n") == 1
-
-
 def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
     model: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,16 +83,6 @@ def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
     assert main([*command, "--coarsen", "zero-time", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert (content["value_ns"], content["bound_ns"], content["status"]) == (34, 34, "optimal")
-
-
-def test_place_refuses_bad_transforms_in_one_line(model: str, capsys: Capture) -> None:
-    for args, message in (
-        (["--coarsen-param", "ops=3"], "name it by --coarsen"),
-        (["--coarsen", "pesto-merge", "--coarsen-param", "ops"], "--coarsen-param 'ops' is not"),
-    ):
-        assert main(["place", model, *args]) == 2
-        err = capsys.readouterr().err
-        assert (message in err, err.count("\n")) == (True, 1)
 
 
 def test_the_model_of_the_coarse_graph_is_written(

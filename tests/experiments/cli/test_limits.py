@@ -99,17 +99,6 @@ def test_a_cluster_is_stated_in_one_line_with_kinds_of_a_file(
     assert one_line(capsys).endswith("--devices states kinds for --cluster; name one, too")
 
 
-def test_no_cluster_at_all_is_told_before_anything_is_traced(capsys: Capture) -> None:
-    assert main(["place", "hf:no-such-model"]) == 2
-    assert one_line(capsys).startswith("hf:no-such-model brings no devices; choose a cluster")
-
-
-def test_a_method_that_there_is_not_is_told_before_the_model_is_read(capsys: Capture) -> None:
-    for wrong in (["--method", "heff"], ["--method", "heft", "--param", "x=1"]):
-        assert main(["place", "hf:no-such-model", "--cluster", "8xH100-nvlink", *wrong]) == 2
-        assert "hf:" not in one_line(capsys)
-
-
 def test_devices_that_no_op_can_run_on_are_named(tmp_path: Path, capsys: Capture) -> None:
     # squeezenet is costed on the T4 alone; a host may hold nothing
     devices = (

@@ -140,26 +140,3 @@ def test_the_factor_of_the_least_load_is_the_decimal_that_was_written() -> None:
     for at_most, tokens in ((1.14, 30), (1.15, 40)):
         found = placegap.solve(instance, objective="max_context", plans="any", at_most=at_most)
         assert (found.tokens, found.status) == (tokens, "optimal")
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--at-most", "1.02"], "--at-most limits loads under --objective max_context"),
-        (["--objective", "max_context", "--at-most", "0.5"], "from 1 to 1000"),
-        (["--objective", "max_context", "--at-most", "1", "--at-most-ns", "3"], "leave out one"),
-    ],
-)
-def test_one_line_for_what_does_not_go_together(
-    model: Path, capsys: Capture, options: list[str], said: str
-) -> None:
-    assert main(["place", str(model), *options]) == 2
-    err = capsys.readouterr().err
-    assert said in err
-    assert len(err.splitlines()) == 1
-
-
-def test_a_model_without_caches_says_what_to_do(capsys: Capture) -> None:
-    asked = ["place", "resnet50", "--cluster", "8xH100-nvlink", "--objective", "max_context"]
-    assert main(asked) == 2
-    assert "no op has a cache; trace the model with --context" in capsys.readouterr().err

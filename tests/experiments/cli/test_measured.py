@@ -65,26 +65,6 @@ def test_the_catalogue_need_not_know_a_kind_that_was_measured(tmp_path: Path) ->
     assert load_document(out).graph.ops[0].time_ns == {"mine": 7}
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["place", "vgg19", "--cluster", "8xH100", "--times", "nosuch"], "nosuch: No such file"),
-        (["convert", "vgg19", "o.json", "--times", "t.csv"], "vgg19: brings no devices; choose"),
-        (["profile", "vgg19"], "vgg19: only models that are traced can be measured (hf:, py:)"),
-        (["profile", "hf:gpt2", "--train"], "are not measured; add --optimizer none"),
-        (["place", "vgg19", "--train"], "--train is for models that are traced (hf:, py:)"),
-        (["place", "hf:gpt2", "--optimizer", "adam"], "--optimizer belongs to training; add --t"),
-        (["place", "hf:gpt2", "--train", "--kv-tokens", "9"], "is for inference; leave out --tr"),
-    ],
-)
-def test_wrong_use_is_one_line_and_exit_status_2(
-    args: list[str], message: str, capsys: Capture
-) -> None:
-    assert main(args) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
-
-
 @pytest.mark.torch
 def test_profile_measures_every_op_and_writes_what_place_reads(
     tmp_path: Path, capsys: Capture

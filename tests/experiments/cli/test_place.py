@@ -233,17 +233,6 @@ def test_a_method_that_raises_is_one_line(model: Path, capsys: Capture) -> None:
     )
 
 
-def test_a_wrong_method_parameter_or_semantics_is_bad_input(model: Path, capsys: Capture) -> None:
-    for options, words in (
-        (["--method", "fake", "--param", "speed=1"], "parameters of fake: speed: unknown field"),
-        (["--param", "speed=1"], "parameters of auto: speed: unknown field"),
-        (["--method", "fake", "--channels", "free"], "does not apply to fd-dps-figure-3"),
-        (["--objective", "makespan", "--plans", "chain"], "plans does not apply to the objective"),
-    ):
-        assert main(["place", str(model), *options]) == 2
-        assert words in capsys.readouterr().err
-
-
 def test_a_certificate_says_how_much_of_the_bound_it_proves(
     model: Path, tmp_path: Path, capsys: Capture
 ) -> None:

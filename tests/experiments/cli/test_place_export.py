@@ -118,38 +118,6 @@ def test_ops_are_placed_one_by_one_where_the_format_can_say_it(
     assert json.loads(capsys.readouterr().out)["granularity"]["granularity"] == "module"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--export", "device_mapp=a"], "'device_mapp'; did you mean 'device_map'?"),
-        (["--export", "csv"], "--export 'csv' is not KIND=FILE (device_map, torchtitan, "),
-        (["--export", "onnx=a.onnx"], "net.json: is no ONNX file, and --export onnx writes"),
-        (["--export", "csv=a", "--write", "a.lp"], "there is no plan for --export"),
-        (["--export", "csv=a", "--method", "m-sct-lp"], "m-sct-lp makes no plans: there is none"),
-        (
-            ["--export", "vllm=a", "--granularity", "op"],
-            "export vllm: a plan may divide layer 'h.0', and this format has whole layers; leave "
-            "out",
-        ),
-    ],
-)
-def test_what_cannot_be_exported_is_one_line_and_writes_nothing(
-    model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-    options: list[str],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["place", "net.json", *CHAIN, *options]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert message in err
-    assert err.count("\n") == 1
-    assert [file.name for file in tmp_path.iterdir()] == ["net.json"]
-
-
 def test_a_plan_that_a_format_cannot_say_is_shown_and_kept(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:

@@ -60,27 +60,6 @@ def test_the_written_model_has_the_value_that_place_finds(
     assert solver.getInfo().objective_function_value == pytest.approx(value_ns)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([*TINY, "--write", "model.txt"], "model.txt: is no name for a model"),
-        ([*TINY, "--write", "a.lp", "-o", "plan.json"], "there is no plan for -o"),
-        (["--method", "heft", "--write", "a.lp"], "heft has no MIP model to write"),
-        (["--write", "a.lp"], "decomposition has no MIP model to write"),
-        ([*TINY, "--objective", "makespan", "--write", "a.lp"], "does not do makespan"),
-    ],
-)
-def test_what_cannot_be_written_is_one_line(
-    model: str, tmp_path: Path, capsys: Capture, options: list[str], message: str
-) -> None:
-    assert main(["place", model, *options, "-q"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert message in err
-    assert err.count("\n") == 1
-    assert [file.name for file in tmp_path.iterdir()] == ["ops.json"]
-
-
 def test_an_infeasible_model_is_explained(tmp_path: Path, capsys: Capture) -> None:
     # op 0, ... take 2 bytes each, no device has more than 1
     save_document(Document.of(tiny_mip.ops_on(1, 2, memory=1, size=2)), tmp_path / "tight.json")

@@ -41,23 +41,3 @@ def test_the_finer_instance_and_the_map_are_written(model: str, capsys: Capture)
     # two edges at op 2 become two into the parts, two into the gather and one out of it
     assert (content["before"]["ops"], content["after"]["ops"]) == (4, 6)
     assert (content["before"]["edges"], content["after"]["edges"]) == (4, 7)
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--param", "parts=1"], "parts: must be greater than or equal to 2"),
-        (["--param", "parts=1000000"], "parts: must be less than or equal to 1024"),
-        (["--param", "axes=depth"], "axes[0]: must be 'batch'"),
-        (["-o", "finer.txt"], "must end in .json or .json.gz"),
-        (["-o", "a.json", "--map", "./a.json"], "two outputs have this name"),
-    ],
-)
-def test_bad_usage_is_one_line_and_writes_nothing(
-    model: str, args: list[str], message: str, capsys: Capture
-) -> None:
-    assert main(["split", model, *args]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert message in err
-    assert sorted(path.name for path in Path().iterdir()) == [model]

@@ -81,27 +81,3 @@ def test_what_does_not_fit_has_no_plan_and_says_so(folder: Path, capsys: Capture
     # 4 times 160 bytes of 2 times 170
     assert "no plan: all 4 ops need 640 B on gpu0, gpu1: 340 B together" in capsys.readouterr().err
     assert not (folder / "plan.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["--links", "m.csv"], "m.csv: row 1: unknown column 'op'; the header is source"),
-        (
-            ["--cluster", "8xH100-nvlink"],
-            "m.csv: row 2: no row is of a device kind of '8xH100-nvlink'",
-        ),
-        (["--plan", "big.json"], "two outputs have this name"),
-        (["--plot", "cdf.svg"], "the name must end in .png"),
-        (["--batch", "8", "--plot", "cdf.png"], "no row is of batch 8: there is nothing to draw"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_status_2(
-    folder: Path, capsys: Capture, extra: list[str], message: str
-) -> None:
-    before = sorted(folder.iterdir())
-    assert main([*ARGS, *extra]) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert message in err
-    assert sorted(folder.iterdir()) == before
