@@ -147,19 +147,6 @@ def test_a_file_in_the_place_of_another_is_told_for_what_it_is(
     assert one_line(capsys).startswith(message)
 
 
-def test_a_study_names_itself_and_the_file_at_fault(tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "bad.json").write_text('{"nodes"')
-    study = tmp_path / "study.yaml"
-    study.write_text(
-        "name: s\ntables:\n- {name: t, semantics: {objective: makespan}, instances: [bad.json],\n"
-        "   clusters: [8xH100-nvlink], methods: [heft]}\n"
-    )
-    assert main(["study", str(study)]) == 2
-    intention, found = capsys.readouterr().err.splitlines()
-    assert intention.startswith("placegap: s: at most 1 run of")
-    assert found.startswith(f"placegap: {study}: table 't': {tmp_path}/bad.json: is not valid JSON")
-
-
 @pytest.mark.parametrize(
     ("dims", "options", "taken"),
     [

@@ -70,26 +70,18 @@ def test_place_verify_show_and_compare_say_tokens(
 
 
 def test_whole_layers_cost_tokens_and_that_many_are_more_op_by_op(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    model: Path, capsys: Capture
 ) -> None:
     # three layers of two ops, 10 bytes and 1 byte a token each, on two cards of 100 bytes: a card
     # has two whole layers, (100 - 40) / 4 = 15 tokens, or three ops, (100 - 30) / 3 = 23
-    monkeypatch.setattr(placing, "run_pool", run_here)
+    graph = layers().graph
     halves = tuple(
-        Op(
-            name=f"op{i}",
-            module=f"net.h.{i // 2}",
-            time_ns={"gpu": 1},
-            resident_bytes=10,
-            caches=(Cache(token_bytes=1),),
-        )
-        for i in range(6)
+        op.model_copy(update={"module": f"net.h.{i // 2}", "resident_bytes": 10})
+        for i, op in enumerate(graph.ops)
     )
-    ends = pairwise(halves)
-    edges = tuple(Edge(producer=a.name, consumer=b.name, host_time_ns=0) for a, b in ends)
-    graph = Graph(name="halves", ops=halves, edges=edges)
-    path = str(tmp_path / "halves.json")
-    save_document(Document(name="halves", graph=graph, cluster=layers().cluster), Path(path))
+    instance = layers().with_graph(graph.model_copy(update={"ops": halves}))
+    path = str(model.with_name("halves.json"))
+    save_document(Document.of(instance), path)
     asked = ["place", path, "--objective", "max_context", "--plans", "chain", "--quiet"]
     assert main([*asked, "--granularity", "layer"]) == 0
     out = capsys.readouterr().out

@@ -42,15 +42,6 @@ def test_place_takes_measured_times_and_says_which_names_match_no_op(
     assert f"{times}: measured times for 2 of 4 ops; 1 name matches no op: loss" in shown.err
 
 
-def test_convert_writes_measured_times_into_the_instance(
-    model: Path, times: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    out = tmp_path / "out.json"
-    assert main(["convert", str(model), str(out), "--times", str(times)]) == 0
-    assert [op.time_ns["gpu"] for op in load_document(out).graph.ops][:2] == [1000, 2000]
-    assert "1 name matches no op: loss" in capsys.readouterr().err
-
-
 def test_the_catalogue_need_not_know_a_kind_that_was_measured(tmp_path: Path) -> None:
     graph = tmp_path / "net.json"
     content = {"format": "placegap", "version": 1, "name": "net"}

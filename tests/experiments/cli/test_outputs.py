@@ -201,20 +201,6 @@ def test_no_output_is_written_over_an_input(
         Path("link.json").unlink()
 
 
-@pytest.mark.parametrize(
-    ("model", "file"), [("hf:net.json", "net.json"), ("py:nets.mine:build", "nets/mine.py")]
-)
-def test_what_a_traced_model_is_read_from_is_an_input(
-    model: str, file: str, capsys: Capture
-) -> None:
-    Path("nets").mkdir()
-    Path(file).write_text("input")
-    for command in (["place", model, "-o", file], ["profile", model, "--out", file]):
-        assert main(command) == 2
-        assert "; choose another output" in capsys.readouterr().err
-    assert Path(file).read_text() == "input"
-
-
 SEARCH = """
 import sys
 from functools import partial

@@ -30,17 +30,6 @@ def test_gpt2_on_four_gpus_gets_a_chain_that_is_proven_best(capsys: Capture) -> 
     assert "the objective is max_load chain add peak, as is usual for models that are" in shown.err
 
 
-def test_a_converted_model_is_read_like_any_other(tmp_path: Path) -> None:
-    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    out = tmp_path / "out.json.gz"
-    command = ["convert", f"hf:{tmp_path}/tiny.json", str(out), "--seq", "8", "--batch", "2"]
-    assert main([*command, "--dtype", "float16"]) == 0
-    document = load_document(out)
-    assert document.name == "tiny"
-    assert document.graph.ops[-1].dtype == "float16"
-    assert document.graph.provenance.parameters["seq"] == 8
-
-
 @pytest.mark.parametrize(
     ("field", "train"), [("num_nextn_predict_layers", []), ("mtp_num_hidden_layers", ["--train"])]
 )

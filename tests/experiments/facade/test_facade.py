@@ -100,18 +100,6 @@ def test_names_paths_and_objects_give_the_same(tmp_path: Path) -> None:
     assert values != {None}
 
 
-def test_without_a_method_the_default_of_place_proves_the_optimum() -> None:
-    # brute force finds 34 as well: the doctest of `run_method`
-    found = placegap.solve(example(), objective="makespan", time_limit_s=10)
-    assert (found.status, found.value_ns, found.bound_ns, found.gap) == ("optimal", 34, 34, 0.0)
-    assert found.result.method == "auto"
-    assert sorted(found.placement) == ["op1", "op2", "op3", "op4"]
-    text = str(found)
-    for words in ("gpu0", "status  optimal", "value   34 ns", "gap     0 %"):
-        assert words in text
-    assert "\x1b" not in text
-
-
 @pytest.mark.parametrize(
     ("model", "cluster", "value_ns", "bound_ns", "gap", "words"),
     [

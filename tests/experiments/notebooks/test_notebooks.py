@@ -78,14 +78,6 @@ def test_its_pictures_are_stored_and_show_something(name: str) -> None:
         assert vivid_pixels(image) > 1000
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_it_begins_with_a_question_and_ends_with_what_one_has_seen(name: str) -> None:
-    first, last = committed(name).cells[0], committed(name).cells[-1]
-    assert re.match(r"# [^\n]+\?\n", first.source)
-    assert "pip install" in first.source
-    assert last.source.startswith("## What one has seen\n")
-
-
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "gaps"])  # another study's
 def test_figures_of_the_last_words_are_in_an_output(name: str) -> None:
     notebook = committed(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,12 @@ from placegap.experiments.research.certificates import (
     Share,
     certified_column,
     certified_shares,
+    closing_row,
     known_shares,
 )
-from placegap.experiments.studies.gaps import GapCell
 from placegap.instances import Instance, Semantics, example
 from placegap.instances.certificates.certificate_file import Certificate, IdealsProof
+from placegap.solvers.core.result import PROOF
 
 RESULTS: Results = {
     ("chains", "easy", "dp"): plan(80, 80),
@@ -85,16 +87,13 @@ def test_an_interrupt_keeps_what_is_known_and_the_next_call_goes_on(
     assert asked == [80, 50]
 
 
-def test_the_table_is_printed_after_an_interrupt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def logged(path: Path, out: Path | None) -> tuple[object, list[GapCell]]:
-        return None, CELLS
-
-    monkeypatch.setattr(certificates, "logged_cells", logged)
-    monkeypatch.setattr(certificates, "certify", certifying([], 40, stop_at=1))
-    arguments = ["study.yaml", "--out", str(tmp_path), "--certify", "1"]
-    assert certificates.main(arguments) == 130  # as every command that Ctrl-C stops
-    printed = capsys.readouterr()
-    assert "50.0 %" in printed.out  # of "easy", the one that was certified
-    assert "stopped; the same command goes on" in printed.err
+def test_a_line_tells_of_plans_gaps_and_who_vouches() -> None:
+    results: Results = {
+        ("chains", "easy", "dp"): plan(2_000_000, 2_000_000),
+        ("chains", "hard", "dp"): plan(5_000_000, 4_000_000),
+        ("chains", "lost", "dp"): {"status": "no_plan", "message": "memory"},
+    }
+    first, *others = cells_of(results, {"chains": CHAIN})
+    # gaps 0 and 1/5, so 10 % on the mean; sqrt(1 * 4/5) = 0.894
+    line = ("2", "3", "10.0 %", "20.0 %", "0.894", "1", "1")
+    assert closing_row([replace(first, best_rests_on=PROOF), *others]) == line

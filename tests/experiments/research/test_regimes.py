@@ -155,24 +155,3 @@ def test_every_cell_that_the_paper_ran_has_a_plan_or_a_contradiction() -> None:
             found = score(compared_regime(regime, folder, cells), (), cells, regime.ahead)
             known = {(misfit.row, misfit.column) for misfit in regime.misfits}
             assert set(found.misfits) <= known, (name, regime.table)
-
-
-def test_what_fd_dps_page_says_of_other_readings_is_in_its_results() -> None:
-    cells, _ = kept_cells(ROOT / FOLDER / "fd-dps")("regime")
-    told = " ".join(tried.what for tried in regimes_of(ROOT / FOLDER / "fd-dps")[0].tried)
-    vgg = [cell for cell in cells if cell.cell.instance == "fd-dps:vgg-16"]
-    free = [
-        float(cell.details["free_channels_ns"]) / 1e9
-        for cell in vgg
-        if cell.cell.table in ("2 GPUs", "4 GPUs")
-    ]
-    assert f"{min(free):.2f} to {max(free):.2f} s" in told
-    slow = {
-        (cell.cell.method, cell.cell.num_devices): (cell.value_ns or 0) / 1e9
-        for cell in vgg
-        if cell.cell.table.startswith("slower links")
-    }
-    two, four = slow["data-parallel", 2], slow["data-parallel", 4]
-    assert f"{two:.2f} s on two GPUs and {four:.2f} s on four" in told
-    assert f"FastT takes {slow['fastt', 2]:.1f} and {slow['fastt', 4]:.1f} s" in told
-    assert f"D-DPS {slow['d-dps', 2]:.1f} and {slow['d-dps', 4]:.1f} s" in told

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles.hidden_extras import without_extras
 
 import placegap.experiments.research.run as run_module
 from placegap.experiments.running.sources import Source, find_model, load_source
@@ -51,14 +50,6 @@ def test_wrong_use_is_one_line_and_exit_status_2(capsys: Capture) -> None:
     assert status_of(["vgg19", "plan.json"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "vgg19: only models that are traced can be run (hf:, py:)" in line
-
-
-def test_without_torch_one_line_says_what_to_install(tmp_path: Path) -> None:
-    code = "from placegap.experiments.research.run import main; main(sys.argv[1:])"
-    command = ["hf:gpt2", "plan.json", "--cluster", "8xH100"]
-    done = without_extras(code, *command, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr == "placegap: hf:gpt2: needs torch: pip install 'placegap[torch]'\n"
 
 
 def written(

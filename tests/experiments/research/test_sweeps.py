@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 from placegap.experiments.research.record import main
 from placegap.experiments.research.sweeps import (
-    SWEEPS,
     believed_and_true,
     blind_and_aware,
     run_sweep,
@@ -45,15 +43,6 @@ def test_what_cannot_be_recorded_is_one_line_and_status_2(
     said = capsys.readouterr().err.strip()
     assert (error.value.code, "\n" in said) == (2, False)
     assert "run `placegap study experiments/ours/corpus.yaml --smoke` first" in said
-
-
-@pytest.mark.parametrize("sweep", SWEEPS.values(), ids=SWEEPS)
-def test_the_tasks_of_a_sweep_differ_and_its_smallest_form_is_a_part_of_it(sweep: Any) -> None:
-    every = [json.dumps(task) for task in sweep.tasks(False)]
-    smallest = [json.dumps(task) for task in sweep.tasks(True)]
-    assert len(set(every)) == len(every)
-    assert 0 < len(smallest) < 60
-    assert set(smallest) <= set(every)
 
 
 def test_a_blind_plan_is_worth_no_more_under_ports_than_it_promises() -> None:

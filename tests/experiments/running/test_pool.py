@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from multiprocessing import Pipe
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,21 +97,6 @@ def test_workers_that_cannot_start_are_an_error_not_a_crash_of_every_task(
     with pytest.raises(PoolError, match="cannot start"):
         list(run_pool([("sleep", 0)], job, hard_limit_s=lambda task: 20, **options))
     assert "no_such_module" in capfd.readouterr().err
-
-
-def test_a_worker_that_is_killed_while_it_starts_is_replaced_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FILE", str(tmp_path / "killed"))
-    found = run_pool(
-        [("sleep", 0)] * 2,
-        job,
-        workers=1,
-        hard_limit_s=lambda task: 20,
-        modules=["doubles.killed_at_start"],
-    )
-    assert [ending.fate for ending in found] == ["done", "done"]
-    assert (tmp_path / "killed").exists()
 
 
 PARENT = """

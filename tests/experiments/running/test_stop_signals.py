@@ -161,21 +161,6 @@ def test_what_is_held_ends_before_a_signal_is_heard() -> None:
     assert done == [(signal.SIGTERM, signal.SIGTERM)]
 
 
-def test_nothing_is_left_of_the_processes_of_a_placement(tmp_path: Path) -> None:
-    # the worker of a placement has workers of its own, for sections; none outlives a kill
-    script = (
-        "from placegap.experiments.running.pool import run_pool\n"
-        "from doubles.nested_jobs import nest\n"
-        "for _ in run_pool(['now'], nest, workers=1, hard_limit_s=lambda task: 999): pass\n"
-    )
-    process = processes.begin(script, cwd=tmp_path)
-    wait_for(process, tmp_path / "now")
-    assert len(session(process.pid)) == 4  # this, its worker, and two for sections
-    process.kill()
-    process.communicate()
-    assert no_session(process.pid)
-
-
 def test_a_solver_in_a_process_of_its_own_ends_with_a_kill(tmp_path: Path) -> None:
     program = tmp_path / "scotch_gpart"  # the first name that is looked for
     program.write_text("#!/bin/sh\ntouch begun\nexec sleep 60\n")

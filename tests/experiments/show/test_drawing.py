@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
-from placegap.experiments.show.drawing import styles
-from placegap.solvers import METHODS
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,15 +32,6 @@ def test_drawing_chooses_no_backend_and_changes_no_setting() -> None:
     code = CODE.format(tests=str(ROOT / "tests"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_every_method_has_a_look_of_its_own() -> None:
-    look = styles(METHODS)
-    assert len(set(look.values())) == len(METHODS) >= 40
-    assert len({(style.color, style.marker) for style in look.values()}) == len(METHODS)
-    for a, b in pairwise(look.values()):
-        assert a.color != b.color
-        assert a.marker != b.marker
 
 
 def test_a_picture_that_is_asked_for_is_an_error_without_matplotlib(

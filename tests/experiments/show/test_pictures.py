@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
-from itertools import pairwise
 from typing import Any
 
 import pytest
+from draws.hostile import hostile_diamond
 
 import placegap.experiments.show.page as page_module
 from placegap.experiments.show.anatomy import Anatomy, take_apart
 from placegap.experiments.show.page import page_data, plan_page
 from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
     Graph,
     Instance,
-    Op,
     Plan,
     example,
 )
@@ -33,27 +29,6 @@ def apart(instance: Instance, plan: Plan, rules: Semantics) -> Anatomy:
     found = take_apart(instance, plan, rules, num_moves=0)
     assert found is not None
     return found
-
-
-def hostile() -> Instance:
-    """The diamond with names that try to end a script, or to be markup."""
-    small = example()
-    names = {op.name: f"{op.name} {BAD}" for op in small.graph.ops}
-    ops = tuple(
-        op.model_copy(update={"name": names[op.name], "kind": BAD, "module": f"m.{i}{BAD}"})
-        for i, op in enumerate(small.graph.ops)
-    )
-    edges = tuple(
-        edge.model_copy(update={"producer": names[edge.producer], "consumer": names[edge.consumer]})
-        for edge in small.graph.edges
-    )
-    devices = tuple(d.model_copy(update={"name": f"{d.name}{BAD}"}) for d in small.cluster.devices)
-    links = tuple(
-        link.model_copy(update={"source": f"{link.source}{BAD}", "target": f"{link.target}{BAD}"})
-        for link in small.cluster.links
-    )
-    cluster = small.cluster.model_copy(update={"devices": devices, "links": links})
-    return Instance(name=BAD, graph=Graph(name=BAD, ops=ops, edges=edges), cluster=cluster)
 
 
 class Tags(HTMLParser):
@@ -79,7 +54,7 @@ def data_of(page: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("rules", [Makespan(memory="peak"), PipelineIteration()])
 def test_a_name_stays_text_wherever_it_stands(rules: Semantics) -> None:
-    page = plan_page(apart(hostile(), Plan.on([0, 0, 1, 1]), rules))
+    page = plan_page(apart(hostile_diamond(BAD), Plan.on([0, 0, 1, 1]), rules))
     tags = Tags(page)
     assert tags.dangerous == []
     assert tags.opened.count("script") == 2  # the data and the page's own
@@ -102,25 +77,6 @@ def test_the_data_of_a_page_are_the_bars_of_the_plan() -> None:
     assert found == [(2, 25, 10)]
     assert data["end"] == 53
     assert data["graph"]["x"] == [0, 1, 1, 2]
-
-
-def test_blocks_of_a_large_graph_are_scopes_of_names_or_runs_of_ops(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # 1,000 ops of one kind on one device, with and without scopes: never one block for all
-    monkeypatch.setattr(page_module, "MOST_BARS", 100)
-    for scoped, number, what in ((True, 10, "a scope of their names"), (False, 120, "a run of op")):
-        names = [f"unit_{i // 100}/op{i}" if scoped else f"op{i}" for i in range(1000)]
-        ops = tuple(Op(name=name, kind="op", time_ns={"gpu": 6}) for name in names)
-        edges = tuple(Edge(producer=a, consumer=b) for a, b in pairwise(names))
-        graph = Graph(name="row", ops=ops, edges=edges)
-        one = Cluster(name="one", devices=(Device(name="d", kind="gpu"),))
-        found = apart(
-            Instance(name="row", graph=graph, cluster=one), Plan.on([0] * 1000), Makespan()
-        )
-        drawn = len(page_data(found)["bars"]) // 6
-        assert number <= drawn <= number * 11 // 10
-        assert what in plan_page(found)
 
 
 def test_dots_of_a_large_graph_are_parts_on_one_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,12 +134,6 @@ def test_many_devices_are_counted() -> None:
     assert said.startswith("gpu2, gpu3, gpu4 and 7 more are unused")
 
 
-def test_a_plan_that_uses_all_devices_needs_no_note() -> None:
-    assert plan_notes(chain(2), judged(chain(2), [0, 1, 1], MAKESPAN)) == ()
-    none = finish(chain(2), MAKESPAN, "x", Outcome(message="none"), solve_s=0)
-    assert plan_notes(chain(2), none) == ()
-
-
 def test_peaks_of_ops_that_state_nothing_are_said_to_count_tensors_alone() -> None:
     peak = MAKESPAN.model_copy(update={"memory": "peak"})
     bare = chain(1)

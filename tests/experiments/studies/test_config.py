@@ -9,7 +9,7 @@ import pytest
 
 from placegap.experiments.studies.config import load_study
 from placegap.experiments.studies.plan import absent_models, plan_study
-from placegap.instances import InputError
+from placegap.instances import Document, InputError, example, save_document
 
 GOOD = """
 name: small
@@ -86,9 +86,6 @@ def test_optional_files_that_are_absent_are_left_out_and_named(
 def test_paths_are_relative_to_the_study(
     tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from placegap.instances import example
-    from placegap.instances.files.document import Document, save_document
-
     (tmp_path / "models").mkdir()
     save_document(Document.of(example()), tmp_path / "models" / "own.json")
     text = (

@@ -73,18 +73,6 @@ def test_the_code_is_that_of_the_module_and_of_what_it_imports_from_its_folder(
     assert len(codes) == 4
 
 
-def test_installed_libraries_are_no_part_of_the_code(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(own_code, "LIBRARIES", [folder])
-    use_module("mine.py")
-    code = code_of(METHODS["mine"], "makespan")
-    edit(folder / "helper.py")  # of another distribution there
-    assert code_of(METHODS["mine"], "makespan") == code
-    edit(folder / "mine.py")
-    assert code_of(METHODS["mine"], "makespan") != code
-
-
 def test_the_code_of_placegap_s_own_methods_is_no_part_of_their_keys(folder: Path) -> None:
     use_module("mine.py")
     cells = list(plan_study(load_study("study.yaml"), "study.yaml"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from doubles.processes import finish, no_session, send
 
 from placegap.experiments.running import pool
 from placegap.experiments.studies import run as study
-from placegap.experiments.studies.plan import Run
-from placegap.experiments.studies.progress import StudyProgress
 from placegap.experiments.studies.run import run_study
 from placegap.instances import InputError
 from placegap.instances.files.document import save_document
@@ -37,29 +34,6 @@ def test_every_ending_is_a_line_of_the_log(tmp_path: Path, fakes: list[str]) -> 
     before = (tmp_path / "out" / "runs.jsonl").read_bytes()
     run_study(path, tmp_path / "out", workers=2, modules=fakes)
     assert (tmp_path / "out" / "runs.jsonl").read_bytes() == before
-
-
-def test_a_line_cut_off_is_the_only_run_that_is_done_again(
-    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(study, "run_pool", run_here)
-    path, out = study_file(tmp_path, seeds="0, 1, 2"), tmp_path / "out"
-    run_study(path, out, workers=1, modules=fakes)
-    data = (out / "runs.jsonl").read_bytes()
-    (out / "runs.jsonl").write_bytes(data[:-30])
-    told: list[object] = []
-
-    class Listener(StudyProgress):
-        def planned(self, todo: Sequence[Run], total: int) -> None:
-            told.append((len(todo), total))
-
-        def ended(self, run: Run) -> None:
-            told.append("ended")
-
-    run_study(path, out, workers=1, modules=fakes, progress=Listener())
-    assert told == [(1, 3), "ended"]
-    assert len({line["key"] for line in log_lines(out)}) == len(log_lines(out)) == 3
-    assert (out / "runs.jsonl").read_bytes().startswith(data[: data[:-1].rindex(b"\n") + 1])
 
 
 def test_runs_are_known_by_content_not_by_name(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from placegap.experiments.research.tables.networks import (
-    main,
     network_figures,
     own_semantics,
 )
@@ -34,11 +33,3 @@ def test_one_device_is_the_fastest_one() -> None:
     instance = load_corpus("gnmt-layers").instance()
     total_ns = sum(op.time_ns["P100-16GB-PCIe"] for op in instance.graph.ops)
     assert network_figures(instance).one_device_ns == total_ns
-
-
-def test_the_command_prints_two_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["gnmt-layers"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    rows = [line for line in lines if line.startswith("| gnmt-layers |")]
-    assert len(rows) == 2
-    assert rows[0].startswith("| gnmt-layers | tarnawski-6x16GB | 96 | 121 | 10 | peak |")

@@ -12,7 +12,7 @@ from placegap.experiments.research.workloads.catalogue import (
     count_parameters,
     workloads,
 )
-from placegap.instances import Graph, InputError
+from placegap.instances import Graph
 from placegap.instances.reading.checkout import PAPERS, is_workload
 
 LARGE = 3_000
@@ -105,29 +105,3 @@ def test_convolutions_state_their_axes_where_fd_dps_splits_and_only_there() -> N
     assert not ops["Relu_1"].splittable_axes
     assert not ops["MaxPool"].splittable_axes
     assert not ops["fc6/Conv2D"].splittable_axes
-
-
-def test_a_batch_of_half_the_size_halves_flops_and_keeps_the_parameters() -> None:
-    whole, half = (
-        build_workload("tarnawski:resnet-50-layers", {"batch": batch}).graph for batch in (64, 32)
-    )
-    assert len(whole.ops) == len(half.ops)
-    for a, b in zip(whole.ops, half.ops, strict=True):
-        assert a.flops == 2 * (b.flops or 0)
-        assert a.parameter_bytes == b.parameter_bytes
-
-
-@pytest.mark.parametrize(
-    ("name", "params", "message"),
-    [
-        ("celeritas:nmd", {}, r"no workload 'celeritas:nmd'.*did you mean 'celeritas:nmt'"),
-        ("celeritas:nmt", {"width": 8}, "has no parameter 'width'; choose from batch, steps"),
-        ("celeritas:nmt", {"batch": "0"}, "batch must be an integer from 1 to 65536"),
-    ],
-)
-def test_bad_names_and_sizes_are_errors_of_one_line(
-    name: str, params: dict[str, object], message: str
-) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        build_workload(name, params)
-    assert "\n" not in str(caught.value)

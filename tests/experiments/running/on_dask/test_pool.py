@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -92,26 +91,6 @@ def test_what_runs_when_the_study_leaves_is_ended(two: Any) -> None:
     running.close()
     assert eventually(lambda: not is_alive(heard[0]))
     assert endings(two, [("sleep", 0)])[0].fate == "done"  # its thread is free again
-
-
-def test_what_a_worker_that_is_retired_was_at_is_done_elsewhere(two: Any) -> None:
-    begun = threading.Event()
-    running = run_on_dask(
-        [("pid and sleep", 1.0)],
-        job,
-        client=two,
-        hard_limit_s=lambda task: 99,
-        on_news=lambda news: begun.set(),
-    )
-    found: list[Ending] = []
-    thread = threading.Thread(target=lambda: found.extend(running))
-    thread.start()
-    assert begun.wait(20)
-    (worker,) = (worker for worker, keys in two.processing().items() if keys)
-    two.retire_workers([worker])
-    thread.join(20)
-    assert [ending.fate for ending in found] == ["done"]
-    assert num_slots(two) == 1
 
 
 @pytest.mark.deep
