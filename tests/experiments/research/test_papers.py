@@ -17,14 +17,12 @@ from placegap.experiments.research.papers import (
     lines_of,
     page,
     read_recorded,
-    results_file,
 )
 from placegap.experiments.research.published import PublishedTable
 from placegap.experiments.studies.gaps import GapCell
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "experiments" / "papers"
-MOST_BYTES = 600_000
 
 TABLE = PublishedTable.model_validate(
     {
@@ -42,10 +40,6 @@ def kept(cells: list[GapCell], path: Path) -> Recorded:
     """Cells written to a file and read again."""
     path.write_text("\n".join(lines_of("small", cells, [TABLE])))
     return read_recorded(path)
-
-
-def has_results(study: Path) -> bool:
-    return results_file(study).exists()
 
 
 @pytest.mark.parametrize("name", PAPERS)
