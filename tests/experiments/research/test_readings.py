@@ -1,4 +1,4 @@
-"""What the papers' pages say of plans beyond the cells of tables, found in the plans again."""
+"""What pages say of plans and graphs beyond the cells of tables, found again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import pytest
 
+from placegap.experiments.research.graph_figures import deviation_figure, figure_of
 from placegap.experiments.running.sources import Source, load_source
 from placegap.instances import Instance, Makespan, MaxLoad, Plan
 from placegap.solvers.solving.run_method import run_method
@@ -60,3 +61,19 @@ def test_pipedream_has_the_published_load_of_bert_24_with_blocks_for_layers() ->
     rules = MaxLoad(plans="chain")
     found = run_method(instance, rules, method="pipedream", params={"layers": "blocks"})
     assert found.value_ns == 17_789_906
+
+
+NET = Source("celeritas:holography", "celeritas-4xV100-pcie")
+
+
+def test_bytes_grow_by_a_line_and_rooflines_nearly_so() -> None:
+    # every tensor has a factor of the batch, or none; rounding up costs a ns per op at most
+    assert deviation_figure(NET, "memory") == 0
+    assert deviation_figure(NET, "time") < 0.1
+    assert deviation_figure(NET, "time, exact") > 99
+
+
+def test_two_clones_take_at_least_half_of_all_their_work_on_two_gpus() -> None:
+    clones = Source("fd-dps:vgg-16", "2xP100-pcie", clones=2)
+    work_s = int(load_source(clones).arrays.time_ns[:, 0].sum()) / 1e9
+    assert figure_of(clones, "least s") == pytest.approx(work_s / 2)

@@ -1,4 +1,4 @@
-"""``placegap coarsen`` and ``place --coarsen``: what they print and write, and how they end."""
+"""``placegap coarsen``, ``split`` and ``place --coarsen``: what they print and write."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from pathlib import Path
 
 import pytest
 from doubles.pool_jobs import run_here
+from draws.splittable import splittable_diamond
 
 from placegap.experiments.cli import main
 from placegap.experiments.running import placing
 from placegap.experiments.show.transform_table import HEAD
-from placegap.instances import Makespan, example, load_document, load_plan, read_model
+from placegap.instances import (
+    Makespan,
+    example,
+    load_document,
+    load_plan,
+    read_model,
+)
 from placegap.instances.files.document import Document, save_document
+from placegap.instances.transforms.op_splitting import Cut, split_ops
 from placegap.instances.transforms.table import TRANSFORMS
 
 Capture = pytest.CaptureFixture[str]
@@ -96,3 +104,33 @@ def test_the_model_of_the_coarse_graph_is_written(
         assert main([*command, *more]) == 0
         sizes.append(json.loads(capsys.readouterr().out)["rows"])
     assert sizes[1] < sizes[0]
+
+
+HALVES = ["--param", "min_share=0.4"]
+
+
+@pytest.fixture
+def splittable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The diamond, whose op 2 takes 20 of 43 ns, in a file."""
+    monkeypatch.chdir(tmp_path)
+    save_document(Document.of(splittable_diamond()), "splittable.json")
+    return "splittable.json"
+
+
+def test_the_finer_instance_and_the_map_are_written(splittable: str, capsys: Capture) -> None:
+    words = ["split", splittable, *HALVES, "-o", "finer.json.gz", "--map", "map.json"]
+    assert main(words) == 0
+    expected = split_ops(splittable_diamond(), {1: Cut("batch", 2)}).fine
+    assert load_document("finer.json.gz").instance().content_hash == expected.content_hash
+    whole = {name: name for name in ("op1", "op3", "op4")}
+    parts = dict.fromkeys(("op2/1of2", "op2/2of2", "op2/gather"), "op2")
+    assert json.loads(Path("map.json").read_text()) == {**whole, **parts}
+    out = capsys.readouterr().out
+    assert "1 op split into 2 parts" in out
+    assert "another instance: its plans and bounds are none of the splittable as it is" in out
+    assert main([*words[:4], "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert (content["split_ops"], content["parts"]) == (1, 2)
+    # two edges at op 2 become two into the parts, two into the gather and one out of it
+    assert (content["before"]["ops"], content["after"]["ops"]) == (4, 6)
+    assert (content["before"]["edges"], content["after"]["edges"]) == (4, 7)
