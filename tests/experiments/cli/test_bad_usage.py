@@ -14,6 +14,7 @@ from placegap.instances.files.document import Document, save_document
 
 ON = "--cluster 8xH100-nvlink"
 CHAIN = "place net.json --objective max_load --plans chain"
+HYBRID = "--objective hybrid_pipeline --microbatches 16"
 EVALUATE = "standard-evaluation diamond.json m.csv --batch 16 -o big.json"
 
 CASES = [
@@ -41,6 +42,19 @@ CASES = [
     ("place hf:no-such-model", "hf:no-such-model brings no devices; choose a cluster"),
     (f"place hf:no-such-model {ON} --method heff", "there is no method 'heff'"),
     (f"place hf:no-such-model {ON} --method heft --param x=1", "of heft: x: unknown field"),
+    ("place hf:no-such-model --cluster own.yaml", "own.yaml: device 'g0': no op of hf:no-such-m"),
+    ("place hf:no-such-model --cluster own.yaml", "'H100', which the catalogue does not have; did"),
+    # a file at fault, or in the place of another
+    ("place squeezenet --cluster c.yaml", "c.yaml: links: no path leads from 'g0' to 'g1'; add a"),
+    ("place squeezenet --cluster diamond.json", "diamond.json: is a model; name a cluster here"),
+    (f"verify squeezenet diamond.json {ON}", "diamond.json: is a model; name a plan here"),
+    ("verify diamond.json", "name a plan to judge, or a certificate"),
+    ("study c.yaml", "c.yaml: is a cluster; name a study here"),
+    ("place c.yaml", "c.yaml: is YAML: a cluster (--cluster) or a study"),
+    ("show squeezenet --dim N=8", "squeezenet has no open dimensions"),
+    (f"place bert-24-layers-train --cluster 2x8xH100 {HYBRID}", "no op names the module of a n"),
+    (f"place llama-8b-train --dim seq=4 --cluster 2x8xH100 {HYBRID}", "choose from batch, tok"),
+    (f"place llama-8b-train --cluster T4+V100-16GB,pcie3 {HYBRID}", "differ in kind or memory"),
     ("coarsen diamond.json --with pesto-merge --param ops=0", "parameters of pesto-merge: ops"),
     ("coarsen diamond.json --param ops=3", "name it by --with"),
     ("coarsen diamond.json --with zero-time -o coarse.txt", "must end in .json or .json.gz"),
@@ -62,6 +76,10 @@ CASES = [
     ("place diamond.json --method moirai --write a.lp -o plan.json", "there is no plan for -o"),
     ("place diamond.json --method heft --write a.lp", "heft has no MIP model to write"),
     (f"{EVALUATE} --links m.csv", "m.csv: row 1: unknown column 'op'; the header is source"),
+    (
+        f"{EVALUATE.replace('diamond.json', 'vgg19')} {ON}",
+        "no row is of an op of the model 'vgg19'",
+    ),
     (f"{EVALUATE} {ON}", "m.csv: row 2: no row is of a device kind of '8xH100-nvlink'"),
     (f"{EVALUATE} --plan big.json", "two outputs have this name"),
     (f"{EVALUATE} --plot cdf.svg", "the name must end in .png"),
@@ -100,9 +118,13 @@ def test_it_is_one_line_and_exit_status_2_and_writes_nothing(
         save_document(Document.of(instance), name)
     rows = [f"{op.name},gpu,{size},{size},9\n" for op in graph.ops for size in (1, 2, 16)]
     Path("m.csv").write_text("op,device,batch,time_us,memory_bytes\n" + "".join(rows))
+    for name, kind in (("c.yaml", "T4"), ("own.yaml", "H100")):
+        devices = f"[{{name: g, count: 2, kind: {kind}, memory_bytes: null}}]"
+        Path(name).write_text(f"name: c\ndevices: {devices}\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
     quiet = ["-q"] * command.startswith("place ")  # progress would be a line, too
     assert main([*command.split(), *quiet]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n"), err[:10]) == ("", 1, "placegap: ")
     assert message in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["diamond.json", "m.csv", "net.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == before

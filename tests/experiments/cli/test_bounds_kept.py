@@ -12,14 +12,12 @@ from doubles.pool_jobs import run_here
 
 import placegap
 from placegap.experiments.cli import main
-from placegap.experiments.running import exporting, placing
-from placegap.experiments.running.exporting import price_of_modules
+from placegap.experiments.running import placing
 from placegap.experiments.running.placing import Attempt, run_attempt
 from placegap.instances import BestKnown, Graph, Instance, Makespan, MaxLoad, Op, Plan, example
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import StoredBound, load_stated_plan, save_plan
 from placegap.instances.problem import LatencySubgraphs, PipelineIteration, Semantics, includes
-from placegap.instances.problem.modules import with_granularity
 from placegap.solvers import Result, run_method
 from placegap.solvers.solving import known_bounds
 
@@ -338,17 +336,3 @@ def test_what_is_recorded_op_by_op_holds_for_whole_layers(
     assert main(command) == 0
     said = answer(capsys)
     assert (said["bound_ns"], said["bound_origin"]) == (12, "recorded: by hand")
-
-
-def test_op_by_op_is_never_worse_than_whole_layers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "run_pool", run_here)
-    instance = layered()
-    rules = MaxLoad(plans="any")
-    best = run_method(with_granularity(instance, "layer"), rules, "brute-force")
-    assert best.value_ns == 11
-    # all ops on one device: 13 ns, whatever it starts from
-    attempt = Attempt(instance, rules, "single-device")
-    price = price_of_modules(instance, attempt, best, "layer")
-    assert price is not None
-    assert price.fine_value_ns == 11
-    assert exporting.ModulePrice("layer", 11, 11, 11).at_most == 0

@@ -10,10 +10,10 @@ import pytest
 
 from placegap.experiments.cli import main
 from placegap.experiments.running.sources import Source, find_model, load_source
-from placegap.instances import Edge, Graph, HybridPipeline, Op
+from placegap.instances import HybridPipeline
 from placegap.instances.corpus.layer_chains import ModelShape, shape_layers
 from placegap.instances.costing.layer_modes import MODELLED, ModelledOn, Rates, layer_modes
-from placegap.instances.files.document import Document, save_document
+from placegap.instances.files.document import save_document
 from placegap.instances.torch_models.options import TraceOptions
 
 Capture = pytest.CaptureFixture[str]
@@ -54,30 +54,6 @@ def test_rules_of_hybrid_plans_that_a_training_step_states_stand_for_its_layers(
     step = find_model("llama-8b-train").model_copy(update={"semantics": rules})
     save_document(step, path)
     assert load_source(Source(str(path), "8xH100-nvlink", layers=True)).semantics == rules
-
-
-@pytest.mark.parametrize(
-    ("command", "line"),
-    [
-        (["llama-8b-train", "--dim", "seq=4", "--cluster", "2x8xH100"], "choose from batch, tok"),
-        (["net.json", "--cluster", "2x8xH100"], "no op names the module of a numbered layer"),
-        (["llama-8b-train", "--cluster", "T4+V100-16GB, pcie3"], "differ in kind or memory"),
-    ],
-)
-def test_what_is_no_training_step_of_layers_is_refused_in_a_line(
-    command: list[str],
-    line: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ops = (Op(name="a", flops=9), Op(name="b", flops=9, backward=True, colocation="a"))
-    graph = Graph(name="net", ops=ops, edges=(Edge(producer="a", consumer="b"),))
-    save_document(Document(name="net", graph=graph), tmp_path / "net.json")
-    assert main(["place", *command, *HYBRID]) == 2
-    error = capsys.readouterr().err
-    assert line in error.strip().splitlines()[-1]
 
 
 LLAMA = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.cli import main
-from placegap.instances import Makespan, MaxLoad, load_document
+from placegap.instances import MaxLoad, load_document
 from placegap.instances.problem import parse_semantics
 
 pytestmark = pytest.mark.torch
@@ -70,23 +70,6 @@ def test_a_converted_model_is_placed_as_the_traced_one_is(
     assert load_document(out).semantics == MaxLoad(plans="chain", memory="peak")
     assert placed_label(capsys, traced, "--seq", "8", *options) == label
     assert placed_label(capsys, out, *options) == label
-
-
-def test_a_decode_step_is_placed_for_the_time_of_one_token(tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    out, traced = str(tmp_path / "out.json.gz"), f"hf:{tmp_path}/tiny.json"
-    step = ["--decode", "--context", "8"]
-    assert main(["convert", traced, out, *step]) == 0
-    assert load_document(out).semantics == Makespan(memory="peak")
-    heft = ["--method", "heft", "--cluster", "4xV100-pcie"]
-    for command in ([traced, *step, *heft], [out, *heft]):
-        assert main(["place", *command, "--json"]) == 0
-        shown = capsys.readouterr()
-        assert json.loads(shown.out)["semantics"]["objective"] == "makespan"
-        assert "the time of one token, as is usual for decode steps; --objective max_load" in (
-            shown.err
-        )
-    assert placed_label(capsys, out, "--objective", "max_load") == "max_load chain add peak"
 
 
 def test_an_op_whose_flops_nobody_counts_is_named(

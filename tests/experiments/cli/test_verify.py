@@ -185,10 +185,3 @@ def test_a_certificate_under_other_rules_does_not_hold(
     model, _, *certificate = certified
     assert main(["verify", model, *certificate, "--channels", "free"]) == 1
     assert "it is one under makespan port per_edge" in capsys.readouterr().out
-
-
-def test_something_must_be_named(files: list[str], capsys: Capture) -> None:
-    assert main(["verify", files[0]]) == 2
-    assert "name a plan to judge, or a certificate" in capsys.readouterr().err
-    assert main(["verify", files[0], "--certificate", files[1]]) == 2  # a plan
-    assert "is a plan; name a certificate here" in capsys.readouterr().err

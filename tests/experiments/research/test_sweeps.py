@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from placegap.experiments.research.record import main
 from placegap.experiments.research.sweeps import (
     believed_and_true,
     blind_and_aware,
@@ -33,16 +32,6 @@ def test_a_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     found = run_sweep("toy", tasks, measure, tmp_path)
     assert [record["twice"] for record in found] == [2, 4, 6]
     assert asked == [1, 2, 2, 3]
-
-
-def test_what_cannot_be_recorded_is_one_line_and_status_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as error:
-        main(["corpus", "--smoke", "--out", str(tmp_path)])
-    said = capsys.readouterr().err.strip()
-    assert (error.value.code, "\n" in said) == (2, False)
-    assert "run `placegap study experiments/ours/corpus.yaml --smoke` first" in said
 
 
 def test_a_blind_plan_is_worth_no_more_under_ports_than_it_promises() -> None:

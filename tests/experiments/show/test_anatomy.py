@@ -6,7 +6,7 @@ import pytest
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
 from placegap.experiments.show.single_moves import single_moves
-from placegap.experiments.show.timeline import NO_OP, blocks
+from placegap.experiments.show.timeline import NO_OP
 from placegap.experiments.show.words import (
     move_sentence,
 )
@@ -142,21 +142,6 @@ def test_a_plan_that_breaks_a_rule_gets_moves_that_mend_it() -> None:
     assert found.moves
     assert all(evaluate(full, move.plan, Makespan()).feasible for move in found.moves)
     assert {move.gain_ns for move in found.moves} == {None}
-
-
-def test_neighbours_of_one_layer_are_one_block_and_rows_stay_short() -> None:
-    ops = tuple(
-        op.model_copy(update={"module": f"net.h.{i // 10}"})
-        for i, op in enumerate(layered().graph.ops)
-    )
-    graph = Graph(name="net", ops=ops, edges=layered().graph.edges)
-    instance = layered().model_copy(update={"graph": graph})
-    drawn = apart(instance, Plan.on([0] * 30), MaxLoad()).drawn
-    assert drawn.by_layer
-    merged = blocks(drawn, drawn.end_ns)
-    assert [(block.num_bars, block.end_ns) for block in merged] == [(30, drawn.end_ns)]
-    assert merged[0].fill == 1
-    assert {bar.text for bar in drawn.bars} == {"h.0", "h.1", "h.2"}
 
 
 def test_an_optimal_plan_says_among_which_plans() -> None:

@@ -16,7 +16,6 @@ from placegap.experiments.show.gantt import (
     MAKESPAN,
     draw_gap,
     draw_plans,
-    main,
 )
 from placegap.instances import Plan, example
 from placegap.solvers.core.result import Bound
@@ -78,16 +77,6 @@ def test_the_gap_of_a_heuristic_is_drawn_against_the_proven_optimum() -> None:
     # FD-DPS, figure 3: 34 is optimal
     assert [lines[1] for lines in said] == ["43 ns, gap 20.9 %", "34 ns, gap 0 %"]
     assert [lines[0].split(", ")[-1] for lines in said] == ["single-device", "decomposition"]
-
-
-def test_the_command_says_in_one_line_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = str(tmp_path / "no.png")
-    assert main(["no-such-network", "moirai-inter-server", "etf", out]) == 2
-    line = capsys.readouterr().err
-    assert line.startswith("gantt: ")
-    assert line.count("\n") == 1
 
 
 ROOT = Path(__file__).resolve().parents[3]

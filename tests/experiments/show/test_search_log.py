@@ -74,12 +74,6 @@ def test_on_a_full_disk_the_search_goes_on_and_the_log_is_named_once(tmp_path: P
     assert lines == [f"{log}: cannot be written: File too large"]
 
 
-def test_lines_go_on_to_the_end_as_steps() -> None:
-    (value, bound) = draw([Moment(1.0, 40, 30, "heft")], 5.0, "net").axes[0].lines
-    assert list(value.get_xdata()) == list(bound.get_xdata()) == [1.0, 5.0]
-    assert list(value.get_ydata()) == [40, 40]
-
-
 def test_the_gap_is_written_between_the_lines_on_an_axis_from_0() -> None:
     title = "a very long name of a network on a very long name of a cluster: makespan, auto"
     (axes,) = draw([Moment(1.0, 40, 30, "heft")], 5.0, title).axes
@@ -143,13 +137,6 @@ def test_many_improvements_in_a_short_time_share_a_line_and_the_newest_is_printe
             found += capsys.readouterr().err
     texts = [line.rpartition(": ")[2] for line in found.splitlines()]
     assert texts == ["best 1.000 us, by heft", "best 901 ns, by heft"]
-
-
-def test_what_is_not_printed_yet_is_dropped_at_the_end(capsys: Capture) -> None:
-    with live_line("placing") as listen:
-        listen(Progress(40, None, "heft"))
-        listen(Progress(30, None, "heft"))
-    assert lines(capsys) == ["best 40 ns, by heft"]
 
 
 def test_on_a_terminal_one_line_changes_and_is_cleared() -> None:

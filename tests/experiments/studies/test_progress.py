@@ -5,11 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from doubles.pool_jobs import run_here
 from numba.extending import overload
@@ -176,22 +175,6 @@ def test_compiling_is_told_while_it_lasts_and_is_in_no_run_s_time(
     assert news[:2] == [(run.key, WARMING), (run.key, COMPILING)]
     assert news[-1] == (run.key, RUNNING)
     assert outcome["setup_s"] > 0.5 > outcome["solve_s"]
-
-
-def test_what_compiling_took_is_printed_apart(
-    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    def slow_machine(
-        tasks: Iterable[Run], function: Callable[[Run], Any], **options: Any
-    ) -> Iterator[Ending[Run]]:
-        for task in tasks:
-            yield Ending(task, "done", {**function(task), "setup_s": 2.0}, "", 0.0)
-
-    monkeypatch.setattr(study, "run_pool", slow_machine)
-    assert main(["study", str(study_file(tmp_path)), "--out", str(tmp_path)]) == 0
-    out = capsys.readouterr().out
-    assert "loading modules and kernels: 12.0 s; no time above includes it\n" in out
-    assert set(pd.read_csv(tmp_path / "runs.csv").setup_s) == {2.0}
 
 
 def test_a_run_that_is_killed_while_it_compiles_stays_out_of_the_log(
