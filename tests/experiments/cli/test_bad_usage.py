@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
 from placegap.instances import Cache, example
 from placegap.instances.files.document import Document, save_document
 
@@ -106,7 +104,6 @@ def test_it_is_one_line_and_exit_status_2_and_writes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(placing, "run_pool", run_here)
     graph = example().graph
     has_cache = {"caches": (Cache(token_bytes=1),)}
     ops = [

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles.pool_jobs import run_here
 
 import placegap
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
 from placegap.experiments.running.placing import Attempt, run_attempt
 from placegap.instances import BestKnown, Graph, Instance, Makespan, MaxLoad, Op, Plan, example
 from placegap.instances.files.document import Document, save_document
@@ -26,13 +24,6 @@ Capture = pytest.CaptureFixture[str]
 CHAIN = MaxLoad(plans="chain")
 BEST = Plan.on([0, 1, 0, 0])
 """35 ns; the optimum of the diamond is 34 (brute force), and paths prove 33."""
-
-
-@pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(placing, "run_pool", run_here)
-    save_document(Document.of(example()), tmp_path / "model.json")
-    return str(tmp_path / "model.json")
 
 
 def stored(bound_ns: int = 34, **changes: Any) -> StoredBound:
@@ -130,9 +121,7 @@ def test_the_facade_shows_claims_and_believes_none(tmp_path: Path) -> None:
 
 def test_a_second_opinion_is_the_second_method_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded(
-        monkeypatch,
-        example(),
-        BestKnown(semantics=Makespan(), bound_ns=34, bound_origin="cp-sat"),
+        monkeypatch, example(), BestKnown(semantics=Makespan(), bound_ns=34, bound_origin="cp-sat")
     )
     asked = Attempt(example(), Makespan(), "heft")
     for attempt, bound_ns in ((asked, 34), (replace(asked, alone=True), None)):
@@ -288,9 +277,8 @@ def layered() -> Instance:
 
 
 def test_a_claim_about_whole_layers_is_one_about_no_other_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tmp_path: Path, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(placing, "run_pool", run_here)
     model, plan = str(tmp_path / "model.json"), str(tmp_path / "plan.json")
     save_document(Document.of(layered()), model)
     chains = ["--objective", "max_load", "--method", "ideal-dp"]
@@ -323,7 +311,6 @@ def test_a_claim_about_whole_layers_is_one_about_no_other_plan(
 def test_what_is_recorded_op_by_op_holds_for_whole_layers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(placing, "run_pool", run_here)
     known = BestKnown(semantics=MaxLoad(plans="any"), bound_ns=12, bound_origin="by hand")
     save_document(Document.of(layered()), tmp_path / "m.json")
     command = ["place", str(tmp_path / "m.json"), "--objective", "max_load", "--method", "m-topo"]

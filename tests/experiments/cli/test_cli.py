@@ -10,29 +10,13 @@ from pathlib import Path
 
 import pytest
 from doubles.bad_files import good_document, write_bad_files
-from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
-from placegap.instances import example
 from placegap.instances.corpus import corpus
 from placegap.instances.costing.costing import catalogue
-from placegap.instances.files.document import Document, load_document, save_document
+from placegap.instances.files.document import load_document
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts run right here."""
-    monkeypatch.setattr(placing, "run_pool", run_here)
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    """The diamond of four ops on its own two devices, as a file."""
-    save_document(Document.of(example()), tmp_path / "diamond.json")
-    return tmp_path / "diamond.json"
 
 
 def one_line(capsys: Capture) -> str:
@@ -64,12 +48,12 @@ def test_every_malformed_file_is_one_line_and_exit_status_2(
             assert str(path) in one_line(capsys), name
 
 
-def test_show_names_sizes_and_provenance(model: Path, capsys: Capture) -> None:
-    assert main(["show", str(model), "--json"]) == 0
+def test_show_names_sizes_and_provenance(model: str, capsys: Capture) -> None:
+    assert main(["show", model, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["ops"], summary["edges"], summary["cluster"]) == (4, 4, "two-gpus")
     assert summary["time_ns"] == {"gpu": 43}  # 5 + 20 + 10 + 8
-    assert main(["show", str(model)]) == 0
+    assert main(["show", model]) == 0
     out = capsys.readouterr().out
     assert "FD-DPS" in out
     assert "43 ns" in out

@@ -13,7 +13,6 @@ from draws.hostile import hostile_diamond
 
 import placegap
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
 from placegap.experiments.studies import run as study_run
 from placegap.instances import example
 from placegap.instances.files.document import Document, load_document, save_document
@@ -27,7 +26,6 @@ HOSTILE = "\x1b[2J\x1b]0;title\x07\nforged \x7f\x9b31m\u202e\u2066\u200b[red]x[/
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """The model, and a plan of it."""
-    monkeypatch.setattr(placing, "run_pool", run_here)
     monkeypatch.setattr(study_run, "run_pool", run_here)
     model, plan = str(tmp_path / "model.json"), str(tmp_path / "plan.json")
     save_document(Document.of(hostile_diamond(HOSTILE)), model)

@@ -7,18 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Attempts run right here: none of these commands runs long, or is stopped."""
-    monkeypatch.setattr(placing, "run_pool", run_here)
 
 
 def one_line(capsys: Capture) -> str:

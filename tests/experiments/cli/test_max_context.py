@@ -7,11 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from doubles.pool_jobs import run_here
 
 import placegap
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
 from placegap.instances import Cache, Cluster, Device, Edge, Graph, Instance, MaxContext, Op, Plan
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import save_plan
@@ -40,8 +38,7 @@ def layers() -> Instance:
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(placing, "run_pool", run_here)
+def model(tmp_path: Path) -> Path:
     save_document(Document.of(layers()), tmp_path / "six.json")
     return tmp_path / "six.json"
 

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
 from placegap.instances.files.document import Document, save_document
 
@@ -17,9 +15,8 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def model(tmp_path: Path) -> str:
     """Three ops whose resident bytes, 30 in all, fit on no device of 25; their peak does."""
-    monkeypatch.setattr(placing, "run_pool", run_here)
     ops = tuple(
         Op(name=name, time_ns={"x": 1}, resident_bytes=10, parameter_bytes=4) for name in "abc"
     )

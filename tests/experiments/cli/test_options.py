@@ -12,11 +12,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.cli.app import load_app
 from placegap.experiments.cli.options import RULES
 from placegap.experiments.running.rules import Rules
-from placegap.instances.problem import (
-    DEFAULTS,
-    MemoryRule,
-    PlanClass,
-)
+from placegap.instances.problem import DEFAULTS, MemoryRule, PlanClass
 
 COMMANDS: Any = typer.main.get_command(load_app())
 

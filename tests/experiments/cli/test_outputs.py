@@ -66,9 +66,8 @@ COMMANDS: dict[str, tuple[tuple[str, ...], dict[str, str], str]] = {
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with models, a plan and measurements; attempts run in this process."""
+    """A folder with models, a plan and measurements."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(placing, "run_pool", run_here)
     save_document(Document.of(example()), "model.json")
     save_document(Document.of(splittable_diamond()), "finer.json")
     save_plan(example(), Plan.on([0, 0, 0, 0]), Makespan(), "start.json")
@@ -212,10 +211,7 @@ sys.exit(main(['place', 'model.json', '-o', 'plan.json', '--method', 'fake', *sy
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "has_plan"),
-    [(signal.SIGINT, True), (signal.SIGTERM, False)],
-)
+@pytest.mark.parametrize(("number", "has_plan"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
 def test_a_stopped_search_leaves_old_files_or_whole_ones(
     here: Path, number: int, has_plan: bool
 ) -> None:

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
 from placegap.instances import Edge, Graph, Makespan, Op, Plan, Semantics, example
 from placegap.instances.files.document import Document, load_document, save_document
 from placegap.instances.files.plan_file import load_plan, load_stated_plan, save_plan
@@ -23,9 +21,8 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def model(tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The diamond, its graph named so that the fake takes it for real; attempts run right here."""
-    monkeypatch.setattr(placing, "run_pool", run_here)
+def model(tmp_path: Path, fakes: list[str]) -> Path:
+    """The diamond, its graph named so that the fake takes it for real."""
     graph = example().graph.model_copy(update={"name": "real"})
     document = Document.of(example()).model_copy(update={"graph": graph})
     save_document(document, tmp_path / "model.json")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doubles.pool_jobs import run_here
 from draws.hybrid import layer_row
 
 from placegap.experiments.cli import main
@@ -23,11 +22,6 @@ from placegap.instances.torch_models.options import LEFT_OUT
 
 Capture = pytest.CaptureFixture[str]
 CHAIN = ["--objective", "max_load", "--plans", "chain", "--method", "ideal-dp", "--quiet"]
-
-
-@pytest.fixture(autouse=True)
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "run_pool", run_here)
 
 
 @pytest.fixture

@@ -9,10 +9,8 @@ from pathlib import Path
 import highspy
 import pytest
 from doubles import tiny_mip
-from doubles.pool_jobs import run_here
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
 from placegap.instances.files.document import Document, save_document
 
 Capture = pytest.CaptureFixture[str]
@@ -20,8 +18,7 @@ TINY = ["--objective", "max_load", "--method", tiny_mip.NAME]
 
 
 @pytest.fixture(autouse=True)
-def method(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(placing, "run_pool", run_here)
+def method() -> Iterator[None]:
     tiny_mip.ensure_registered()
     yield
     tiny_mip.forget()

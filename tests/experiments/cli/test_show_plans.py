@@ -9,18 +9,10 @@ import pytest
 
 from placegap.experiments.cli import main
 from placegap.instances import Plan, example, load_cluster, load_corpus
-from placegap.instances.files.document import Document, save_document
 from placegap.instances.files.plan_file import save_plan
 from placegap.instances.problem import Instance, Makespan, MaxLoad
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    path = tmp_path / "net.json"
-    save_document(Document.of(example()), path)
-    return str(path)
 
 
 def saved(tmp_path: Path, name: str, devices: list[int], instance: Instance | None = None) -> str:

@@ -13,7 +13,7 @@ from doubles.processes import finish, send, wait_for
 from draws.tiny import tiny_instance
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
+from placegap.experiments.running import placing, pool
 from placegap.instances import example
 from placegap.instances.files.document import Document, save_document
 
@@ -103,6 +103,7 @@ def test_a_method_that_takes_its_process_down_is_one_line(
     graph = example().graph.model_copy(update={"name": "real"})
     document = Document.of(example()).model_copy(update={"graph": graph})
     save_document(document, tmp_path / "model.json")
+    monkeypatch.setattr(placing, "run_pool", pool.run_pool)  # it has to be another process
     monkeypatch.setattr(placing, "place", partial(placing.place, modules=fakes))
     command = ["place", str(tmp_path / "model.json"), "--method", "fake", "--param", "kind=crash"]
     assert main(command) == 1

@@ -6,32 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from doubles.pool_jobs import run_here
 from draws.splittable import splittable_diamond
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
 from placegap.experiments.show.transform_table import HEAD
-from placegap.instances import (
-    Makespan,
-    example,
-    load_document,
-    load_plan,
-    read_model,
-)
+from placegap.instances import Makespan, load_document, load_plan, read_model
 from placegap.instances.files.document import Document, save_document
 from placegap.instances.transforms.op_splitting import Cut, split_ops
 from placegap.instances.transforms.table import TRANSFORMS
 
 Capture = pytest.CaptureFixture[str]
 THREE = ["--with", "pesto-merge", "--param", "ops=3"]
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    """The diamond, in a file."""
-    save_document(Document.of(example()), tmp_path / "model.json")
-    return str(tmp_path / "model.json")
 
 
 def test_sizes_and_the_claim_are_printed_and_the_coarse_instance_and_its_map_written(
@@ -73,9 +58,8 @@ def test_without_a_transform_there_is_a_line_for_each(model: str, capsys: Captur
 
 
 def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
-    model: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    model: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(placing, "run_pool", run_here)
     out = tmp_path / "plan.json"
     command = ["place", model, "--method", "brute-force", "--channels", "free"]
     coarse = ["--coarsen", "pesto-merge", "--coarsen-param", "ops=3"]
@@ -127,7 +111,7 @@ def test_the_finer_instance_and_the_map_are_written(splittable: str, capsys: Cap
     assert json.loads(Path("map.json").read_text()) == {**whole, **parts}
     out = capsys.readouterr().out
     assert "1 op split into 2 parts" in out
-    assert "another instance: its plans and bounds are none of the splittable as it is" in out
+    assert "another instance: its plans and bounds are none of the model as it is" in out
     assert main([*words[:4], "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert (content["split_ops"], content["parts"]) == (1, 2)

@@ -32,19 +32,11 @@ def proved(run: dict[str, object]) -> dict[str, tuple[int | None, int | None]]:
 
 
 def test_a_chain_optimum_is_a_value_for_all_plans_but_no_bound() -> None:
-    assert proved(record("chain", 7, 7)) == {
-        "chain": (7, 7),
-        "convex": (7, None),
-        "any": (7, None),
-    }
+    assert proved(record("chain", 7, 7)) == {"chain": (7, 7), "convex": (7, None), "any": (7, None)}
 
 
 def test_a_bound_for_any_plan_holds_for_chains_too() -> None:
-    assert proved(record("any", 6, 5)) == {
-        "chain": (None, 5),
-        "convex": (None, 5),
-        "any": (6, 5),
-    }
+    assert proved(record("any", 6, 5)) == {"chain": (None, 5), "convex": (None, 5), "any": (6, 5)}
 
 
 def test_the_portfolio_raises_what_is_behind_and_nothing_else(

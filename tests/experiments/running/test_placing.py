@@ -9,21 +9,8 @@ import pytest
 
 import placegap
 from placegap.experiments.running import placing
-from placegap.experiments.running.placing import (
-    Attempt,
-    Rules,
-    choose_semantics,
-    place,
-)
-from placegap.instances import (
-    InputError,
-    Instance,
-    Makespan,
-    MaxLoad,
-    Plan,
-    Semantics,
-    example,
-)
+from placegap.experiments.running.placing import Attempt, Rules, choose_semantics, place
+from placegap.instances import InputError, Instance, Makespan, MaxLoad, Plan, Semantics, example
 from placegap.instances.files.document import parse_document
 from placegap.instances.problem import PlanClass
 from placegap.instances.torch_models.fx_reader import FxProgram

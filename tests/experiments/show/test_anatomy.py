@@ -7,19 +7,8 @@ import pytest
 from placegap.experiments.show.anatomy import Anatomy, take_apart
 from placegap.experiments.show.single_moves import single_moves
 from placegap.experiments.show.timeline import NO_OP
-from placegap.experiments.show.words import (
-    move_sentence,
-)
-from placegap.instances import (
-    Edge,
-    Graph,
-    Instance,
-    MaxLoad,
-    Op,
-    Plan,
-    evaluate,
-    example,
-)
+from placegap.experiments.show.words import move_sentence
+from placegap.instances import Edge, Graph, Instance, MaxLoad, Op, Plan, evaluate, example
 from placegap.instances.corpus.generate import generate
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import Document

@@ -10,13 +10,7 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from placegap.experiments.show.anatomy import Anatomy, take_apart
-from placegap.experiments.show.gantt import (
-    BAR_COLOURS,
-    INK,
-    MAKESPAN,
-    draw_gap,
-    draw_plans,
-)
+from placegap.experiments.show.gantt import BAR_COLOURS, INK, MAKESPAN, draw_gap, draw_plans
 from placegap.instances import Plan, example
 from placegap.solvers.core.result import Bound
 

@@ -13,12 +13,7 @@ from draws.hostile import hostile_diamond
 import placegap.experiments.show.page as page_module
 from placegap.experiments.show.anatomy import Anatomy, take_apart
 from placegap.experiments.show.page import page_data, plan_page
-from placegap.instances import (
-    Graph,
-    Instance,
-    Plan,
-    example,
-)
+from placegap.instances import Graph, Instance, Plan, example
 from placegap.instances.problem import Makespan, PipelineIteration, Semantics
 from placegap.instances.reading.printable import printable
 

@@ -11,11 +11,7 @@ from PIL import Image
 from rich.console import Console
 
 from placegap.experiments.studies.gap_tables import MODEL_HEAD, gap_tables, lay_out, model_rows
-from placegap.experiments.studies.report import (
-    markdown,
-    plot_gaps,
-    runs_csv,
-)
+from placegap.experiments.studies.report import markdown, plot_gaps, runs_csv
 
 RESULTS: Results = {
     ("chains", "net", "dp"): plan(2_000_000, 2_000_000),

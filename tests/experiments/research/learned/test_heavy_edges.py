@@ -7,11 +7,7 @@ import pytest
 from draws.binding_memory import binding_instance
 from draws.tiny import tiny_instance
 
-from placegap.experiments.research.learned.heavy_edges import (
-    MEMORY_PARTS,
-    SLACK,
-    merge_heavy_edges,
-)
+from placegap.experiments.research.learned.heavy_edges import MEMORY_PARTS, SLACK, merge_heavy_edges
 from placegap.instances import Instance
 from placegap.instances.problem.mean_costs import flow_of
 from placegap.instances.transforms.merge import Merge
@@ -21,10 +17,7 @@ from placegap.instances.transforms.pesto_merge import merge_ops
 def check_limits(merge: Merge, parts: int) -> None:
     """Work and bytes of each part, of which no limit is exceeded but by single ops."""
     arrays, k = merge.fine.arrays, merge.fine.num_devices
-    limits = (
-        flow_of(arrays).node_ns.sum() / (k * parts),
-        arrays.memory_bytes.min() / MEMORY_PARTS,
-    )
+    limits = (flow_of(arrays).node_ns.sum() / (k * parts), arrays.memory_bytes.min() / MEMORY_PARTS)
     for held, limit in zip((flow_of(arrays).node_ns, arrays.resident_bytes), limits, strict=True):
         total = np.bincount(merge.op, held)
         most = np.zeros(len(total))

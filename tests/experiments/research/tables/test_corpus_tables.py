@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from placegap.experiments.research.tables.networks import (
-    network_figures,
-    own_semantics,
-)
+from placegap.experiments.research.tables.networks import network_figures, own_semantics
 from placegap.experiments.research.tables.optima import main
 from placegap.experiments.research.tables.transforms import SEMANTICS, markdown_table
 from placegap.experiments.research.workloads.build import network_recipes

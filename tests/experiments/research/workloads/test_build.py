@@ -14,12 +14,7 @@ from placegap.experiments.research.workloads.build import (
     network_recipes,
 )
 from placegap.instances import MaxLoad
-from placegap.instances.corpus.corpus import (
-    NETWORK_FAMILY,
-    ONNX_FAMILY,
-    corpus_names,
-    corpus_path,
-)
+from placegap.instances.corpus.corpus import NETWORK_FAMILY, ONNX_FAMILY, corpus_names, corpus_path
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.torch_models.options import is_traced
 

@@ -11,12 +11,7 @@ from placegap.experiments.research.workloads.layers import (
     placeholder,
 )
 from placegap.experiments.research.workloads.lowering import lower
-from placegap.experiments.research.workloads.tape import (
-    MODULES,
-    MODULES_TRAINING,
-    Dialect,
-    Tape,
-)
+from placegap.experiments.research.workloads.tape import MODULES, MODULES_TRAINING, Dialect, Tape
 from placegap.instances import Graph
 from placegap.instances.problem import Provenance
 

@@ -21,10 +21,7 @@ from placegap.experiments.cli import main
 from placegap.experiments.studies import run as study
 from placegap.experiments.studies.run import run_study
 
-needs_dask = pytest.mark.skipif(
-    find_spec("distributed") is None,
-    reason="needs the dask extra",
-)
+needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="needs the dask extra")
 
 
 @pytest.fixture
