@@ -14,7 +14,6 @@ from doubles.bad_files import good_document, write_bad_files
 from placegap.experiments.cli import main
 from placegap.instances.corpus import corpus
 from placegap.instances.costing.costing import catalogue
-from placegap.instances.files.document import load_document
 
 Capture = pytest.CaptureFixture[str]
 
@@ -57,16 +56,6 @@ def test_show_names_sizes_and_provenance(model: str, capsys: Capture) -> None:
     out = capsys.readouterr().out
     assert "FD-DPS" in out
     assert "43 ns" in out
-
-
-def test_convert_binds_a_model_to_a_cluster(tmp_path: Path, capsys: Capture) -> None:
-    out = tmp_path / "bound.json.gz"
-    assert main(["convert", "zfnet512", str(out), "--cluster", "8xH100-nvlink"]) == 0
-    document = load_document(out)
-    assert document.cluster is not None
-    assert document.instance().num_devices == 8
-    assert all("H100-80GB" in op.time_ns for op in document.graph.ops)
-    assert capsys.readouterr() == ("", "")
 
 
 def test_convert_marks_weight_gradients_and_zero_bubble_asks_for_that(

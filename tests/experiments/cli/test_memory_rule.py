@@ -50,13 +50,3 @@ def test_a_plan_that_fits_at_its_peak_is_found_shown_and_verified(
     capsys.readouterr()
     assert main(["verify", model, plan, "--memory", "sum"]) == 1
     assert "holds 30 bytes, 5 more than its 25" in capsys.readouterr().out
-
-
-def test_why_no_plan_fits_is_told_of_what_every_plan_holds(model: str, capsys: Capture) -> None:
-    document = json.loads(Path(model).read_text())
-    document["cluster"]["devices"][0]["memory_bytes"] = 20
-    Path(model).write_text(json.dumps(document))
-    assert main(["place", model, "--method", "heft", "--memory", "peak"]) == 1
-    # the state, and what is there when b runs
-    said = " ".join(capsys.readouterr().out.split())
-    assert "all 3 ops need 24 B on d0: 20 B together, 4 B per device are missing" in said

@@ -57,13 +57,6 @@ def test_tasks_are_told_to_stop_and_what_they_return_is_kept(tmp_path: Path) -> 
     assert not (tmp_path / "never-begun").exists()
 
 
-def test_a_task_that_does_not_stop_in_time_is_killed(tmp_path: Path) -> None:
-    process = begin(POOL, tmp_path, "0.2", "stubborn")
-    wait_for(process, tmp_path / "stubborn-begun")
-    send(process)
-    assert finish(process) == ("stopped\n", "")
-
-
 def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
     process = begin(POOL, tmp_path, "90", "stubborn")
     wait_for(process, tmp_path / "stubborn-begun")
@@ -75,8 +68,8 @@ def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
 
 @pytest.fixture
 def hard(tmp_path: Path) -> Path:
-    """30 ops on 4 devices: minutes away from a proof by either solver, and by no cheap bound."""
-    instance = tiny_instance(9, num_ops=30, num_devices=4, density=0.3)
+    """24 ops on 4 devices: minutes away from a proof by HiGHS, and by no cheap bound."""
+    instance = tiny_instance(9, num_ops=24, num_devices=4, density=0.3)
     save_document(Document.of(instance), tmp_path / "hard.json")
     return tmp_path / "hard.json"
 

@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from draws.splittable import splittable_diamond
 
 import placegap
 from placegap.experiments.cli import main
@@ -169,21 +168,6 @@ def test_a_start_is_never_made_worse_and_a_solution_is_saved(tmp_path: Path) -> 
     again = placegap.solve(example(), method="heft", start=tmp_path / "plan.json")
     assert again.value_ns is not None
     assert again.value_ns <= 35
-
-
-def test_a_plan_of_a_finer_instance_comes_with_that_instance(tmp_path: Path) -> None:
-    whole = splittable_diamond()
-    rules = Makespan(channels="free")
-    parts = {"min_share": 0.4, "parts": 3}
-    start = Plan.on([0] * whole.num_ops)
-    found = placegap.solve(whole, None, rules, method="fd-dps", params=parts, start=start)
-    # 30 ns, below the optimum of the diamond, 34: one op is in three parts (test_split_runs)
-    assert found.value_ns == 30
-    assert found.instance.num_ops > whole.num_ops
-    assert len(found.placement) == found.instance.num_ops
-    assert found.warnings == ("fd-dps splits ops: what it started from is left",)
-    found.save(tmp_path / "plan.json")
-    assert load_plan(found.instance, tmp_path / "plan.json")[0] == found.plan
 
 
 def test_a_solution_without_a_plan_says_what_memory_is_missing() -> None:

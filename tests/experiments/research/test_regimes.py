@@ -84,18 +84,6 @@ def test_a_column_may_have_its_runs_in_a_study_beside() -> None:
     assert [cell.ours_ns for cell in row.cells] == [3 * S, 4 * S, 9 * S]
 
 
-def test_a_pair_that_nothing_turns_back_says_what_was_tried() -> None:
-    cells = study({"regime": (5, 4, 9), "other": (6, 3, 9)})
-    compared = compare(in_table("regime").of(TABLE), *cells("study"))
-    (turned,) = score(
-        compared, [Change(kind="units", changes="other units", runs=in_table("other"))], cells
-    ).turned
-    assert turned.cause is None
-    assert turned.told == "tested without it turning back: other units"
-    (untested,) = score(compared, [], cells).turned
-    assert untested.told == "not tested"
-
-
 @pytest.mark.parametrize(("least_s", "shown"), [(2.1, True), (1.9, False)])
 def test_a_bound_that_leaves_no_room_for_the_papers_ratio_is_a_cause(
     least_s: float, shown: bool

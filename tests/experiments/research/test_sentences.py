@@ -104,14 +104,3 @@ def test_no_sentence_of_a_paper_has_a_figure_of_its_own(table: PublishedTable) -
             left = left.replace(name, "")
         assert re.findall(r"\S*\d\S*", NAMED.sub("", left)) == []
         assert COUNTED.findall(left) == []
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_a_table_says_what_agrees_what_differs_and_why_memory_counts_so(
-    table: PublishedTable,
-) -> None:
-    if not table.agrees and not any(row.cells for row in table.rows):
-        return  # figures of ours alone, which causes rest on
-    assert table.agrees
-    assert table.differs
-    assert bool(table.memory) == (table.quantity != "figure")

@@ -78,23 +78,6 @@ def test_a_stage_is_told_by_its_parts() -> None:
     assert [(move.what, move.target, move.value_ns) for move in found.next_moves.moves] == []
 
 
-def test_slower_modes_and_moves_are_named() -> None:
-    plan = Plan(((0,), (1,)), stage=(0, 1), tensor=(1, 1), mode=("again", "again"))
-    found = apart(two_layers(), plan)
-    # 4 * 4 of 4 * 14 + 2 * 4 * 3 = 80, and 4 bytes held less for 1 of state, two in flight
-    words = "Modes that are not the fastest take 20.0 % of that, and hold 7 B less on each device."
-    assert words in path_sentences(found)
-    assert found.next_moves.moves == ()  # one layer alone in mode keep leaves the other's 80
-    alone = Plan(((0,), (0,)), stage=(0, 0), tensor=(1,), mode=("again", "again"))
-    moves = apart(two_layers(), alone).next_moves.moves
-    assert [(move.what, move.value_ns, move.gain_ns) for move in moves] == [
-        ("a: keep", 96, 16),  # 4 * (10 + 14)
-        ("b: keep", 96, 16),
-    ]
-    tight = apart(two_layers(memory=20), alone)  # 9 + 1 + 9 + 1; keep holds 8 + 5
-    assert tight.next_moves.moves == ()
-
-
 def test_parts_agree_with_the_referee_on_random_plans() -> None:
     shown = 0
     for seed in range(60):

@@ -19,14 +19,12 @@ from doubles.full_disk import full_disk
 from placegap.experiments.show import search_log as module
 from placegap.experiments.show.search_log import (
     Moment,
-    check_plot,
     draw,
     live_line,
     news_text,
     search_log,
 )
 from placegap.instances.files.output_files import release_outputs
-from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import Bound
 
@@ -82,11 +80,6 @@ def test_the_gap_is_written_between_the_lines_on_an_axis_from_0() -> None:
     assert (said.get_text(), said.xy) == ("gap 25.0 %", (5.0, 35.0))
     assert axes.get_ylim()[0] == 0
     assert len(axes.get_title(loc="left").splitlines()) == 2
-
-
-def test_other_formats_are_refused() -> None:
-    with pytest.raises(InputError, match=r"run.pdf: plots are .png or .svg files"):
-        check_plot(Path("run.pdf"))
 
 
 Capture = pytest.CaptureFixture[str]

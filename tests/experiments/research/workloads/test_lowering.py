@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from placegap.experiments.research.workloads.layers import (
     add,
-    batch_norm,
-    conv,
     dense,
     loss,
     placeholder,
@@ -74,18 +72,3 @@ def test_tensorflow_has_a_variable_a_read_and_an_update_of_each_weight() -> None
         "Input",
         "gradients/dense/BiasAdd_grad/tuple/control_dependency",
     }
-
-
-def test_onnx_has_an_op_for_every_output_and_one_class_per_layer() -> None:
-    tape = Tape(Dialect("onnx", training=True, optimizer="SGDOptimizer"))
-    x = batch_norm(tape, conv(tape, placeholder(tape, (2, 3, 8, 8)), 4, 3))
-    loss(tape, x, "Loss")
-    graph = graph_of(tape)
-    # weight, scale and shift; five outputs of the norm; gradients of the norm's 3 inputs and of
-    # the convolution's weight (nothing before it learns); three updates
-    found = kinds(graph)
-    assert found.count("Initializer") == 3
-    assert found.count("Output") == 5 + 3 + 1
-    assert found.count("SGDOptimizer") == 3
-    norm = {op.name: op.colocation for op in graph.ops if "norm" in op.name}
-    assert len(set(norm.values())) == 1

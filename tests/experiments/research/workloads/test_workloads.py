@@ -94,14 +94,3 @@ def test_optimizers_hold_as_much_as_their_slots(name: str) -> None:
     weights = {op.name: op.parameter_bytes for op in graph.ops if op.kind == "VariableV2"}
     updated = sum(weights[op.name.partition("/")[2]] for op in updates)
     assert held == workload.dialect.slots * updated
-
-
-def test_convolutions_state_their_axes_where_fd_dps_splits_and_only_there() -> None:
-    # table 6: Conv1_2 and its backward op are split, Relu, pool and Fc6 are not
-    ops = {op.name: op for op in built("fd-dps:vgg-16").ops}
-    batch = {"batch": 64, "out_channel": 64, "in_channel": 64}
-    assert ops["conv1_2/Conv2D"].axis_sizes == batch
-    assert ops["gradients/conv1_2/Conv2D_grad/Conv2DBackpropInput"].axis_sizes == batch
-    assert not ops["Relu_1"].splittable_axes
-    assert not ops["MaxPool"].splittable_axes
-    assert not ops["fc6/Conv2D"].splittable_axes

@@ -93,12 +93,6 @@ def test_what_runs_when_the_study_leaves_is_ended(two: Any) -> None:
     assert endings(two, [("sleep", 0)])[0].fate == "done"  # its thread is free again
 
 
-@pytest.mark.deep
-def test_one_slot_alone_may_start_processes() -> None:
-    with local_cluster(1) as client:
-        assert endings(client, [("nested", 0)])[0].answer is True
-
-
 def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_pool, "CONNECT_S", 0.5)
     line = "--scheduler tcp://127.0.0.1:1: no Dask scheduler"
