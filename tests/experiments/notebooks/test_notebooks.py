@@ -31,11 +31,12 @@ PICTURES = {
     "regression": 0,
     "device_map": 2,
     "gpus": 1,
+    "gaps": 3,
 }
 """How many pictures each notebook shows."""
 
 WITH_TORCH = "device_map"
-DEEP = ("schedule", "constraints", "gpus")
+DEEP = ("schedule", "constraints", "regression", "gpus")
 MARKS = {WITH_TORCH: pytest.mark.torch, **dict.fromkeys(DEEP, pytest.mark.deep)}
 HERE = [pytest.param(name, marks=MARKS.get(name, ())) for name in PICTURES]
 

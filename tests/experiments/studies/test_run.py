@@ -52,7 +52,7 @@ def test_runs_are_known_by_content_not_by_name(
 
 
 def test_a_study_killed_at_any_moment_loses_and_repeats_nothing(
-    tmp_path: Path, fakes: list[str]
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, out = study_file(tmp_path, "{seconds: 0.05}", seeds="0, 1, 2, 3, 4, 5, 6, 7"), tmp_path
     process = study_process(path, out, "--workers", "1")
@@ -62,6 +62,7 @@ def test_a_study_killed_at_any_moment_loses_and_repeats_nothing(
     kept = (out / "runs.jsonl").read_bytes()
     whole = kept[: kept.rindex(b"\n") + 1]
     assert 2 <= whole.count(b"\n") < 8
+    monkeypatch.setattr(study, "run_pool", run_here)
     run_study(path, out, workers=1, modules=fakes)
     assert (out / "runs.jsonl").read_bytes().startswith(whole)
     keys = [line["key"] for line in log_lines(out)]
@@ -69,7 +70,7 @@ def test_a_study_killed_at_any_moment_loses_and_repeats_nothing(
 
 
 def test_after_a_signal_to_all_processes_every_run_is_done_exactly_once(
-    tmp_path: Path, fakes: list[str]
+    tmp_path: Path, fakes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A worker that the signal reached would leave the line of a crash, and its run undone.
     path = study_file(tmp_path, "{seconds: 0.2}", seeds="0, 1, 2, 3, 4, 5")
@@ -85,6 +86,7 @@ def test_after_a_signal_to_all_processes_every_run_is_done_exactly_once(
     )
     assert no_session(process.pid)
     before = (tmp_path / "runs.jsonl").read_bytes()
+    monkeypatch.setattr(study, "run_pool", run_here)
     run_study(path, tmp_path, workers=2, modules=fakes)
     assert (tmp_path / "runs.jsonl").read_bytes().startswith(before)
     lines = log_lines(tmp_path)
