@@ -145,18 +145,14 @@ def test_a_start_that_does_not_fit_is_one_line(
     for options, words in (
         # gpu0 -> gpu1 -> gpu0 is no chain
         (["--objective", "max_load"], "cannot be the start for fd-dps-figure-3: its plan breaks"),
-        (["--method", "fake", "--param", "speed=1"], "speed: unknown field"),
         (["--method", "fake", "--channels", "free"], "the fake does not do free"),
     ):
-        assert main([*command, *options]) == 2
+        assert main([*command, *options, "-q"]) == 2
         out, err = capsys.readouterr()
-        lines = [line for line in err.splitlines() if ": after " not in line]
-        assert (out, len(lines)) == ("", 1)
-        assert words in lines[0]
-    for content, words in (("{}", "start.json"), ("{", "start.json")):
-        start.write_text(content)
-        assert main(command) == 2
-        assert words in capsys.readouterr().err
+        assert (out, err.count("\n"), words in err) == ("", 1, True)
+    start.write_text("{}")
+    assert main(command) == 2
+    assert "start.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

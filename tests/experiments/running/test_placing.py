@@ -113,15 +113,6 @@ def test_a_decode_step_is_placed_for_latency_and_what_streams_for_throughput(
     assert bool(found.note) == bool(note)
 
 
-def test_a_file_of_a_decode_step_that_states_throughput_is_placed_for_that() -> None:
-    old = traced_as(decode=True, kv_tokens=8).model_copy(
-        update={"semantics": MaxLoad(plans="chain", memory="peak")}
-    )
-    found = choose_semantics(Rules(), old, None)
-    assert found.semantics == old.semantics
-    assert "as its file states; --objective makespan asks for the time of one token" in found.note
-
-
 SPLITS = {"exo", "llama-cpp", "vllm-even", "sglang-even"}
 
 

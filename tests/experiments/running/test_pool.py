@@ -13,7 +13,7 @@ from doubles.pool_jobs import job
 from doubles.processes import begin, children, is_alive, no_session, send
 
 from placegap.experiments.running import pool
-from placegap.experiments.running.pool import Ending, PoolError, run_here, run_pool, send_news
+from placegap.experiments.running.pool import Ending, PoolError, run_pool
 from placegap.solvers.core import worker_process
 
 
@@ -60,14 +60,6 @@ def test_news_of_a_task_arrive_before_its_ending_and_in_order() -> None:
         heard.append(ending.fate)
     assert heard == [0, 1, 2, "done", "last", "done"]
     assert [ending.fate for ending in endings(tasks)] == ["done", "done"]  # nobody listens
-
-
-def test_without_processes_news_arrive_as_well() -> None:
-    heard: list[object] = []
-    (ending,) = run_here([("news", "ab")], job, on_news=heard.append)
-    assert ending.answer == os.getpid()
-    assert heard == ["a", "b"]
-    send_news("to nobody")
 
 
 def test_closing_the_pool_kills_its_workers() -> None:

@@ -1,10 +1,8 @@
-"""Charts have ops and transfers where the referee put them, and drawing leaves nothing behind."""
+"""Charts have ops and transfers where the referee put them."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from matplotlib.patches import Rectangle
@@ -71,32 +69,6 @@ def test_the_gap_of_a_heuristic_is_drawn_against_the_proven_optimum() -> None:
     # FD-DPS, figure 3: 34 is optimal
     assert [lines[1] for lines in said] == ["43 ns, gap 20.9 %", "34 ns, gap 0 %"]
     assert [lines[0].split(", ")[-1] for lines in said] == ["single-device", "decomposition"]
-
-
-ROOT = Path(__file__).resolve().parents[3]
-
-CODE = """
-import sys, os
-sys.path[:0] = [{tests!r}, {tests!r} + "/experiments"]
-os.environ["MPLBACKEND"] = "svg"
-import matplotlib
-before = dict(matplotlib.rcParams)
-from doubles.gap_runs import CHAIN, cells_of, plan
-from placegap.experiments.studies.report import plot_gaps
-from placegap.experiments.show.drawing import plot_deviations
-from placegap.instances.importers.measurements import Deviations
-import numpy as np
-plot_gaps(cells_of({{("t", "net", "dp"): plan(9, 9)}}, {{"t": CHAIN}}))
-plot_deviations({{"a": Deviations(np.array([0.1]), 0)}}, "t")
-assert "matplotlib.pyplot" not in sys.modules, "pyplot"
-assert dict(matplotlib.rcParams) == before, "settings"
-"""
-
-
-def test_drawing_chooses_no_backend_and_changes_no_setting() -> None:
-    code = CODE.format(tests=str(ROOT / "tests"))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_picture_that_is_asked_for_is_an_error_without_matplotlib(

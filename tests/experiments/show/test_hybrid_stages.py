@@ -7,9 +7,11 @@ import random
 from pathlib import Path
 
 import pytest
+from doubles.pool_jobs import run_here
 from draws.hybrid import hybrid_instance, hybrid_plan, hybrid_semantics
 
 from placegap.experiments.cli import main
+from placegap.experiments.running import placing
 from placegap.experiments.show.anatomy import Anatomy, take_apart
 from placegap.experiments.show.page import plan_page
 from placegap.experiments.show.words import path_sentences
@@ -106,8 +108,9 @@ def test_parts_agree_with_the_referee_on_random_plans() -> None:
 
 
 def test_plans_are_saved_shown_and_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(placing, "run_pool", run_here)
     model = str(tmp_path / "ab.json")
     save_document(Document.of(two_layers(memory=30)), model)
     rules = ["--objective", "hybrid_pipeline", "--microbatches", "4", "--degrees", "free"]

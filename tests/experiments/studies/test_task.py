@@ -36,9 +36,7 @@ def test_runs_that_the_clock_ended_are_marked() -> None:
     assert is_marked("timeout")
     assert is_marked("done", status="feasible", build_s=4.0, solve_s=5.5)
     assert is_marked("done", status="no_plan", message="time limit of 10 s reached, no plan found")
-
-
-def test_runs_that_ended_by_themselves_are_not_marked() -> None:
+    # these ended by themselves
     assert not is_marked("crashed")
     assert not is_marked("done", status="error", message="KeyError: 'conv1'")
     assert not is_marked("done", status="optimal", build_s=4.0, solve_s=1.0, message="")
