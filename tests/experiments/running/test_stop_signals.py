@@ -36,7 +36,7 @@ LONG = ("--param", "seconds=60", "--param", "tells=true")
 
 
 def place(folder: Path, code: str = PLACE, *args: str, **options: Any) -> subprocess.Popen[str]:
-    """A placement that has a plan once there is a file "now", and then takes a minute."""
+    """A placement that makes a file "now" once it has a plan, and then takes a minute."""
     graph = example().graph.model_copy(update={"name": "real"})
     document = Document.of(example()).model_copy(update={"graph": graph})
     save_document(document, folder / "model.json")
