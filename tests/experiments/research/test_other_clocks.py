@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placegap.experiments.research.other_clocks import other_clocks
-from placegap.instances import Device, Edge, Graph, Instance, Makespan, Op, Plan, example, simulate
+from placegap.instances import Device, Edge, Graph, Instance, Makespan, Op, Plan, simulate
 from placegap.instances.problem import Cluster, Link
 
 
@@ -30,13 +30,4 @@ def test_transfers_that_wait_for_one_port_do_not_wait_when_channels_are_free() -
     assert other_clocks(fan(), plan, Makespan(channels="port")) == {
         "free_channels_ns": 20,
         "no_transfers_ns": 10,
-    }
-
-
-def test_the_order_of_ops_holds_under_the_other_clocks() -> None:
-    # figure 3's diamond on one device: the sum of all ops, whatever their order
-    plan = Plan.on([0] * 4, [[0, 2, 1, 3], []])
-    assert other_clocks(example(), plan, Makespan()) == {
-        "free_channels_ns": 43,
-        "no_transfers_ns": 43,
     }

@@ -1,4 +1,4 @@
-"""Placeto: rewards, penalties and gradients, the shipped policy, and what it refuses."""
+"""Placeto and HRL: rewards, gradients, the shipped policy, and what they refuse."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from draws.tiny import tiny_instance
 
-from placegap.experiments.research.learned.evaluations import Evaluations, Trial, cost, seeded
+from placegap.experiments.research.learned.evaluations import Evaluations, seeded
 from placegap.experiments.research.learned.placeto_nodes import nodes_of, start_of
 from placegap.experiments.research.learned.table import (
     POLICY,
@@ -17,6 +18,7 @@ from placegap.experiments.research.learned.table import (
     family_graph,
 )
 from placegap.instances import Makespan, example
+from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import run_method
 from placegap.solvers.core.clock import Clock
@@ -31,17 +33,6 @@ def learner(budget: int = 100):  # type: ignore[no-untyped-def]  # torch may be 
     nodes = nodes_of(example(), 4)
     tried = Evaluations(example(), Makespan(), budget)
     return Placeto(nodes, tried, new_policy(2, rounds=2), start_of(nodes, "one-device", 0))
-
-
-def test_an_episode_visits_every_node_once_and_pays_one_simulation_each() -> None:
-    with seeded(0):
-        player = learner()
-        episodes = player.play(3, Clock(None))
-    # the start, then four nodes in three episodes
-    assert player.tried.done == 1 + 4 * 3
-    assert episodes.current.tolist() == [0, 1, 2, 3]
-    assert episodes.costs.shape == (5, 3)
-    assert (episodes.costs[0] == 1.0).all()  # costs are in units of the start's
 
 
 def test_a_step_is_worth_its_cost_before_minus_the_least_cost_after() -> None:
@@ -72,13 +63,6 @@ def test_the_gradient_of_the_loss_is_that_of_reinforce() -> None:
     onehot = np.eye(2)[episodes.chosen.reshape(-1).numpy()]
     expected = -(advantage.reshape(-1, 1) * (onehot - share)).mean(axis=0)
     assert player.policy.head[-1].bias.grad.numpy() == pytest.approx(expected, abs=1e-6)
-
-
-def test_memory_beyond_a_device_costs_two_per_sixteenth_of_it_and_is_capped() -> None:
-    # the specification: 2 per GB above the limit, capped; a GB is 1/16 of the papers' devices
-    assert cost(Trial(100, 0.0), 100.0) == 1.0
-    assert cost(Trial(100, 1 / 16), 100.0) == 3.0
-    assert cost(Trial(100, 5.0), 100.0) == 11.0
 
 
 def test_the_shipped_policy_is_small_and_places_graphs_that_it_never_saw() -> None:
@@ -119,6 +103,33 @@ def test_a_damaged_policy_is_refused_in_one_line(tmp_path: Path, text: str, comp
     assert "\n" not in str(caught.value)
 
 
-def test_an_unknown_policy_is_refused_with_those_that_ship() -> None:
-    with pytest.raises(InputError, match="did you mean 'blocks-4'"):
-        run_method(example(), Makespan(), "placeto", {"policy": "blocks-3"})
+def hrl_learner(instance, budget: int = 100, groups: int = 3):  # type: ignore[no-untyped-def]
+    from placegap.experiments.research.learned.hrl import Hrl, op_features
+
+    tried = Evaluations(instance, Makespan(), budget)
+    return Hrl(op_features(instance), tried, groups, width=8, rate=0.003)
+
+
+def test_the_gradient_goes_to_both_policies() -> None:
+    from placegap.experiments.research.learned.hrl import Draws, Sample, hierarchical_loss
+
+    grouping = torch.tensor(-1.0, requires_grad=True)
+    placements = torch.tensor([-2.0, -3.0, -4.0, -5.0], requires_grad=True)
+    draws = Draws(Sample(torch.zeros(4), grouping), Sample(torch.zeros(4, 3), placements))
+    hierarchical_loss(draws, torch.tensor([1.0, 2.0, -1.0, 2.0])).backward()
+    # minus the mean advantage for the one grouping, minus a quarter of its own for each placement
+    assert grouping.grad.item() == pytest.approx(-1.0)
+    assert placements.grad.tolist() == pytest.approx([-0.25, -0.5, 0.25, -0.5])
+
+
+def test_an_op_that_the_device_of_its_group_cannot_run_goes_where_it_can() -> None:
+    for seed in range(10):
+        instance = tiny_instance(seed, num_ops=8, num_devices=3)
+        player = hrl_learner(instance)
+        for k in range(3):
+            units = len(player.ops.kind)
+            device = player.device_of_ops(np.full(units, k))
+            times = instance.arrays.time_ns[np.arange(8), device]
+            assert (times != UNSUPPORTED).all()
+            together = instance.arrays.group
+            assert all(len({*device[together == g].tolist()}) == 1 for g in together.tolist())

@@ -1,4 +1,4 @@
-"""``placegap coarsen`` and ``place --coarsen``: what they print and write, and how they end."""
+"""``placegap coarsen``, ``split`` and ``place --coarsen``: what they print and write."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import json
 from pathlib import Path
 
 import pytest
-from doubles.pool_jobs import run_here
+from draws.splittable import splittable_diamond
 
 from placegap.experiments.cli import main
-from placegap.experiments.running import placing
 from placegap.experiments.show.transform_table import HEAD
-from placegap.instances import Makespan, example, load_document, load_model, load_plan
+from placegap.instances import Makespan, load_document, load_model, load_plan
 from placegap.instances.files.document import Document, save_document
+from placegap.instances.transforms.op_splitting import Cut, split_ops
 from placegap.instances.transforms.table import TRANSFORMS
 
 Capture = pytest.CaptureFixture[str]
 THREE = ["--with", "pesto-merge", "--param", "ops=3"]
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> str:
-    """The diamond, in a file."""
-    save_document(Document.of(example()), tmp_path / "model.json")
-    return str(tmp_path / "model.json")
-
-
-def test_sizes_before_and_after_and_the_claim_are_printed(model: str, capsys: Capture) -> None:
+def test_sizes_and_the_claim_are_printed_and_the_coarse_instance_and_its_map_written(
+    model: str, tmp_path: Path, capsys: Capture
+) -> None:
     assert main(["coarsen", model, *THREE]) == 0
     out = capsys.readouterr().out
     # CCR 32 / 43, and without the 20 ns of op1 -> op3 12 / 43
     for text in ("pesto-merge", "before", "0.744", "after", "0.279", "restriction: plans hold"):
         assert text in out
-    assert main(["coarsen", model, *THREE, "--json"]) == 0
+    out, where = tmp_path / "coarse.json.gz", tmp_path / "map.json"
+    assert main(["coarsen", model, *THREE, "--json", "-o", str(out), "--map", str(where)]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["before"] == {"ops": 4, "edges": 4, "ccr": 0.744}
     assert content["after"] == {"ops": 3, "edges": 3, "ccr": 0.279}
     assert content["claim"] == "restriction"
+    instance = load_document(out).instance()
+    assert (instance.num_ops, instance.name) == (3, "fd-dps-figure-3-pesto-merge")
+    merged = {"op1": "op1", "op2": "op2", "op3": "op1", "op4": "op4"}
+    assert json.loads(where.read_text()) == merged
 
 
 def test_without_a_transform_there_is_a_line_for_each(model: str, capsys: Capture) -> None:
@@ -57,56 +57,9 @@ def test_without_a_transform_there_is_a_line_for_each(model: str, capsys: Captur
     assert "neither:" not in text
 
 
-def test_the_coarse_instance_and_the_map_are_written(
+def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
     model: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    out, where = tmp_path / "coarse.json.gz", tmp_path / "map.json"
-    assert main(["coarsen", model, *THREE, "-o", str(out), "--map", str(where)]) == 0
-    instance = load_document(out).instance()
-    assert (instance.num_ops, instance.name) == (3, "fd-dps-figure-3-pesto-merge")
-    assert json.loads(where.read_text()) == {
-        "op1": "op1",
-        "op2": "op2",
-        "op3": "op1",
-        "op4": "op4",
-    }
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--with", "melt"], "there is no transform 'melt'"),
-        (["--with", "pesto-merge", "--param", "ops=0"], "parameters of pesto-merge: ops"),
-        (["--param", "ops=3"], "need a transform (--with)"),
-        (["--with", "zero-time", "-o", "coarse.txt"], "must end in .json or .json.gz"),
-        (["--with", "zero-time", "-o", "no/such/coarse.json"], "its folder does not exist"),
-        (["--with", "zero-time", "-o", "a.json", "--map", "a.json"], "two outputs have this name"),
-        (["--with", "zero-time", "-o", "a.json", "--map", "folder.json"], "is a folder"),
-        (["--with", "zero-time", "--objective", "latency_subgraphs"], "nothing is known"),
-    ],
-)
-def test_bad_usage_is_one_line_and_writes_nothing(
-    model: str,
-    args: list[str],
-    message: str,
-    capsys: Capture,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder.json").mkdir()
-    assert main(["coarsen", model, *args]) == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.json", "model.json"]
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert message in err
-    assert err.count("\n") == 1
-
-
-def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
-    model: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(placing, "run_pool", run_here)
     out = tmp_path / "plan.json"
     command = ["place", model, "--method", "brute-force", "--channels", "free"]
     coarse = ["--coarsen", "pesto-merge", "--coarsen-param", "ops=3"]
@@ -124,24 +77,6 @@ def test_a_plan_of_the_coarse_graph_comes_back_as_one_of_the_ops(
     assert (content["value_ns"], content["bound_ns"], content["status"]) == (34, 34, "optimal")
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["--coarsen", "melt"], "there is no transform 'melt'"),
-        (["--coarsen-param", "ops=3"], "needs a transform (--coarsen)"),
-        (["--coarsen", "pesto-merge", "--coarsen-param", "ops"], "--coarsen-param 'ops' is not"),
-        (["--coarsen", "pesto-merge", "--coarsen-param", "x=1"], "x: unknown field"),
-    ],
-)
-def test_place_refuses_bad_transforms_in_one_line(
-    model: str, args: list[str], message: str, capsys: Capture
-) -> None:
-    assert main(["place", model, *args]) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert err.count("\n") == 1
-
-
 def test_the_model_of_the_coarse_graph_is_written(
     model: str, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -153,3 +88,33 @@ def test_the_model_of_the_coarse_graph_is_written(
         assert main([*command, *more]) == 0
         sizes.append(json.loads(capsys.readouterr().out)["rows"])
     assert sizes[1] < sizes[0]
+
+
+HALVES = ["--param", "min_share=0.4"]
+
+
+@pytest.fixture
+def splittable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The diamond, whose op 2 takes 20 of 43 ns, in a file."""
+    monkeypatch.chdir(tmp_path)
+    save_document(Document.of(splittable_diamond()), "splittable.json")
+    return "splittable.json"
+
+
+def test_the_finer_instance_and_the_map_are_written(splittable: str, capsys: Capture) -> None:
+    words = ["split", splittable, *HALVES, "-o", "finer.json.gz", "--map", "map.json"]
+    assert main(words) == 0
+    expected = split_ops(splittable_diamond(), {1: Cut("batch", 2)}).fine
+    assert load_document("finer.json.gz").instance().content_hash == expected.content_hash
+    whole = {name: name for name in ("op1", "op3", "op4")}
+    parts = dict.fromkeys(("op2/1of2", "op2/2of2", "op2/gather"), "op2")
+    assert json.loads(Path("map.json").read_text()) == {**whole, **parts}
+    out = capsys.readouterr().out
+    assert "1 op split into 2 parts" in out
+    assert "another instance: its plans and bounds are none of the model as it is" in out
+    assert main([*words[:4], "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert (content["split_ops"], content["parts"]) == (1, 2)
+    # two edges at op 2 become two into the parts, two into the gather and one out of it
+    assert (content["before"]["ops"], content["after"]["ops"]) == (4, 6)
+    assert (content["before"]["edges"], content["after"]["edges"]) == (4, 7)
