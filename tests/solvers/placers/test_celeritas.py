@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from draws import draw
 from references.placers import table_instance
 
 from placegap.instances import Edge, Instance, Makespan, evaluate
@@ -25,17 +26,8 @@ def equal_devices(
 ) -> Instance:
     """Ops T1, T2, ... on two equal devices, with bytes, and bytes that a device holds."""
     drawn = table_instance([(time, time) for time in times], edges)
-    sizes = sizes or [0] * len(times)
-    ops = tuple(
-        op.model_copy(update={"resident_bytes": size})
-        for op, size in zip(drawn.graph.ops, sizes, strict=True)
-    )
-    devices = tuple(
-        device.model_copy(update={"memory_bytes": memory}) for device in drawn.cluster.devices
-    )
-    graph = drawn.graph.model_copy(update={"ops": ops})
-    cluster = drawn.cluster.model_copy(update={"devices": devices})
-    return drawn.model_copy(update={"graph": graph, "cluster": cluster})
+    drawn = draw.with_ops(drawn, resident_bytes=sizes or [0] * len(times))
+    return draw.with_devices(drawn, memory_bytes=[memory, memory])
 
 
 def devices_of(instance: Instance, params: CeleritasParams = SINGLE) -> list[int]:
@@ -115,11 +107,7 @@ def test_where_the_paper_would_overfill_a_device_there_is_no_plan() -> None:
 def test_a_group_is_committed_with_its_first_op() -> None:
     # T1 and T4 share a device; T4 follows T1 although all its inputs are on the other
     drawn = equal_devices((5, 5, 1, 1), "2-3 9, 3-4 9")
-    ops = tuple(
-        op.model_copy(update={"colocation": "pair" if op.name in ("T1", "T4") else None})
-        for op in drawn.graph.ops
-    )
-    instance = drawn.model_copy(update={"graph": drawn.graph.model_copy(update={"ops": ops})})
+    instance = draw.with_ops(drawn, colocation=["pair", None, None, "pair"])
     found = devices_of(instance)
     assert found[0] == found[3]
     assert evaluate(instance, celeritas(Task(instance, FREE)).plan, FREE).feasible  # type: ignore[arg-type]

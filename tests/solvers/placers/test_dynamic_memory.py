@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from references.placers import pressed_instance
+from draws import draw
+from references.placers import pressed_instance, with_room
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op, evaluate
+from placegap.instances import Device, Edge, Instance, Makespan, Op, evaluate
 from placegap.solvers import METHODS, Task, run_method
 from placegap.solvers.placers.baechi import MemoryParams, footprint_of, m_etf
 from placegap.solvers.placers.m_sct import SctParams, m_sct
@@ -28,23 +29,11 @@ def line(
         )
         for i in range(n)
     )
-    edges = tuple(
+    edges = [
         Edge(producer=f"op{i}", consumer=f"op{i + 1}", bytes=size) for i, size in enumerate(sizes)
-    )
-    devices = tuple(
-        Device(name=f"d{k}", kind="gpu", memory_bytes=limit) for k, limit in enumerate(memory)
-    )
-    links = tuple(
-        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a in devices
-        for b in devices
-        if a != b
-    )
-    return Instance(
-        name="line",
-        graph=Graph(name="line", ops=ops, edges=edges),
-        cluster=Cluster(name="line", devices=devices, links=links),
-    )
+    ]
+    devices = draw.devices(["gpu"] * len(memory), memory.__getitem__)
+    return draw.instance_of("line", ops, edges, devices, draw.fast_links(devices))
 
 
 def devices_of(instance: Instance) -> list[int] | None:
@@ -62,10 +51,9 @@ def test_outputs_are_freed_when_the_last_consumer_is_committed() -> None:
 
 def test_a_tensor_counts_once_for_all_its_consumers() -> None:
     ops = tuple(Op(name=name, time_ns={"gpu": 1}) for name in "abc")
-    edges = tuple(Edge(producer="a", consumer=name, bytes=7, tensor="out") for name in "bc")
-    graph = Graph(name="fork", ops=ops, edges=edges)
-    one = Cluster(name="one", devices=(Device(name="d", kind="gpu", memory_bytes=7),))
-    instance = Instance(name="fork", graph=graph, cluster=one)
+    edges = [Edge(producer="a", consumer=name, bytes=7, tensor="out") for name in "bc"]
+    devices = [Device(name="d", kind="gpu", memory_bytes=7)]
+    instance = draw.instance_of("fork", ops, edges, devices)
     assert footprint_of(instance).outputs.tolist() == [7, 0, 0]
     assert devices_of(instance) == [0, 0, 0]
 
@@ -80,14 +68,10 @@ def test_scratch_memory_is_free_again_at_once() -> None:
 
 def test_a_device_that_was_full_is_tried_again() -> None:
     # a and b want d0; b is refused while a's output (6) is there, and fits when c has read it
-    ops = tuple(Op(name=name, time_ns={"gpu": 2}) for name in "abcd")
-    edges = (
-        Edge(producer="a", consumer="c", bytes=6),
-        Edge(producer="b", consumer="d", bytes=6),
-    )
-    one = Cluster(name="one", devices=(Device(name="d0", kind="gpu", memory_bytes=6),))
-    graph = Graph(name="four", ops=ops, edges=edges)
-    instance = Instance(name="four", graph=graph, cluster=one)
+    ops = [Op(name=name, time_ns={"gpu": 2}) for name in "abcd"]
+    edges = [Edge(producer=a, consumer=b, bytes=6) for a, b in ("ac", "bd")]
+    devices = [Device(name="d0", kind="gpu", memory_bytes=6)]
+    instance = draw.instance_of("four", ops, edges, devices)
     plan = m_etf(Task(instance, SEMANTICS), DYNAMIC).plan
     assert plan is not None
     assert plan.device_order == ((0, 2, 1, 3),)
@@ -105,21 +89,15 @@ def test_what_does_not_fit_names_what_it_lacks() -> None:
 @pytest.mark.parametrize("name", ["m-etf", "m-sct"])
 def test_a_plan_under_dynamic_memory_fits_the_resident_bytes(name: str) -> None:
     found = 0
-    for seed in range(25):
-        drawn = pressed_instance(seed, num_ops=20, num_devices=3)
-        devices = tuple(
-            device.model_copy(update={"memory_bytes": 3 * (device.memory_bytes or 0)})
-            for device in drawn.cluster.devices
-        )
-        cluster = drawn.cluster.model_copy(update={"devices": devices})
-        instance = drawn.model_copy(update={"cluster": cluster})
+    for seed in range(8):
+        instance = with_room(pressed_instance(seed, num_ops=20, num_devices=3), 3)
         result = run_method(instance, SEMANTICS, name, {"memory": "dynamic"})
         if result.plan is None:
             assert result.message.startswith("memory: ")
             continue
         assert evaluate(instance, result.plan, SEMANTICS).feasible
         found += 1
-    assert found >= 3
+    assert found >= 1
 
 
 def test_sizes_beyond_64_bits_are_refused() -> None:

@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from draws import draw
 from draws.pipelines import iteration_semantics, layer_row, model_row, pipeline_instance
 
 from placegap.instances import InputError, MaxLoad, Mode, PipelineIteration, evaluate
@@ -19,9 +20,7 @@ def test_an_even_split_has_one_layer_more_in_its_first_stages() -> None:
     found = run_method(layer_row([1] * 7, None, num_devices=3), PipelineIteration(), "even-split")
     assert found.plan is not None
     assert found.plan.stage == (0, 0, 0, 1, 1, 2, 2)
-
-
-def test_interleaved_takes_as_many_devices_as_divide_the_microbatches() -> None:
+    # interleaved: as many devices as divide the microbatches
     rounds = PipelineIteration(schedule="interleaved", stages_per_device=2, microbatches=4)
     found = run_method(layer_row([1] * 9, None, num_devices=3), rounds, "even-split")
     assert found.plan is not None
@@ -43,19 +42,15 @@ def test_the_heaviest_stage_is_max_loads_optimum() -> None:
 def test_layers_of_one_stage_may_have_different_modes() -> None:
     # the first and the last layer are tied, so that the one between them is in their stage, too
     row = layer_row([1, 1, 1], None)
-    names, groups = ("keep", "recompute", "keep"), ("tied", None, "tied")
-    ops = tuple(
-        op.model_copy(update={"modes": (Mode(name=name, time_ns={"gpu": 1}),), "colocation": group})
-        for op, name, group in zip(row.graph.ops, names, groups, strict=True)
-    )
-    tied = row.with_graph(row.graph.model_copy(update={"ops": ops}))
+    modes = [(Mode(name=name, time_ns={"gpu": 1}),) for name in ("keep", "recompute", "keep")]
+    tied = draw.with_ops(row, modes=modes, colocation=["tied", None, "tied"])
     found = run_method(tied, PipelineIteration(microbatches=2), "heaviest-stage")
     assert found.value_ns == 6
 
 
 def test_the_lightest_cuts_are_those_of_enumeration() -> None:
     # 4 runs of 7 loads: all three cuts tried
-    for seed in range(50):
+    for seed in range(10):
         load = np.random.default_rng(seed).integers(0, 20, 7)
         cuts = lightest_cuts(load, 4)
         best = min(
@@ -79,11 +74,11 @@ def test_simulated_moves_are_never_worse_than_the_dp_and_help_where_few_microbat
 
 def test_plans_are_chains_whatever_the_instance_is() -> None:
     made = 0
-    for seed in range(150):
+    for seed in range(16):
         instance, rng = pipeline_instance(seed), random.Random(f"splits-{seed}")
         semantics = iteration_semantics(rng)
         for method in METHODS[::2]:
             found = run_method(instance, semantics, method)
             made += found.value_ns is not None
             assert found.value_ns is not None or found.message
-    assert made >= 100
+    assert made >= 10

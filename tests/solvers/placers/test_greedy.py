@@ -5,21 +5,17 @@ from __future__ import annotations
 import csv
 
 import pytest
+from draws import draw
 from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
-from references.brute_force import latency_draws, max_load_draws, oracle
 
 from placegap.instances import (
-    Cluster,
     Device,
     Edge,
-    Graph,
     Instance,
     LatencySubgraphs,
-    Link,
     MaxLoad,
     Op,
     Semantics,
-    evaluate,
 )
 from placegap.instances.importers.reader import read_model
 from placegap.solvers import Task, run_method
@@ -40,10 +36,7 @@ def line(sizes: str, devices: str, runs: dict[int, str] | None = None) -> Instan
         )
         for i, size in enumerate(sizes)
     )
-    edges = tuple(
-        Edge(producer=f"op{i}", consumer=f"op{i + 1}", host_time_ns=0) for i in range(len(ops) - 1)
-    )
-    specs = tuple(
+    specs = [
         Device(
             name=f"d{k}",
             kind=text[0],
@@ -51,12 +44,8 @@ def line(sizes: str, devices: str, runs: dict[int, str] | None = None) -> Instan
             is_host=text[0] == "c",
         )
         for k, text in enumerate(devices.split())
-    )
-    return Instance(
-        name="line",
-        graph=Graph(name="line", ops=ops, edges=edges),
-        cluster=Cluster(name="line", devices=specs),
-    )
+    ]
+    return draw.row(ops, specs, host_time_ns=0)
 
 
 def devices_of(instance: Instance, semantics: Semantics) -> str | None:
@@ -72,12 +61,10 @@ def test_an_accelerator_takes_what_fits_and_what_does_not_opens_the_next(
     assert devices_of(line("22131", "g4 g4 c"), semantics) == "00112"
 
 
-@pytest.mark.parametrize(("semantics", "expected"), [(ANY, "0212"), (LATENCY, "0212")])
-def test_what_is_too_large_goes_to_a_host_and_closes_the_accelerator(
-    semantics: Semantics, expected: str
-) -> None:
+def test_what_is_too_large_goes_to_a_host_and_closes_the_accelerator() -> None:
     # 5 fits no accelerator; op2 would still fit d0, which is closed; op3 fits d1 no more
-    assert devices_of(line("1533", "g4 g4 c"), semantics) == expected
+    for semantics in (ANY, LATENCY):
+        assert devices_of(line("1533", "g4 g4 c"), semantics) == "0212"
 
 
 def test_in_a_chain_a_host_that_was_left_is_not_used_again() -> None:
@@ -103,24 +90,6 @@ def test_plans_of_any_kind_return_to_an_accelerator_where_nothing_else_is_left()
     assert devices_of(line("231", "g4 g4"), ANY) == "011"
     assert devices_of(line("2321", "g4 g4"), ANY) == "0101"
     assert devices_of(line("2321", "g4 g4"), CHAIN) is None
-
-
-@pytest.mark.parametrize("semantics", [ANY, CHAIN, LATENCY])
-def test_its_plans_are_accepted_and_no_better_than_the_optimum(semantics: Semantics) -> None:
-    found = 0
-    for instance in (latency_draws() if semantics == LATENCY else max_load_draws())[::3]:
-        outcome = greedy(Task(instance, semantics))
-        if outcome.plan is None:
-            assert outcome.message
-            continue
-        found += 1
-        verdict = evaluate(instance, outcome.plan, semantics)
-        best = oracle(instance, semantics)
-        assert verdict.feasible, (instance.name, verdict.violations)
-        assert verdict.value_ns is not None
-        assert best is not None
-        assert verdict.value_ns >= best
-    assert found >= 25
 
 
 @needs_dnn_partitioning
@@ -156,26 +125,10 @@ def test_single_sample_plans_of_training_graphs_are_accepted(name: str) -> None:
         Op(name="g", time_ns={"x": 1}, resident_bytes=1),
         Op(name="b", time_ns={"x": 1}, resident_bytes=1, backward=True, colocation="fb"),
     )
-    edges = tuple(
-        Edge(producer=a, consumer=b, bytes=1, host_time_ns=1) for a, b in ("fg", "gb", "fb")
-    )
-    devices = tuple(Device(name=f"d{k}", kind="x", memory_bytes=3) for k in range(2))
-    links = tuple(
-        Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
-        for a, b in (("d0", "d1"), ("d1", "d0"))
-    )
-    instance = Instance(
-        name="training",
-        graph=Graph(name="training", ops=ops, edges=edges),
-        cluster=Cluster(name="two", devices=devices, links=links),
-    )
-    tight = instance.model_copy(
-        update={
-            "cluster": instance.cluster.model_copy(
-                update={"devices": tuple(d.model_copy(update={"memory_bytes": 2}) for d in devices)}
-            )
-        }
-    )
+    edges = [Edge(producer=a, consumer=b, bytes=1, host_time_ns=1) for a, b in ("fg", "gb", "fb")]
+    devices = draw.devices("xx", lambda k: 3)
+    instance = draw.instance_of("training", ops, edges, devices, draw.fast_links(devices))
+    tight = draw.with_devices(instance, memory_bytes=[2, 2])
     once = LatencySubgraphs(subgraphs=2)
     result = run_method(instance, once, name)
     assert result.plan is not None
@@ -189,11 +142,11 @@ def test_single_sample_plans_of_training_graphs_are_accepted(name: str) -> None:
 @pytest.mark.parametrize("name", ["greedy", "m-topo"])
 def test_no_single_sample_plan_is_rejected(name: str) -> None:
     found = 0
-    for seed in range(60):
+    for seed in range(12):
         instance = tiny_instance(
             seed, num_ops=6, num_devices=2 + seed % 2, hosts=seed % 3 % 2, backward=True
         )
         result = run_method(instance, LatencySubgraphs(), name)
         assert "breaks a rule" not in result.message
         found += result.plan is not None
-    assert found >= 20
+    assert found >= 4

@@ -6,17 +6,17 @@ import csv
 
 import numpy as np
 import pytest
+from draws import draw
 from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
-from references.brute_force import MAX_LOAD_SEMANTICS, max_load_draws, oracle
+from references.brute_force import max_load_draws
 
-from placegap.instances import Instance, MaxLoad, Plan, Semantics, evaluate, example
+from placegap.instances import Instance, MaxLoad, Plan, evaluate, example
 from placegap.instances.importers.reader import read_model
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.nets import build_nets
 from placegap.instances.referee.loads import combine, device_loads
 from placegap.solvers import Task, run_method
 from placegap.solvers.chains.problem import arc_lists
-from placegap.solvers.placers.greedy_and_moves import LocalSearchParams, local_search
 from placegap.solvers.placers.movable_units import (
     best_move,
     free_units,
@@ -39,7 +39,7 @@ def referee(instance: Instance, device: np.ndarray, overlap: bool) -> list[int]:
 @pytest.mark.parametrize("overlap", [False, True])
 def test_loads_are_the_referees_after_any_moves(overlap: bool) -> None:
     rng = np.random.default_rng(5)
-    for seed in range(12):
+    for seed in range(4):
         instance = tiny_instance(seed, num_ops=9, num_devices=3, hosts=seed % 2, density=0.5)
         units = free_units(instance)
         nets, arcs = build_nets(instance, units.block).lists, arc_lists(units)
@@ -60,7 +60,7 @@ def test_loads_are_the_referees_after_any_moves(overlap: bool) -> None:
 
 def test_the_best_move_is_the_best_of_all_moves() -> None:
     rng, improved = np.random.default_rng(6), 0
-    for number, instance in enumerate(max_load_draws()[::4]):
+    for number, instance in enumerate(max_load_draws()[::8]):
         semantics = (ANY, CHAIN)[number % 2]
         units = units_of(Task(instance, semantics))
         nets, arcs = build_nets(instance, units.block).lists, arc_lists(units)
@@ -90,7 +90,7 @@ def test_the_best_move_is_the_best_of_all_moves() -> None:
         )
         assert best == least, instance.name
         improved += v >= 0
-    assert improved >= 10
+    assert improved >= 5
 
 
 def test_a_move_that_closes_a_cycle_of_devices_keeps_no_chain() -> None:
@@ -105,30 +105,10 @@ def test_a_move_that_closes_a_cycle_of_devices_keeps_no_chain() -> None:
     assert (state.arcs_between == before).all()
 
 
-@pytest.mark.parametrize("semantics", MAX_LOAD_SEMANTICS, ids=lambda s: s.label)
-def test_its_plans_are_accepted_and_seldom_far_from_the_optimum(semantics: Semantics) -> None:
-    found = equal = 0
-    for instance in max_load_draws()[:30]:
-        outcome = local_search(Task(instance, semantics), LocalSearchParams(restarts=5))
-        if outcome.plan is None:
-            assert outcome.message == "no start honours memory and support"
-            continue
-        verdict, best = evaluate(instance, outcome.plan, semantics), oracle(instance, semantics)
-        assert verdict.feasible, (instance.name, verdict.violations)
-        assert verdict.value_ns is not None
-        assert best is not None
-        assert verdict.value_ns >= best
-        found, equal = found + 1, equal + (verdict.value_ns == best)
-    assert found >= 25
-    assert equal >= 15
-
-
-def roomy(seed: int = 4) -> Instance:
+def roomy() -> Instance:
     """30 ops on three devices without memory limits."""
-    instance = tiny_instance(seed, num_ops=30, num_devices=3, density=0.1)
-    devices = tuple(d.model_copy(update={"memory_bytes": None}) for d in instance.cluster.devices)
-    cluster = instance.cluster.model_copy(update={"devices": devices})
-    return instance.model_copy(update={"cluster": cluster})
+    instance = tiny_instance(4, num_ops=30, num_devices=3, density=0.1)
+    return draw.with_devices(instance, memory_bytes=[None] * 3)
 
 
 def test_a_seed_decides_the_plan() -> None:
@@ -154,11 +134,11 @@ def test_values_are_like_those_that_the_reference_program_recorded() -> None:
     # It ran another number of restarts, from other draws, and all ours honour memory: on operator
     # graphs ours are mostly far better, on two of BERT 3.2 and 11.6 % worse, elsewhere within 1 %.
     with (SHARED / "reference" / "dnn-partitioning.csv").open() as table:
-        rows = [row for row in csv.DictReader(table) if row["local_search"]]
+        rows = [row for row in csv.DictReader(table) if row["local_search"]][::4]
     for row in rows:
         instance = read_model(SHARED / "instances" / "dnn-partitioning" / row["file"]).instance()
         value = run_method(instance, ANY, "local-search").value_ns
         assert value is not None
         most = 1.12 if "bert_l-6" in row["file"] else 1.01
         assert float(row["lower_bound_any_split"]) < value / 1e6 < most * float(row["local_search"])
-    assert len(rows) == 16
+    assert len(rows) == 4

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
 
 import pytest
+from draws import draw
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, MaxLoad, Op, Semantics
+from placegap.instances import Instance, MaxLoad, Op, Semantics
 from placegap.instances.problem import Plan
 from placegap.solvers import Task
 from placegap.solvers.placers.baechi import TopoParams, m_topo
@@ -34,22 +34,7 @@ def line(
         )
         for i, size in enumerate(sizes)
     )
-    edges = tuple(
-        Edge(producer=f"op{i}", consumer=f"op{i + 1}", bytes=1) for i in range(len(sizes) - 1)
-    )
-    devices = tuple(
-        Device(name=f"d{k}", kind=kind, memory_bytes=limit)
-        for k, (kind, limit) in enumerate(zip(kinds, memory, strict=True))
-    )
-    links = tuple(
-        Link(source=a.name, target=b.name, bandwidth_bytes_per_s=10**9)
-        for a, b in permutations(devices, 2)
-    )
-    return Instance(
-        name="line",
-        graph=Graph(name="line", ops=ops, edges=edges),
-        cluster=Cluster(name="line", devices=devices, links=links),
-    )
+    return draw.row(ops, draw.devices(kinds, memory.__getitem__), bytes=1)
 
 
 def devices_of(instance: Instance, semantics: Semantics = ANY) -> list[int] | None:
@@ -58,17 +43,12 @@ def devices_of(instance: Instance, semantics: Semantics = ANY) -> list[int] | No
 
 
 @pytest.mark.parametrize("semantics", [ANY, CHAIN])
-def test_each_device_takes_its_share_and_one_largest_op(semantics: Semantics) -> None:
+def test_each_device_takes_its_share_and_one_largest_op_within_memory(semantics: Semantics) -> None:
     # cap = floor(11 / 3) + 3 = 6: 2 + 2 + 2, then 1 + 3 (+ 1 more would be 5, it fits)
     instance = line([2, 2, 2, 1, 3, 1], [None, None, None])
     assert devices_of(instance, semantics) == [0, 0, 0, 1, 1, 1]
-
-
-@pytest.mark.parametrize("semantics", [ANY, CHAIN])
-def test_the_memory_of_a_device_limits_it_too(semantics: Semantics) -> None:
     # cap = floor(8 / 2) + 2 = 6, but d0 holds 3; op2 would fit there, but op1 did not
-    instance = line([2, 2, 1, 2, 1], [3, None])
-    assert devices_of(instance, semantics) == [0, 1, 1, 1, 1]
+    assert devices_of(line([2, 2, 1, 2, 1], [3, None]), semantics) == [0, 1, 1, 1, 1]
 
 
 def test_what_does_not_fit_behind_is_no_plan() -> None:
@@ -104,12 +84,7 @@ def test_an_op_that_the_current_device_cannot_run_leaves_the_filling_there() -> 
 def test_with_two_levels_a_chain_does_not_come_back_to_a_server() -> None:
     # 6 ops of 1 byte, 2 bytes each: in the listed order of devices servers would go s0, s1, s0
     drawn = line([1] * 6, [2, 2, 2])
-    devices = tuple(
-        device.model_copy(update={"server": server})
-        for device, server in zip(drawn.cluster.devices, ("s0", "s1", "s0"), strict=True)
-    )
-    cluster = drawn.cluster.model_copy(update={"devices": devices})
-    instance = drawn.model_copy(update={"cluster": cluster})
+    instance = draw.with_devices(drawn, server=["s0", "s1", "s0"])
     two_levels = MaxLoad(plans="chain", levels=2)
     assert devices_of(instance, two_levels) == [0, 0, 2, 2, 1, 1]
     assert devices_of(instance, CHAIN) == [0, 0, 1, 1, 2, 2]

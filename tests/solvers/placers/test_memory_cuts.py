@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import pairwise, permutations
+from itertools import pairwise
+
+from draws import draw
 
 from placegap.instances import (
-    Cluster,
     Device,
     Edge,
-    Graph,
     Instance,
-    Link,
     Makespan,
     Op,
     Plan,
@@ -28,22 +27,17 @@ def path_instance(rng: random.Random, num_ops: int) -> Instance:
     ops = tuple(
         Op(
             name=f"op{i}",
-            time_ns={"gpu": rng.randrange(9), "cpu": rng.randrange(20)},
+            time_ns={"gpu": rng.randrange(9), "cpu": rng.randrange(8)},
             resident_bytes=rng.randrange(1, 5),
         )
         for i in range(num_ops)
     )
-    edges = tuple(
-        Edge(producer=a.name, consumer=b.name, bytes=rng.randrange(30)) for a, b in pairwise(ops)
-    )
-    room = sum(op.resident_bytes for op in ops) // 2 + 1
+    ends = [(a.name, b.name) for a, b in pairwise(ops)]
+    edges = [Edge(producer=a, consumer=b, bytes=rng.randrange(30)) for a, b in ends]
+    room = draw.share_of(ops, 1, 2) + 1
     kinds = {"g0": "gpu", "g1": "gpu", "c": "cpu"}
-    devices = tuple(Device(name=x, kind=kind, memory_bytes=room) for x, kind in kinds.items())
-    links = tuple(
-        Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in permutations(kinds, 2)
-    )
-    cluster = Cluster(name="c", devices=devices, links=links)
-    return Instance(name="path", graph=Graph(name="path", ops=ops, edges=edges), cluster=cluster)
+    devices = [Device(name=x, kind=kind, memory_bytes=room) for x, kind in kinds.items()]
+    return draw.instance_of("path", ops, edges, devices, draw.fast_links(devices))
 
 
 def slicings(num_ops: int, sequence: tuple[int, ...]) -> Iterator[list[int]]:
@@ -59,22 +53,22 @@ def slicings(num_ops: int, sequence: tuple[int, ...]) -> Iterator[list[int]]:
 
 def test_on_a_path_no_slicing_in_the_same_sequences_is_better() -> None:
     found = 0
-    for seed in range(20):
-        instance = path_instance(random.Random(seed), 6)
+    for seed in range(8):
+        instance = path_instance(random.Random(seed), 5)
         plan = memory_cuts(Task(instance, Makespan())).plan
         speed = instance.arrays.time_ns.sum(axis=0)
         orders = {tuple(key.argsort(kind="stable").tolist()) for key in (speed, -speed, 0 * speed)}
         values = [
             verdict.value_ns
             for order in orders
-            for devices in slicings(6, order)
+            for devices in slicings(5, order)
             if (verdict := evaluate(instance, Plan.on(devices), Makespan())).feasible
         ]
         assert (plan is None) == (not values)
         if plan is not None:
             found += 1
             assert evaluate(instance, plan, Makespan()).value_ns == min(v for v in values if v)
-    assert found >= 15
+    assert found >= 5
 
 
 def test_it_finds_a_plan_of_a_training_step_that_memory_cuts_into_six() -> None:

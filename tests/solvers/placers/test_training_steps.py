@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from draws import draw
 
 from placegap.instances import Document, Instance, PipelineIteration
 from placegap.instances.corpus.corpus import corpus_names, load_corpus
@@ -15,7 +16,6 @@ from placegap.solvers.core.registry import find_method, why_not
 
 METHODS = ("even-split", "heaviest-stage", "simulated-moves", "stage-cuts")
 SMALL = {
-    "gpt2-train": "1f1b",  # two layers share a weight
     "resnet50_training": "1f1b",  # gradients that run with the layers
     "bert-24-layers-train": "zero_bubble",
 }
@@ -26,10 +26,7 @@ load = cache(load_corpus)
 def roomy(document: Document) -> Instance:
     """On its own devices, whose memory never ends."""
     instance = document.instance()
-    cluster = instance.cluster
-    devices = tuple(one.model_copy(update={"memory_bytes": None}) for one in cluster.devices)
-    update = {"cluster": cluster.model_copy(update={"devices": devices})}
-    return instance.model_copy(update=update)
+    return draw.with_devices(instance, memory_bytes=[None] * instance.num_devices)
 
 
 def check(name: str, semantics: PipelineIteration, time_limit_s: float = 1) -> None:
