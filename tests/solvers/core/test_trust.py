@@ -15,18 +15,15 @@ from references.brute_force import (
     stage_draws,
 )
 
-from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, MaxLoadFwdBwd, example
+from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, example
 from placegap.instances.problem import has_two_levels
 from placegap.solvers import METHODS, run_method
 from placegap.solvers.core.back_ends import LABELS
 from placegap.solvers.core.result import PROOF, SOLVERS
 
 CASES = (
-    (Makespan(), makespan_draws),
     (Makespan(channels="link"), makespan_draws),
-    (MaxLoad(), max_load_draws),
     (MaxLoad(plans="chain"), max_load_draws),
-    (MaxLoadFwdBwd(plans="chain"), max_load_draws),
     (STAGE_SEMANTICS[-1], stage_draws),
     (LatencySubgraphs(), latency_draws),
 )
