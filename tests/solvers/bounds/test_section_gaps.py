@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from draws import draw
 from draws.training_steps import nested_instance, training_step
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Makespan, Op
+from placegap.instances import Edge, Instance, Makespan, Op
 from placegap.instances.problem import Channels, Transfers
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, choose_chain, interval
@@ -45,7 +46,7 @@ def test_a_placed_group_is_nowhere_else() -> None:
 
 
 def test_without_groups_they_are_no_less_than_arcs() -> None:
-    for seed in range(40):
+    for seed in range(12):
         instance = nested_instance(seed)
         times, windows = times_of(instance), work_windows(instance)
         if times is None or windows is None:
@@ -67,7 +68,7 @@ def test_without_groups_they_are_no_less_than_arcs() -> None:
 
 
 def test_a_group_more_never_takes_less() -> None:
-    for seed in range(40):
+    for seed in range(12):
         instance = nested_instance(seed)
         times = times_of(instance)
         if times is None:
@@ -86,17 +87,13 @@ def test_no_groups_are_placed_in_one_way() -> None:
 
 def fork_of_two() -> Instance:
     """A fork sends 5 bytes to two ops of 1 ns, and a join waits for both; links of 1 GB/s."""
-    ops = tuple(Op(name=name, time_ns={"gpu": 1}) for name in ("fork", "x", "y", "join"))
-    edges = tuple(
+    ops = [Op(name=name, time_ns={"gpu": 1}) for name in ("fork", "x", "y", "join")]
+    edges = [
         Edge(producer=u, consumer=v, bytes=5, tensor=u)
         for u, v in (("fork", "x"), ("fork", "y"), ("x", "join"), ("y", "join"))
-    )
-    devices = tuple(Device(name=name, kind="gpu") for name in "ab")
-    links = tuple(
-        Link(source=u, target=v, bandwidth_bytes_per_s=10**9) for u, v in (("a", "b"), ("b", "a"))
-    )
-    graph = Graph(name="fork", ops=ops, edges=edges)
-    return Instance(name="f", graph=graph, cluster=Cluster(name="p", devices=devices, links=links))
+    ]
+    devices = draw.devices(["gpu"] * 2)
+    return draw.instance_of("fork", ops, edges, devices, draw.fast_links(devices))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +114,7 @@ def test_what_shares_a_channel_follows_each_other(
 ) -> None:
     instance, semantics = fork_of_two(), Makespan(channels=channels, transfers=transfers)
     time = instance.arrays.time_ns.copy()
-    time[1:3, 0] = NO_WAY  # x and y are on b
+    time[1:3, 0] = NO_WAY  # x and y are on the second
     arcs = interval_arcs(
         instance, [Interval(0, 3, (1, 2))], time, np.ones(4, np.int64), np.ones(2, np.int64)
     )
