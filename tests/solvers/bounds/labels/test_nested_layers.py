@@ -151,6 +151,7 @@ def test_of_a_row_that_does_not_come_back_it_says_nothing() -> None:
     assert proven(instance_of(6, [(i, i + 1, 1) for i in range(5)])) == 0
 
 
+@pytest.mark.deep
 def test_prices_of_bytes_say_what_four_full_devices_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labels, "MOST_CELLS", 100_000)  # the first thresholds
     instance = load_corpus("vit-large-train").instance()
