@@ -44,11 +44,11 @@ CHAIN = MaxLoad(plans="chain", memory="peak")
 PASS = Makespan(memory="peak")
 
 
-def compare(first_seed: int, number: int, step: int = 1) -> dict[str, Counter[str]]:
+def compare(first_seed: int, number: int) -> dict[str, Counter[str]]:
     """Solve small instances by every method; how often each found what, beside brute force."""
     found: dict[str, Counter[str]] = {name: Counter() for name in (*MAKESPAN, *LOAD)}
     rules = (*MAKESPAN_SEMANTICS, *MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS)
-    for seed, plain in enumerate(rules[::step], first_seed):
+    for seed, plain in enumerate(rules, first_seed):
         semantics = with_peak(plain)
         methods = MAKESPAN if isinstance(semantics, Makespan) else LOAD
         for instance in islice(peak_instances(1000 * seed, plain), number):
@@ -91,15 +91,16 @@ def test_runs_between_floor_and_ceiling_give_no_op_less_than_both() -> None:
 
 
 def test_no_bound_is_above_the_optimum_and_every_plan_fits() -> None:
-    found = compare(0, 1, step=2)
-    for name, seen in found.items():
-        # exact methods find a plan wherever there is one, but for a few, and mostly the best
-        if METHODS[name].claim == "exact":
-            assert seen["plan"] >= 0.75 * seen["possible"], (name, seen)
-            assert seen["optimum"] >= 0.6 * seen["possible"], (name, seen)
-            assert seen["tight"] >= 0.4 * seen["possible"], (name, seen)
-    assert sum(seen["plan"] >= 1 for seen in found.values()) >= len(found) - 1
-    assert sum(seen["not of the floor"] for seen in found.values()) >= 1
+    found = compare(0, 1)
+    # exact methods find a plan wherever there is one, but for a few, and mostly the best
+    exact = Counter[str]()
+    for name in [name for name in found if METHODS[name].claim == "exact"]:
+        exact.update(found[name])
+    assert exact["plan"] >= 0.75 * exact["possible"]
+    assert exact["optimum"] >= 0.6 * exact["possible"]
+    assert exact["tight"] >= 0.4 * exact["possible"]
+    assert all(seen["plan"] for seen in found.values())
+    assert exact["not of the floor"]
 
 
 @pytest.mark.deep
