@@ -61,9 +61,9 @@ def best_by_hand(instance: Instance, load: StageLoad) -> float:
 
 
 def small_instances() -> list[tuple[int, Instance]]:
-    """150 draws of at most 5 ops on at most 3 devices: groups, backward ops, ops kinds refuse."""
+    """40 draws of at most 5 ops on at most 3 devices: groups, backward ops, ops kinds refuse."""
     drawn = ((seed, chain_instance(seed, most_ops=5)) for seed in count())
-    return list(islice(((s, i) for s, i in drawn if i.num_devices <= 3), 150))
+    return list(islice(((s, i) for s, i in drawn if i.num_devices <= 3), 40))
 
 
 @pytest.mark.parametrize("draw", [anything, growing_or_not])

@@ -10,7 +10,6 @@ from draws.chains import all_ideals, chain_instance, wide_instance
 
 from placegap.instances import MaxLoad
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import Amounts, Ideals, prefixes
 from placegap.solvers.chains.kinds_problem import NO_SYNC, Stage, build_kinds
 from placegap.solvers.chains.layers import LayerSearch, see
@@ -68,7 +67,7 @@ def cut(problem: ChainProblem, members: int, weights: list[int] | None = None) -
 
 
 def test_sums_and_cuts_of_ideals_are_those_of_their_blocks() -> None:
-    instances = [*(chain_instance(seed) for seed in range(40)), *map(wide_instance, range(4))]
+    instances = [*(chain_instance(seed) for seed in range(12)), wide_instance(0)]
     for problem in [build_kinds(instance, CHAIN) for instance in instances]:
         amounts = PriceBook(problem).amounts
         for order in list(orders(problem))[:3]:
@@ -93,8 +92,9 @@ def test_sums_and_cuts_of_ideals_are_those_of_their_blocks() -> None:
 
 def test_a_device_pays_for_the_difference_of_two_ideals() -> None:
     """One device more from one ideal to each that contains it, against the definition."""
-    instances = [*(chain_instance(seed) for seed in range(40)), *map(wide_instance, range(4))]
-    for problem in [build_kinds(instance, CHAIN) for instance in instances]:
+    instances = [*(chain_instance(seed) for seed in range(12)), wide_instance(0)]
+    for instance in instances:
+        problem = build_kinds(instance, CHAIN)
         book = PriceBook(problem)
         parts = [
             prefixes(problem, book.amounts, order, np.arange(problem.num_blocks + 1))
@@ -123,7 +123,7 @@ def test_a_device_pays_for_the_difference_of_two_ideals() -> None:
 
 
 def test_orders_are_topological_and_their_prefixes_are_ideals() -> None:
-    for problem in problems(30):
+    for problem in problems(10):
         expected = all_ideals(problem.num_blocks, arcs(problem))
         found = list(orders(problem))
         assert len(found) == NUM_ORDERS
@@ -139,7 +139,7 @@ def test_orders_are_topological_and_their_prefixes_are_ideals() -> None:
 @pytest.mark.parametrize("overlap", [False, True])
 def test_slices_are_the_best_segments_of_an_order(overlap: bool) -> None:
     found = 0
-    for seed in range(120):
+    for seed in range(30):
         problem = build_problem(chain_instance(seed), overlap=overlap)
         order = list(orders(problem, seed))[seed % NUM_ORDERS]
         best = best_by_segments(problem, order.tolist())
@@ -148,7 +148,7 @@ def test_slices_are_the_best_segments_of_an_order(overlap: bool) -> None:
         if best is not None:
             found += 1
             assert best_slices(problem, order, best - 1) is None
-    assert found > 60
+    assert found > 12
 
 
 def best_by_segments(problem: ChainProblem, order: list[int]) -> int | None:
@@ -179,7 +179,7 @@ def load(problem: ChainProblem, part: list[int], kind: int) -> int | None:
 
 def test_a_search_over_a_few_ideals_uses_only_those() -> None:
     # the prefixes of one order: the search is the slicing of that order
-    for seed in range(60):
+    for seed in range(20):
         instance = chain_instance(seed)
         problem, kinds = build_problem(instance), build_kinds(instance, CHAIN)
         if not problem.fits.any(axis=0).all():
@@ -189,13 +189,3 @@ def test_a_search_over_a_few_ideals_uses_only_those() -> None:
         ideals = prefixes(kinds, book.amounts, order, np.arange(problem.num_blocks + 1))
         found = LayerSearch(book, ideals, Clock(None)).best(problem.largest_load, 0)
         assert (found.value if found else None) == (split.value if split else None)
-
-
-def test_unsupported_blocks_need_more_than_the_room() -> None:
-    for seed in range(40):
-        instance = chain_instance(seed)
-        problem = build_problem(instance)
-        for kind, devices in enumerate(problem.devices):
-            if devices:
-                refused = problem.blocks.time_ns[:, devices[0]] == UNSUPPORTED
-                assert (problem.need[kind, refused] > problem.room[kind]).all()
