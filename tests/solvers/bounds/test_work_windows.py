@@ -34,7 +34,6 @@ def fork_join(width: int, transfer_ns: int, memory_bytes: int | None = None) -> 
 )
 def test_work_runs_between_a_fork_and_a_join(width: int, transfer_ns: int, least_ns: int) -> None:
     windows = work_windows(fork_join(width, transfer_ns))
-    assert windows is not None
     assert window_bound(windows) == least_ns
 
 
@@ -43,7 +42,6 @@ def test_what_does_not_fit_must_move_and_pays() -> None:
     # if fork and join are apart, each device is idle for 50 ns: 1 + (30 + 50 + 50) / 2 + 1.
     instance = fork_join(3, 50, memory_bytes=2)
     windows = work_windows(instance)
-    assert windows is not None
     assert window_bound(windows) == 32
     assert memory_bound(instance, windows) == 67
 

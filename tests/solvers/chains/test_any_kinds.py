@@ -80,7 +80,6 @@ def test_links_decide_which_devices_share() -> None:
     links = draw.links(4, lambda a, b: (10**9 // (1 if a // 2 == b // 2 else 4), 0))
     result = dp(draw.instance_of("pairs", graph.ops, graph.edges, devices, links), REPLICAS)
     judge(result, 13)
-    assert result.plan is not None
     assert sorted(result.plan.placement) == [(0, 1), (2, 3)]
 
 
@@ -137,7 +136,6 @@ def test_with_too_many_ideals_value_and_bound_enclose_the_optimum(semantics: Sem
         if best is not None and result.status != "optimal":
             stopped += 1
             assert "more than 2 ideals" in result.message
-            assert result.bound_ns is not None
             assert result.bound_ns <= best
             assert result.value_ns is None or result.value_ns >= best
     assert stopped >= 1
@@ -164,7 +162,6 @@ def test_without_time_there_are_a_plan_and_a_bound() -> None:
     result = dp(large(), BOTH, time_limit_s=0.0)
     assert result.status == "feasible"
     assert "time limit" in result.message
-    assert result.bound_ns is not None
     assert result.bound_ns > 0
 
 

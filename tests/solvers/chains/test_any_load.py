@@ -81,7 +81,6 @@ def test_no_placement_has_a_smaller_largest_load(
 def check_stages(instance: Instance, load: StageLoad, value: float) -> None:
     """The stages are a plan that the referee takes for a chain, and their loads are as said."""
     found = chain_under_load(instance, load)
-    assert found.plan is not None
     kind = {device.name: device.kind for device in instance.cluster.devices}
     assert max(load(ops, kind[device]) for device, ops in found.stages) == value
     broken = {violation.rule for violation in evaluate(instance, found.plan, CHAIN).violations}

@@ -179,8 +179,6 @@ def test_a_limit_in_the_first_step_leaves_a_plan_and_a_bound() -> None:
     graph = partitioning_graph("encoder", 1, layers=2)
     result = dp(on_devices(graph, 4, 8, memory_share=1.1), params={"max_ideals": 50})
     assert "more than 50 ideals" in result.message
-    assert result.value_ns is not None
-    assert result.bound_ns is not None
     assert result.bound_ns <= result.value_ns
 
 

@@ -59,7 +59,6 @@ def test_news_bracket_the_optimum_and_only_get_better(
         heard += len(told)
         for news in told:
             if news.value_ns is not None:
-                assert optimum is not None
                 assert news.value_ns >= optimum
                 assert news.by
             assert optimum is None or (news.bound_ns or 0) <= optimum

@@ -15,7 +15,6 @@ def test_the_best_of_incumbent_and_methods_is_taken() -> None:
     task = Task(example(), PORT, incumbent=poor)
     assert best_start(task, []) == (poor, 53)
     start = best_start(task, ["single-device"])
-    assert start is not None
     assert start.value_ns == 43
     assert start.plan.devices.tolist() in ([0] * 4, [1] * 4)
 
@@ -34,6 +33,5 @@ def test_chains_serve_where_any_plan_does() -> None:
     chain = MaxLoad(plans="chain")
     best = run_method(instance, chain, "ideal-dp").value_ns
     start = best_start(Task(instance, LOAD, Limits(time_limit_s=10)), ["ideal-dp"])
-    assert start is not None
     assert start.value_ns == best == evaluate(instance, start.plan, LOAD).value_ns
     assert best_start(Task(instance, PORT), ["ideal-dp"]) is None

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 import pytest
 from draws import draw
-from draws.chains import chain_instance
-from references.brute_force import oracle
 
 from placegap.instances import (
     Device,
@@ -22,43 +18,6 @@ from placegap.solvers import run_method
 from placegap.solvers.models import archer
 
 ADD, OVERLAP = (MaxLoad(plans="chain", load=w) for w in ("add", "overlap"))
-
-
-def identical_draws(number: int) -> list[Instance]:
-    """Instances on accelerators of one kind, without a host; at most 5 are infeasible."""
-    found: list[Instance] = []
-    infeasible = 0
-    for seed in count():
-        instance = chain_instance(seed)
-        if instance.arrays.is_host.any():
-            continue
-        infeasible += oracle(instance, ADD) is None
-        if infeasible <= 5 or oracle(instance, ADD) is not None:
-            found.append(instance)
-        if len(found) == number:
-            break
-    return found
-
-
-def check_draws(number: int) -> None:
-    for instance in identical_draws(number):
-        for semantics in (ADD, OVERLAP):
-            optimum = oracle(instance, semantics)
-            for method in ("archer-exact", "ideal-dp"):
-                result = run_method(instance, semantics, method)
-                assert result.status == ("infeasible" if optimum is None else "optimal")
-                assert (result.value_ns, result.bound_ns) == (optimum, optimum), instance.name
-
-
-def test_it_equals_brute_force_and_the_dp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archer, "STARTS", ("m-topo",))  # not the DP's own plan
-    check_draws(8)
-
-
-@pytest.mark.deep
-def test_it_equals_brute_force_and_the_dp_on_hundreds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archer, "STARTS", ())
-    check_draws(500)
 
 
 def test_a_row_of_three_is_cut_where_that_costs_least() -> None:

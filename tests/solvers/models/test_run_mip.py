@@ -45,8 +45,6 @@ def test_stopped_at_once_a_model_returns_its_start_if_it_has_one(
 def test_a_time_limit_is_kept_and_the_bound_is_valid() -> None:
     result = run_method(layered(60), PORT, "moirai", time_limit_s=0.5)
     assert result.status == "feasible"
-    assert result.value_ns is not None
-    assert result.bound_ns is not None
     assert 0 < result.bound_ns < result.value_ns
     assert result.build_s + result.solve_s < 60  # not minutes, however slow the machine
 

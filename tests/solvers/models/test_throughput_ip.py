@@ -123,8 +123,6 @@ def test_operator_bert_3_is_solved_to_a_millionth() -> None:
     instance = read_model(path / "bert_l-3_inference.json").instance()
     result = run_method(instance, ADD, "throughput-ip", gap=1e-5, time_limit_s=60)
     assert result.status == "gap_met"
-    assert result.value_ns is not None
-    assert result.bound_ns is not None
     assert result.bound_ns <= 21_908_377 <= result.value_ns <= 21_908_377 * (1 + 1e-5)
 
 

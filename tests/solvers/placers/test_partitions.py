@@ -52,7 +52,6 @@ by_name = pytest.mark.parametrize("name", ["metis", "mt-kahypar", "scotch"])
 def test_what_is_joined_stays_together(name: str) -> None:
     skip_unless_installed(name)
     result = run_method(two_cliques(), ANY, name)
-    assert result.plan is not None
     a, b = result.plan.placement[0], result.plan.placement[4]
     assert a != b
     assert result.plan.placement == (a,) * 4 + (b,) * 4
@@ -69,7 +68,6 @@ def test_metis_runs_until_two_runs_agree(monkeypatch: pytest.MonkeyPatch) -> Non
         package, "part_graph", lambda *_, **__: SimpleNamespace(vertex_part=next(made))
     )
     plan = run_method(two_cliques(), ANY, "metis").plan
-    assert plan is not None
     assert plan.devices.tolist() == own
     assert next(made, None) is None
 
@@ -93,7 +91,6 @@ def halves(parting: partitioners.Parting) -> np.ndarray:
 def test_the_heaviest_part_goes_to_the_device_that_is_done_with_it_first(parts: list[int]) -> None:
     task = Task(two_cliques(fast=2), ANY)
     outcome = partitioners.place_parts(task, lambda parting: np.array(parts))
-    assert outcome.plan is not None
     assert outcome.plan.devices.tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
 
 
@@ -133,12 +130,20 @@ def test_scotch_reads_weights_degrees_and_neighbours() -> None:
 def test_memory_is_mended_by_the_smallest_unit_that_suffices() -> None:
     # d0 holds 7 of 8 bytes: one op of 2 bytes moves to d1, which holds 12
     outcome = partitioners.place_parts(Task(two_cliques((7, 12)), ANY), halves)
-    assert outcome.plan is not None
     assert sum(k == 1 for (k,) in outcome.plan.placement) == 5
     assert outcome.details["mended"] == 1
     outcome = partitioners.place_parts(Task(two_cliques((7, 9)), ANY), halves)
     assert outcome.plan is None
     assert outcome.message.startswith("memory: op ")
+
+
+def test_metis_may_count_edges_and_leave_what_does_not_fit() -> None:
+    skip_unless_installed("metis")
+    # 8 bytes per clique, 4 on the second device: two ops would move
+    params = {"mend": False, "edges": "count"}
+    result = run_method(two_cliques(memory=(None, 4)), ANY, "metis", params)
+    assert result.plan is None
+    assert "holds 8 bytes, 4 more than its 4" in result.message
 
 
 def test_a_unit_moves_off_a_device_that_cannot_run_it() -> None:
@@ -148,27 +153,3 @@ def test_a_unit_moves_off_a_device_that_cannot_run_it() -> None:
     nets = build_nets(instance, units.block)
     state, moved, stuck = mend(instance, units, nets, np.zeros(8, np.int64), overlap=False)
     assert (state.device.tolist(), moved, stuck) == ([1, 0, 0, 0, 0, 0, 0, 0], 1, None)
-
-
-def test_metis_without_repair_leaves_what_does_not_fit_where_it_is() -> None:
-    skip_unless_installed("metis")
-    # 8 bytes per clique, 4 on the second device: two ops move, or nothing does
-    tight = two_cliques(memory=(None, 4))
-    assert run_method(tight, ANY, "metis").plan is not None
-    result = run_method(tight, ANY, "metis", {"mend": False})
-    assert result.plan is None
-    assert "holds 8 bytes, 4 more than its 4" in result.message
-
-
-def test_metis_cuts_the_fewest_edges_if_edges_count() -> None:
-    skip_unless_installed("metis")
-    # a0..a3 and b0..b3 have 6 edges each, one between them, which now is the dearest by its bytes
-    drawn = two_cliques()
-    edges = tuple(
-        edge.model_copy(update={"bytes": 10**6 if edge.consumer == "b0" else 1})
-        for edge in drawn.graph.edges
-    )
-    graph = drawn.graph.model_copy(update={"edges": edges})
-    result = run_method(drawn.with_graph(graph), ANY, "metis", {"edges": "count"})
-    assert result.plan is not None
-    assert len(set(result.plan.placement[:4])) == len(set(result.plan.placement[4:])) == 1

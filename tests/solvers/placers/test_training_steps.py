@@ -15,10 +15,6 @@ from placegap.solvers import Task, run_method
 from placegap.solvers.core.registry import find_method, why_not
 
 METHODS = ("even-split", "heaviest-stage", "simulated-moves", "stage-cuts")
-SMALL = {
-    "resnet50_training": "1f1b",  # gradients that run with the layers
-    "bert-24-layers-train": "zero_bubble",
-}
 
 load = cache(load_corpus)
 
@@ -29,7 +25,7 @@ def roomy(document: Document) -> Instance:
     return draw.with_devices(instance, memory_bytes=[None] * instance.num_devices)
 
 
-def check(name: str, semantics: PipelineIteration, time_limit_s: float = 1) -> None:
+def check(name: str, semantics: PipelineIteration) -> None:
     instance = roomy(load(name))
     if semantics.schedule == "zero_bubble":
         instance = Instance(
@@ -40,16 +36,11 @@ def check(name: str, semantics: PipelineIteration, time_limit_s: float = 1) -> N
     for name in METHODS:
         method = find_method(name)
         if why_not(method, Task(instance, semantics), method.params()) is None:
-            found = run_method(instance, semantics, name, time_limit_s=time_limit_s)
+            found = run_method(instance, semantics, name, time_limit_s=1)
             if parts < semantics.stages_per_device:
                 assert f"too few layers for this schedule: {parts};" in found.message
             else:
                 assert found.value_ns is not None, (instance.name, name, found.message)
-
-
-@pytest.mark.parametrize(("name", "schedule"), SMALL.items())
-def test_every_method_finds_a_plan(name: str, schedule: str) -> None:
-    check(name, PipelineIteration.model_validate({"schedule": schedule}), time_limit_s=0)
 
 
 @pytest.mark.deep
@@ -65,5 +56,4 @@ def test_every_method_finds_a_plan_for_every_training_step(name: str, schedule: 
 def test_a_weight_that_first_and_last_layer_share_leaves_the_layers_between_apart() -> None:
     # all 212 layers of GPT-2 were one stage while the sum of the shared gradients bound its copies
     found = run_method(roomy(load("gpt2-train")), PipelineIteration(), "even-split")
-    assert found.plan is not None
     assert len(set(found.plan.placement)) == 2

@@ -32,7 +32,6 @@ def test_the_value_is_the_referees_on_the_ops_and_there_is_no_bound() -> None:
         example(), FREE, "brute-force", transform="pesto-merge", transform_params=THREE
     )
     assert (result.status, result.value_ns, result.bound_ns) == ("feasible", 43, None)
-    assert result.plan is not None
     assert evaluate(example(), result.plan, FREE).value_ns == 43
     assert result.instance_hash == example().content_hash
     assert result.options["coarsen"] == "pesto-merge"

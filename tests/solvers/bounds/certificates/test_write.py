@@ -100,15 +100,7 @@ def test_many_certificates_are_accepted_and_not_above_the_optimum(seed: int) -> 
 def test_the_optimum_of_the_diamond_is_certified() -> None:
     # FD-DPS, figure 3: brute force finds 34 under ports; paths prove 33
     found = certify(example(), Makespan())
-    assert found is not None
     assert (found.bound_ns, quick_bound(example(), Makespan()).ns) == (34, 33)
-
-
-def test_no_certificate_is_below_the_paths_and_the_work_that_it_could_state() -> None:
-    for seed in range(3):
-        instance = tiny_instance(seed, num_ops=6, num_devices=2)
-        found = certify(instance, Makespan())
-        assert found is None or found.bound_ns >= quick_bound(instance, Makespan()).ns
 
 
 def test_subgraph_latencies_have_no_certificate() -> None:
@@ -119,7 +111,6 @@ def test_without_time_the_longest_group_is_certified_as_well() -> None:
     # 5 + 60 + 10 + 8 ns of work on two devices: that proves 42, and the op of 60 ns more
     instance = draw.with_ops(example(), time_ns=[{"gpu": time} for time in (5, 60, 10, 8)])
     found = certify(instance, MaxLoad(), time_limit_s=0.0)
-    assert found is not None
     assert (found.bound_ns, found.proof.kind) == (60, "longest")
 
 
@@ -151,7 +142,6 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 def holds(instance: Instance, found: Certificate | None) -> bool:
     """Whether the checker accepts it."""
-    assert found is not None
     try:
         check_content(plain_document(instance), certificate_content(found))
     except Rejected:
@@ -171,7 +161,6 @@ def test_without_any_time_there_is_a_certificate_that_holds(semantics: Semantics
     for seed in range(4):
         instance = tiny_instance(seed, num_ops=5, num_devices=random.Random(seed).choice([2, 3]))
         found = certify(instance, semantics, time_limit_s=0.0)
-        assert found is not None
         check(plain_document(instance), certificate_content(found))
 
 
@@ -183,12 +172,6 @@ def test_each_step_stops_when_the_time_is_over(looks: Callable[[], int], limit: 
         assert holds(instance, certify(instance, semantics, float(limit), target_ns=10**12))
         # on the way out a few more steps see that it is over
         assert looks() - before <= limit + 30
-
-
-def test_without_a_limit_a_certificate_is_the_same_each_time() -> None:
-    instance = series_parallel(12)
-    first, second = (certify(instance, Makespan()) for _ in range(2))
-    assert first == second
 
 
 def test_longest_paths_look_at_the_clock() -> None:
@@ -205,9 +188,6 @@ def test_a_chain_ends_where_its_time_does(looks: Callable[[], int]) -> None:
     whole = prove_chain(instance, problem, Clock(None))
     one = prove_chain(instance, problem, Clock(3.0))  # over after one of two sections
     both = prove_chain(instance, problem, Clock(12.0))  # over in the midst of an LP
-    assert whole is not None
-    assert one is not None
-    assert both is not None
     assert [len(proof.ops) for _, proof in (one, both, whole)] == [2, 3, 3]
     assert one[0] <= both[0] <= whole[0]
     for bound, proof in (one, both, whole):
@@ -218,11 +198,9 @@ def test_a_chain_ends_where_its_time_does(looks: Callable[[], int]) -> None:
 def test_where_ideals_are_too_many_less_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     instance, optimum = tiny_instance(1, num_ops=6, num_devices=3), 9
     whole = certify(instance, CHAIN, target_ns=optimum)
-    assert whole is not None
     assert (whole.bound_ns, whole.proof.kind) == (optimum, "ideals")
     monkeypatch.setattr(certificate_ideals, "MOST_STAGES", 4)
     found = certify(instance, CHAIN, target_ns=optimum)
-    assert found is not None
     assert (found.bound_ns, found.proof.kind) == (7, "ideals")  # work proves 6
     assert holds(instance, found)
 
@@ -230,5 +208,4 @@ def test_where_ideals_are_too_many_less_is_proven(monkeypatch: pytest.MonkeyPatc
 def test_too_many_blocks_are_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificate_ideals, "MOST_BLOCKS", 5)
     found = certify(tiny_instance(1, num_ops=6, num_devices=3), CHAIN, target_ns=9)
-    assert found is not None
     assert found.proof.kind != "ideals"

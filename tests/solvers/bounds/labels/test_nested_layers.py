@@ -37,7 +37,6 @@ SEMANTICS = Makespan()
 def proven(instance: Instance, semantics: Makespan = SEMANTICS) -> int:
     relaxed, _ = relax_memory(instance, semantics)
     windows = work_windows(relaxed)
-    assert windows is not None
     return layers_bound(relaxed, semantics, windows, 0)
 
 
@@ -57,7 +56,6 @@ def test_two_layers_pay_for_two_transfers_or_for_the_work_left(
 ) -> None:
     instance = training_step(2, transfer_ns)
     windows = work_windows(instance)
-    assert windows is not None
     assert window_bound(windows) == 50  # the path f0, f1, loss, b1, b0, w0
     assert proven(instance) == least_ns
     found = run_method(instance, SEMANTICS, "brute-force")
@@ -112,7 +110,6 @@ def test_layers_are_met_forward_and_backward() -> None:
     instance = training_step(3, 1)
     chain = choose_chain(instance, intervals(instance))
     found = nested_layers(instance, chain, instance.arrays.time_ns)
-    assert found is not None
     names = [instance.graph.ops[g].name for g in found.gates]
     assert names == ["f0", "f1", "f2", "loss", "b2", "b1", "b0", "w0"]
     assert [(list(x.forward), list(x.backward)) for x in found.layers] == [
@@ -136,7 +133,6 @@ def test_with_too_many_labels_what_is_proven_by_then_counts(
 def test_a_search_that_is_stopped_says_what_was_known() -> None:
     instance = training_step(2, 3)
     windows = work_windows(instance)
-    assert windows is not None
     assert layers_bound(instance, SEMANTICS, windows, 17, lambda: True) == 17
 
 

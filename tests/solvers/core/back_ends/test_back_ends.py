@@ -159,8 +159,6 @@ def test_a_time_limit_keeps_the_best_solution_and_the_bound(solver: SolverName) 
     start = pyo.value(model.objective)
     found = solve_model(model, Limits(time_limit_s=0.3), solver=solver, warm=True)
     assert (found.ending, found.has_solution) == ("time_limit", True)
-    assert found.dual_bound is not None
-    assert found.objective is not None
     assert -1e-6 <= found.dual_bound < found.objective <= start
     assert pyo.value(model.objective) == pytest.approx(found.objective)
 
@@ -172,7 +170,6 @@ def test_the_requested_gap_suffices(solver: SolverName) -> None:
         model.x[name].set_value(value)
     found = solve_model(model, Limits(gap=0.99), solver=solver, warm=True)
     assert found.ending == "optimal"
-    assert found.dual_bound is not None
     assert found.dual_bound <= -4 + 1e-6
 
 

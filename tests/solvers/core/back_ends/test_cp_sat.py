@@ -57,7 +57,6 @@ class Optimist(Liar):
 
 def is_answered_from_the_rest(result: Result, words: str) -> None:
     """The start's plan, the path's bound, and what the solver said, with name and version."""
-    assert result.value_ns is not None
     assert 34 <= result.value_ns <= 43
     assert (result.bound_ns, result.rests_on) == (LONGEST_PATH_NS, PROOF)
     assert result.status == "feasible"
@@ -99,8 +98,6 @@ def test_decomposition_keeps_its_plan_and_names_the_fault(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(cp_sat_run, "run_cp_sat", faulty)
     result = run_method(example(), PORT, "decomposition", ONE)
-    assert result.value_ns is not None
-    assert result.bound_ns is not None
     assert 0 < result.bound_ns < 34 <= result.value_ns
     assert len(result.faults) >= 2
     assert "contradicts a known plan" in result.message
