@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from itertools import islice
-
 import pytest
 from draws import draw
-from draws.equal_devices import equal_device_draws, staged_instance
-from references.brute_force import max_load_draws, more_max_load, more_stages, oracle, stage_draws
+from draws.equal_devices import equal_device_draws
+from references.brute_force import max_load_draws, oracle, stage_draws
 
 from placegap.instances import (
     Device,
@@ -36,7 +33,6 @@ RULES = (
     BOTH,
     *(s.model_copy(update={"load": "overlap"}) for s in (REPLICAS, SERVERS, BOTH)),
 )
-by_rules = pytest.mark.parametrize("semantics", RULES, ids=lambda s: s.label.replace(" ", "-"))
 
 
 def dp(instance: Instance, semantics: Semantics, **limits: object) -> Result:
@@ -212,26 +208,6 @@ def test_servers_that_are_not_named_are_asked_for() -> None:
 
 
 # ------------------------------------------------------------------------------------------ deep
-
-
-@pytest.mark.deep
-@by_rules
-@pytest.mark.parametrize("start", range(10_000, 10_400, 100))
-def test_it_equals_brute_force_on_thousands(
-    semantics: Semantics, start: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if semantics in (CHAIN, OVERLAP):
-        many = list(islice(more_max_load(start), 100))
-    else:
-        many = list(islice(more_stages(start), 50))
-        for seed in range(start, start + 50):
-            with contextlib.suppress(ValueError):
-                many.append(staged_instance(seed))
-    for number, instance in enumerate(many):
-        with monkeypatch.context() as patch:
-            if number % 2:  # by orders, decisions and the rest, and not by one run over few ideals
-                patch.setattr(ideal_kinds_bracket, "FEW", 0)
-            judge(dp(instance, semantics), oracle(instance, semantics))
 
 
 # ------------------------------------------------------------------------------------- instances

@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 from draws import draw
 from draws.splittable import splittable_diamond, splittable_instance
-from draws.tiny import tiny_instance
 from references.placers import (
-    Facts,
-    _insertion,
-    plan_of,
-    pressed_instance,
     table_instance,
-    upward_ranks,
 )
 
 from placegap.instances import Instance, Makespan
@@ -20,7 +14,7 @@ from placegap.instances.transforms.op_splitting import Cut
 from placegap.solvers import Task, run_method
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Limits
-from placegap.solvers.placers.fastt import FastTParams, dpos, improvements, path_devices, place
+from placegap.solvers.placers.fastt import FastTParams, improvements, path_devices, place
 
 FREE = Makespan(channels="free")
 PORT = Makespan(channels="port")
@@ -47,30 +41,6 @@ def test_the_path_goes_to_the_device_that_runs_it_in_the_least_time_within_memor
 ) -> None:
     sizes = (2, 2, 1) if memory != (1, 3) else (2, 3, 1)
     assert path_devices(chain(*sizes, memory=memory).arrays, [0, 1, 2]) == expected
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_dpos_plans_as_its_definition_does(seed: int) -> None:
-    draw = tiny_instance if seed % 2 else pressed_instance
-    instance = draw(seed, num_ops=14, num_devices=3)
-    found, slow = dpos(instance), slow_dpos(instance)
-    assert found.outcome.plan == slow
-
-
-def slow_dpos(instance: Instance) -> object:
-    """Ranks as fractions; the critical path by its definition; insertion by a walk."""
-    facts = Facts(instance)
-    up = upward_ranks(facts)
-    path = [max((i for i in facts.topological if not facts.inputs[i]), key=lambda i: up[i])]
-    while True:
-        behind = up[path[-1]] - facts.mean_time(path[-1])
-        after = [j for j, u in facts.outputs[path[-1]] if facts.mean_transfer(u) + up[j] == behind]
-        if not after:
-            break
-        path.append(after[0])
-    home = path_devices(instance.arrays, path)
-    times = _insertion(facts, up, lambda i, k: 10**9 if home.get(i, k) != k else 0)
-    return None if times is None else plan_of(instance, times)
 
 
 def test_a_split_is_kept_only_if_the_makespan_falls() -> None:

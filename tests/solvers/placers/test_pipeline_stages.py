@@ -17,6 +17,7 @@ from placegap.instances import (
     Mode,
     PipelineIteration,
     evaluate,
+    load_corpus,
 )
 from placegap.instances.problem.nets import stage_blocks
 from placegap.instances.transforms.one_pipeline import one_pipeline
@@ -77,6 +78,14 @@ def test_simulated_moves_are_never_worse_than_the_dp_and_help_where_few_microbat
     assert exact.status == "optimal"
     assert all(value is not None and value >= (exact.value_ns or 0) for value in values.values())
     assert (values["simulated-moves"] or 0) < (values["even-split"] or 0)
+
+
+def test_a_weight_that_first_and_last_layer_share_leaves_the_layers_between_apart() -> None:
+    # all 212 layers of GPT-2 were one stage while the sum of the shared gradients bound its copies
+    step = load_corpus("gpt2-train").instance()
+    roomy = draw.with_devices(step, memory_bytes=[None] * step.num_devices)
+    found = run_method(roomy, PipelineIteration(), "even-split")
+    assert len(set(found.plan.placement)) == 2
 
 
 def test_plans_are_chains_whatever_the_instance_is() -> None:

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice, takewhile
+from itertools import islice
 
 import pytest
 from doubles import processes
@@ -40,7 +40,7 @@ from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import AnyMethod, Params
 from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import PROOF, Bound, SolverDisagreement, finish, no_plan
-from placegap.solvers.core.starts import ALWAYS, cheapest_first, placers
+from placegap.solvers.core.starts import ALWAYS, cheapest_first
 from placegap.solvers.solving import auto, search_process
 from placegap.solvers.solving import steps as auto_steps
 from placegap.solvers.solving.incumbent import JudgedIncumbent
@@ -526,16 +526,6 @@ def _always(task: Task, params: Params) -> None:
     return None
 
 
-def test_placers_that_a_likely_proof_does_not_wait_for_come_before_the_search() -> None:
-    known = JudgedIncumbent(task=Task(example(), Makespan(), Limits(60.0)))
-    waiting = auto._ask_placers(known)
-    assert {*waiting} == {name for name, _ in cheapest_first(known.task)} - {*ALWAYS}
-    looking = takewhile(lambda step: step.is_placer, plans(known.task, 0, waiting))
-    assert [step.method for step in looking] == [
-        name for name in waiting if METHODS[name].missing() is None
-    ]
-
-
 def test_an_unlikely_proof_comes_after_placers_and_bounds_and_leaves_its_core_to_searches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -556,24 +546,3 @@ def test_of_a_large_graph_there_is_one_search_and_it_has_all_cores(
     steps = list(islice(plans(Task(example(), Makespan(), Limits(0.0)), 0, workers=3), 2))
     assert [step.method for step in steps] == ["disjunctive-search"] * 2
     assert [step.params["workers"] for step in steps] == [3, 3]
-
-
-def test_at_peak_memory_all_placers_have_one_run_before_any_has_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    said: list[tuple[str, int | None]] = []
-
-    def fits_in_the_end(name: str, known: JudgedIncumbent, most_runs: int | None) -> bool:
-        said.append((name, most_runs))
-        return name == "memory-cuts"
-
-    monkeypatch.setattr(auto, "_offer_plan_of", fits_in_the_end)
-    monkeypatch.setattr(auto, "is_likely_proven", lambda task: False)
-    task = Task(example(), Makespan(memory="peak"), Limits(60.0))
-    waiting = auto._ask_placers(JudgedIncumbent(task=task))
-    chosen = sorted(placers(task), key=lambda name: name not in ALWAYS)
-    # once each, and then the usual ones, for somebody has to have a plan at once
-    usual = [name for name in ALWAYS if name in chosen]
-    assert said == [*((name, 1) for name in chosen), *((name, None) for name in usual)]
-    unfit = tuple(name for name in chosen if name != "memory-cuts")
-    assert waiting[-len(unfit) :] == unfit

@@ -6,11 +6,11 @@ import random
 
 import pytest
 from draws import draw
+from draws.tiny import tiny_instance
 
 from placegap.instances import (
     Cache,
     Device,
-    Edge,
     InputError,
     Instance,
     MaxContext,
@@ -40,10 +40,11 @@ def row(
 
 def drawn(rng: random.Random) -> Instance:
     """A small graph with windows, groups and unlike devices."""
-    n, cards = rng.randint(2, 5), rng.randint(1, 3)
-    ops = []
-    for i in range(n):
-        caches = tuple(
+    plain = tiny_instance(
+        rng.randrange(10**6), num_ops=rng.randint(2, 5), num_devices=rng.randint(1, 3)
+    )
+    caches = [
+        tuple(
             Cache(
                 token_bytes=rng.randint(1, 4),
                 tokens=rng.randint(0, 5),
@@ -51,35 +52,15 @@ def drawn(rng: random.Random) -> Instance:
             )
             for _ in range(rng.choice([0, 1, 1, 2]))
         )
-        state = sum(each.held_bytes(each.tokens) for each in caches)
-        kinds = rng.choice([["a", "b"], ["a", "b"], ["a"]])
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns={kind: rng.randint(0, 9) for kind in kinds},
-                resident_bytes=state + rng.randint(0, 12),
-                caches=caches,
-                colocation=rng.choice([None, None, "g"]) if len(kinds) == 2 else None,
-            )
-        )
-    if not any(op.caches for op in ops):
-        ops[0] = ops[0].model_copy(update={"caches": (Cache(token_bytes=1),)})
-    edges = [
-        Edge(producer=f"op{i}", consumer=f"op{j}", host_time_ns=rng.randint(0, 4))
-        for i in range(n)
-        for j in range(i + 1, n)
-        if rng.random() < 0.5
+        for _ in plain.graph.ops
     ]
-    devices = tuple(
-        Device(
-            name=f"d{k}",
-            kind="a" if k == 0 else rng.choice("ab"),
-            memory_bytes=rng.choice([*range(10, 90), None]) if rng.random() < 0.5 else 40,
-            is_host=rng.random() < 0.2,
-        )
-        for k in range(cards)
-    )
-    return draw.instance_of("drawn", ops, edges, devices)
+    if not any(caches):
+        caches[0] = (Cache(token_bytes=1),)
+    state = [sum(each.held_bytes(each.tokens) for each in own) for own in caches]
+    held = [size + rng.randint(0, 12) for size in state]
+    rooms = [rng.choice([*range(10, 90), None, 40]) for _ in plain.cluster.devices]
+    instance = draw.with_ops(plain, caches=caches, resident_bytes=held)
+    return draw.with_devices(instance, memory_bytes=rooms)
 
 
 def rules(rng: random.Random) -> MaxContext:

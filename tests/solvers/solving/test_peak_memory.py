@@ -32,7 +32,6 @@ from placegap.instances import (
 )
 from placegap.instances.problem.additive_memory import ceiling_bytes, relax_memory
 from placegap.solvers import METHODS, Limits, Outcome, Task, run_method
-from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import Bound
 from placegap.solvers.solving.coarsened import solve_coarse
@@ -160,13 +159,6 @@ def test_where_no_run_finds_a_plan_that_fits_the_reason_names_a_device() -> None
     assert "holds 50 bytes at its peak, 10 more than its 40" in result.message
 
 
-def test_the_incumbent_stands_where_an_exact_method_finds_nothing_better() -> None:
-    net = chain(32)
-    plan = Plan.on([0, 0, 1, 1])
-    result = run_method(net, CHAIN, incumbent=plan)
-    assert result.value_ns == 11
-
-
 @pytest.mark.parametrize(("incumbent", "share"), [(None, 0.6), (Plan.on([0, 0, 0, 0]), 0.9)])
 def test_the_floor_has_nearly_all_the_time_where_a_plan_that_fits_is_given(
     incumbent: Plan | None, share: float
@@ -206,14 +198,6 @@ def test_listeners_hear_of_bounds_and_of_plans_that_fit() -> None:
     assert heard[-1].value_ns == result.value_ns
     assert all(news.value_ns in (None, result.value_ns) for news in heard)
     assert max(news.bound_ns or 0 for news in heard) <= (result.bound_ns or 0)
-
-
-def test_cheap_bounds_are_those_of_the_floor() -> None:
-    # 16 resident bytes an op: under the sum neither device holds more than one op of 20 bytes
-    net = chain(32)
-    bound = quick_bound(net, CHAIN)
-    assert bound == quick_bound(*relax_memory(net, CHAIN))
-    assert bound.ns <= (oracle(net, CHAIN) or 0)
 
 
 def test_a_coarser_graph_is_placed_on_the_floor() -> None:

@@ -36,7 +36,7 @@ from placegap.solvers.bounds.spread_bound import spread_bound
 from placegap.solvers.core.method import ExactParams, Method, Params
 from placegap.solvers.core.registry import parse_params, register, why_not
 from placegap.solvers.core.result import PROOF, Fault, no_plan
-from placegap.solvers.core.starts import best_start, placers, starts
+from placegap.solvers.core.starts import best_start, placers
 from placegap.solvers.solving.run_exact import run_exact
 
 PORT = Makespan()
@@ -278,11 +278,3 @@ def test_without_starts_no_placer_is_asked_but_the_incumbent_counts() -> None:
         METHODS.pop("wrong")
     assert (alone.status, alone.bound_ns, alone.message) == ("no_plan", 33, "ended unproven")
     assert (given.status, given.value_ns) == ("feasible", 43)
-
-
-def test_small_graphs_start_from_few_of_the_dear_placers() -> None:
-    task = Task(example(), PORT)
-    assert min(start.value_ns for start in starts(task, placers(task))) == 34
-    assert not {"m-sct", "mt-kahypar"} & set(placers(task))
-    stopped = replace(task, limits=Limits(time_limit_s=0.0))
-    assert placers(stopped) == ("single-device", "m-topo", "heft")
