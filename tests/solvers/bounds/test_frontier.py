@@ -16,15 +16,7 @@ from draws.twins import single_and_paired_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.formulations.shared.times import serial_horizon_ns
-from placegap.instances import (
-    Device,
-    Edge,
-    Instance,
-    Makespan,
-    Op,
-    evaluate,
-    load_corpus,
-)
+from placegap.instances import Device, Edge, Instance, Makespan, Op, evaluate, load_corpus
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.solvers import run_method
 from placegap.solvers.bounds import frontier_paths as frontier

@@ -20,13 +20,7 @@ from placegap.experiments.research.bench.offload import (
     decode_step,
 )
 from placegap.formulations.shared.devices import possible_placements
-from placegap.instances import (
-    Edge,
-    Instance,
-    Makespan,
-    Op,
-    evaluate,
-)
+from placegap.instances import Edge, Instance, Makespan, Op, evaluate
 from placegap.solvers import run_method
 from placegap.solvers.bounds import memory_knapsack
 from placegap.solvers.bounds.labels import layer_chain

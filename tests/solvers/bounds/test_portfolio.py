@@ -8,16 +8,7 @@ import pytest
 from draws import draw
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, more_makespan, oracle
 
-from placegap.instances import (
-    Instance,
-    Makespan,
-    MaxLoad,
-    Op,
-    Plan,
-    Semantics,
-    evaluate,
-    example,
-)
+from placegap.instances import Instance, Makespan, MaxLoad, Op, Plan, Semantics, evaluate, example
 from placegap.solvers import bound
 from placegap.solvers.bounds.portfolio import improving_bounds
 

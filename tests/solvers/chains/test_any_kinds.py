@@ -7,16 +7,7 @@ from draws import draw
 from draws.equal_devices import equal_device_draws
 from references.brute_force import max_load_draws, oracle, stage_draws
 
-from placegap.instances import (
-    Device,
-    Edge,
-    InputError,
-    Instance,
-    MaxLoad,
-    Op,
-    Plan,
-    Semantics,
-)
+from placegap.instances import Device, Edge, InputError, Instance, MaxLoad, Op, Plan, Semantics
 from placegap.solvers import Result, run_method
 from placegap.solvers.chains import bracket as ideal_kinds_bracket
 

@@ -9,14 +9,7 @@ from draws import draw
 from draws.peak import peak_instances
 from references.brute_force import oracle
 
-from placegap.instances import (
-    Device,
-    Edge,
-    Instance,
-    MaxLoad,
-    Op,
-    evaluate,
-)
+from placegap.instances import Device, Edge, Instance, MaxLoad, Op, evaluate
 from placegap.solvers import Outcome, Task
 from placegap.solvers.chains.peaks import settle
 

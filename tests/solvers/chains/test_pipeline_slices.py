@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 from draws import draw
 from draws.tiny import SHARED, needs_dnn_partitioning
-from references.brute_force import (
-    max_load_draws,
-)
+from references.brute_force import max_load_draws
 
 from placegap.instances import Instance, MaxLoad, Op, Plan
 from placegap.instances.importers.reader import read_model

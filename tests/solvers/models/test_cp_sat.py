@@ -12,16 +12,7 @@ from draws.tiny import SHARED, needs_moirai, tiny_instance
 from ortools.sat.python import cp_model
 from references.brute_force import MAKESPAN_SEMANTICS, makespan_draws, oracle
 
-from placegap.instances import (
-    Edge,
-    InputError,
-    Instance,
-    Makespan,
-    Op,
-    Plan,
-    Semantics,
-    example,
-)
+from placegap.instances import Edge, InputError, Instance, Makespan, Op, Plan, Semantics, example
 from placegap.instances.importers.reader import read_model
 from placegap.solvers import run_method
 from placegap.solvers.models import cp_sat
@@ -97,9 +88,7 @@ def test_several_workers_find_the_same_value() -> None:
         assert found.value_ns == oracle(instance, PORT)
 
 
-def test_an_interrupt_ends_the_search_and_keeps_the_plan(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_interrupt_ends_the_search_and_keeps_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     real = cp_model.CpSolver.solve
 
     def interrupted(solver: object, model: object) -> object:

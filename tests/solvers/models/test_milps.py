@@ -7,12 +7,7 @@ from draws import draw
 from draws.equal_devices import equal_device_draws, layered
 from draws.tiny import SHARED, needs_dnn_partitioning, needs_moirai
 from draws.twins import CLUSTERS, twin_instance
-from references.brute_force import (
-    makespan_draws,
-    max_load_draws,
-    oracle,
-    scattered_instance,
-)
+from references.brute_force import makespan_draws, max_load_draws, oracle, scattered_instance
 
 from placegap.formulations import pesto as formulation
 from placegap.formulations.moirai import count_rows
@@ -224,9 +219,7 @@ def test_the_installed_highs_does_not_lose_optima_in_presolve(
     assert (result.value_ns, result.bound_ns) == (optimum, optimum)
 
 
-def test_plans_that_exceed_memory_by_one_byte_are_excluded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_plans_that_exceed_memory_by_one_byte_are_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
     # Three ops of a little over 10**12 bytes; a device holds one of them, and lacks a few bytes of
     # 2 * 10**12 for two. So one each, the least (1 ns) no better on the slow device: 50.
     excluded = []

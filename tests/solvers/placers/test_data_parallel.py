@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 from draws import draw
 
-from placegap.instances import (
-    Cluster,
-    Graph,
-    InputError,
-    Instance,
-    Makespan,
-    Op,
-    evaluate,
-    example,
-)
+from placegap.instances import Cluster, Graph, InputError, Instance, Makespan, Op, evaluate, example
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.oracle.recheck import recheck
 from placegap.solvers import Result, run_method

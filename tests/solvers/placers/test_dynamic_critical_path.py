@@ -11,16 +11,7 @@ from draws.splittable import splittable_diamond, splittable_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 from references.placers import pressed_instance, table_instance
 
-from placegap.instances import (
-    Edge,
-    Graph,
-    InputError,
-    Makespan,
-    Op,
-    Plan,
-    evaluate,
-    example,
-)
+from placegap.instances import Edge, Graph, InputError, Makespan, Op, Plan, evaluate, example
 from placegap.instances.corpus.generate import mirror_training
 from placegap.instances.oracle.recheck import recheck
 from placegap.instances.problem.additive_memory import with_resident

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from draws import draw
 from draws.splittable import splittable_diamond, splittable_instance
-from references.placers import (
-    table_instance,
-)
+from references.placers import table_instance
 
 from placegap.instances import Instance, Makespan
 from placegap.instances.transforms.op_splitting import Cut

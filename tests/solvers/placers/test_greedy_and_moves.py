@@ -26,13 +26,7 @@ from placegap.instances.referee.loads import combine, device_loads
 from placegap.solvers import Task, run_method
 from placegap.solvers.chains.problem import arc_lists
 from placegap.solvers.placers.greedy_and_moves import greedy
-from placegap.solvers.placers.movable_units import (
-    free_units,
-    keeps_chain,
-    loads,
-    move,
-    start,
-)
+from placegap.solvers.placers.movable_units import free_units, keeps_chain, loads, move, start
 
 # ----------------------------------------------------------------------------------------- greedy
 

@@ -13,12 +13,7 @@ from placegap.instances import Instance, Makespan, evaluate
 from placegap.solvers import Limits, Task
 from placegap.solvers.placers.baechi import m_etf
 from placegap.solvers.placers.earliest_start import earliest_start_first, no_footprint
-from placegap.solvers.placers.list_problem import (
-    KernelTimes,
-    admission_of,
-    outcome_of,
-    problem_of,
-)
+from placegap.solvers.placers.list_problem import KernelTimes, admission_of, outcome_of, problem_of
 from placegap.solvers.placers.m_sct import SctParams, favourites, m_sct
 
 Draw = Callable[..., Instance]

@@ -10,16 +10,7 @@ import pytest
 from draws import draw
 from references.placers import pressed_instance, with_room
 
-from placegap.instances import (
-    Device,
-    Edge,
-    Instance,
-    Makespan,
-    Op,
-    Plan,
-    evaluate,
-    load_corpus,
-)
+from placegap.instances import Device, Edge, Instance, Makespan, Op, Plan, evaluate, load_corpus
 from placegap.solvers import Task
 from placegap.solvers.placers.order_cuts import interleaved_cuts, memory_cuts
 

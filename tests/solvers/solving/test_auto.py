@@ -18,15 +18,7 @@ from draws import draw
 from draws.tiny import tiny_instance
 from references.brute_force import max_load_draws, oracle
 
-from placegap.instances import (
-    Instance,
-    Makespan,
-    MaxLoad,
-    Plan,
-    Semantics,
-    evaluate,
-    example,
-)
+from placegap.instances import Instance, Makespan, MaxLoad, Plan, Semantics, evaluate, example
 from placegap.instances.kernels.loading import loading_s
 from placegap.instances.problem import (
     LatencySubgraphs,
@@ -114,8 +106,7 @@ def test_it_stops_at_the_gap_that_suffices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
-    [(MemoryError(), "out of memory"), (RuntimeError("broken"), "broken")],
+    ("error", "message"), [(MemoryError(), "out of memory"), (RuntimeError("broken"), "broken")]
 )
 def test_a_part_that_fails_costs_a_sentence(
     monkeypatch: pytest.MonkeyPatch, error: Exception, message: str

@@ -11,12 +11,7 @@ import pytest
 from draws import draw
 from draws.peak import peak_instances, with_peak
 from references.agreement import little
-from references.brute_force import (
-    FWD_BWD_SEMANTICS,
-    MAKESPAN_SEMANTICS,
-    MAX_LOAD_SEMANTICS,
-    oracle,
-)
+from references.brute_force import FWD_BWD_SEMANTICS, MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracle
 
 from placegap.instances import (
     Device,
@@ -109,15 +104,7 @@ def test_no_bound_is_above_the_optimum_on_thousands_of_runs(seed: int) -> None:
 
 def chain(memory_bytes: int) -> Instance:
     """Four ops of 5 ns and 10 bytes of state; each sends 6 bytes, in 1 ns, to the next."""
-    ops = [
-        Op(
-            name=x,
-            time_ns={"x": 5},
-            parameter_bytes=10,
-            resident_bytes=16,
-        )
-        for x in "abcd"
-    ]
+    ops = [Op(name=x, time_ns={"x": 5}, parameter_bytes=10, resident_bytes=16) for x in "abcd"]
     edges = draw.row(ops, [Device(name="g", kind="x")], bytes=6, host_time_ns=1).graph.edges
     return draw.instance_of("chain", ops, edges, draw.devices("xx", lambda k: memory_bytes))
 
@@ -213,10 +200,7 @@ def test_a_coarser_graph_is_placed_on_the_floor() -> None:
 def test_devices_that_differ_only_in_what_they_hold_at_the_peak_are_told_apart() -> None:
     # nothing is resident, but op a needs 100 bytes: it runs on the second device, and b on the
     # first. For devices that are alike the first one has the first part of a chain: 8 ns
-    ops = (
-        Op(name="a", time_ns={"gpu": 5}, workspace_bytes=100),
-        Op(name="b", time_ns={"gpu": 3}),
-    )
+    ops = (Op(name="a", time_ns={"gpu": 5}, workspace_bytes=100), Op(name="b", time_ns={"gpu": 3}))
     edges = (Edge(producer="a", consumer="b", host_time_ns=0),)
     devices = draw.devices(["gpu"] * 2, (10, None).__getitem__)
     instance = draw.instance_of("peak", ops, edges, devices)

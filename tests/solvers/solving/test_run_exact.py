@@ -18,16 +18,7 @@ from references.brute_force import (
     STAGE_SEMANTICS,
 )
 
-from placegap.instances import (
-    Edge,
-    Instance,
-    Makespan,
-    Op,
-    Plan,
-    evaluate,
-    example,
-    generate,
-)
+from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate, example, generate
 from placegap.instances.files.document import Document
 from placegap.instances.problem import HybridPipeline, PipelineIteration, has_two_levels
 from placegap.solvers import METHODS, Limits, Outcome, Task, run_method

@@ -7,11 +7,7 @@ from dataclasses import replace
 import pytest
 from draws import draw
 from references.agreement import little
-from references.brute_force import (
-    LATENCY_SEMANTICS,
-    STAGE_SEMANTICS,
-    stage_draws,
-)
+from references.brute_force import LATENCY_SEMANTICS, STAGE_SEMANTICS, stage_draws
 
 from placegap.instances import BestKnown, Instance, Makespan, MaxLoad, Plan, Semantics, example
 from placegap.instances.corpus.generate import generate
@@ -20,12 +16,7 @@ from placegap.solvers.core.method import ExactParams
 from placegap.solvers.core.result import Bound, Outcome, carry_bound, fault_words, finish, no_plan
 from placegap.solvers.solving import known_bounds
 from placegap.solvers.solving.known_bounds import with_known_bound
-from placegap.solvers.solving.second_opinion import (
-    ASKED,
-    compare,
-    second_methods,
-    second_opinion,
-)
+from placegap.solvers.solving.second_opinion import ASKED, compare, second_methods, second_opinion
 
 MAKESPAN = Makespan()
 CHAIN = MaxLoad(plans="chain")

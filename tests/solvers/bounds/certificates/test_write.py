@@ -15,12 +15,7 @@ from typing import Any
 import pytest
 from draws import draw
 from draws.tiny import tiny_instance
-from references.brute_force import (
-    FWD_BWD_SEMANTICS,
-    MAKESPAN_SEMANTICS,
-    MAX_LOAD_SEMANTICS,
-    oracle,
-)
+from references.brute_force import FWD_BWD_SEMANTICS, MAKESPAN_SEMANTICS, MAX_LOAD_SEMANTICS, oracle
 
 from placegap.instances import Instance, LatencySubgraphs, Makespan, MaxLoad, Semantics, example
 from placegap.instances.certificates import certificate_ideals

@@ -7,12 +7,7 @@ from __future__ import annotations
 
 import pytest
 from draws import draw
-from draws.training_steps import (
-    mirrored_instance,
-    nested_instance,
-    tight_instance,
-    training_step,
-)
+from draws.training_steps import mirrored_instance, nested_instance, tight_instance, training_step
 from references.brute_force import MAKESPAN_SEMANTICS
 
 from placegap.instances import Edge, Instance, Makespan, Op, load_corpus
