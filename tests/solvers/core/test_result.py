@@ -1,12 +1,13 @@
-"""Only the referee's value is reported, and disagreement is loud."""
+"""Only the referee's value is reported, disagreement is loud; and what a method starts from."""
 
 from __future__ import annotations
 
 import pytest
 
-from placegap.instances import InputError, Makespan, MaxLoad, Plan, Semantics, example
-from placegap.solvers import SolverDisagreement, run_method
+from placegap.instances import InputError, Makespan, MaxLoad, Plan, Semantics, evaluate, example
+from placegap.solvers import Limits, SolverDisagreement, Task, run_method
 from placegap.solvers.core.result import Bound, Outcome, Result, finish, no_plan
+from placegap.solvers.core.starts import best_start
 
 MAKESPAN = Makespan()
 CHAIN = MaxLoad(plans="chain")
@@ -74,3 +75,37 @@ def test_unknown_methods_and_parameters_are_input_errors() -> None:
 def test_a_method_that_does_not_apply_says_why() -> None:
     with pytest.raises(InputError, match="does not do max_load"):
         run_method(example(), CHAIN, "heft")
+
+
+# ----------------------------------------------------------------------------------------- starts
+
+
+PORT = Makespan()
+LOAD = MaxLoad()
+
+
+def test_the_best_of_incumbent_and_methods_is_taken() -> None:
+    poor = Plan.on([0, 0, 1, 0])  # 53 ns; one device alone takes 43
+    task = Task(example(), PORT, incumbent=poor)
+    assert best_start(task, []) == (poor, 53)
+    start = best_start(task, ["single-device"])
+    assert start.value_ns == 43
+    assert start.plan.devices.tolist() in ([0] * 4, [1] * 4)
+
+
+def test_a_plan_that_breaks_a_rule_is_no_start() -> None:
+    too_short = Plan.on([0])
+    assert best_start(Task(example(), PORT, incumbent=too_short), []) is None
+
+
+def test_without_plans_there_is_no_start() -> None:
+    assert best_start(Task(example(), PORT), []) is None
+
+
+def test_chains_serve_where_any_plan_does() -> None:
+    instance = example()
+    chain = MaxLoad(plans="chain")
+    best = run_method(instance, chain, "ideal-dp").value_ns
+    start = best_start(Task(instance, LOAD, Limits(time_limit_s=10)), ["ideal-dp"])
+    assert start.value_ns == best == evaluate(instance, start.plan, LOAD).value_ns
+    assert best_start(Task(instance, PORT), ["ideal-dp"]) is None

@@ -11,9 +11,7 @@ from draws.splittable import splittable_diamond, splittable_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 from references.placers import pressed_instance, table_instance
 
-from placegap.instances import Edge, Graph, InputError, Makespan, Op, Plan, evaluate, example
-from placegap.instances.corpus.generate import mirror_training
-from placegap.instances.oracle.recheck import recheck
+from placegap.instances import InputError, Makespan, Plan, evaluate, example
 from placegap.instances.problem.additive_memory import with_resident
 from placegap.solvers import Outcome, SolverDisagreement, Task, run_method
 from placegap.solvers.core.result import finish
@@ -148,37 +146,3 @@ def test_plans_of_parts_are_no_better_than_the_optimum_of_the_parts() -> None:
 @pytest.mark.deep
 def test_nor_are_they_on_many_instances() -> None:
     assert compared_with_brute_force(range(1000, 3000)) >= 500
-
-
-def test_a_training_step_is_split_along_its_batch_with_its_update() -> None:
-    # two layers of 80 ns on two devices, 60 bytes of parameters each, at 10 bytes/ns
-    ops = tuple(
-        Op(
-            name=name,
-            kind="Conv",
-            time_ns={"gpu": 80},
-            resident_bytes=60,
-            parameter_bytes=60,
-            splittable_axes=("batch",),
-            axis_sizes={"batch": 8},
-        )
-        for name in ("one", "two")
-    )
-    edges = (Edge(producer="one", consumer="two", bytes=10),)
-    links = draw.links(2, lambda a, b: (10**10, 0))
-    graph = mirror_training(Graph(name="net", ops=ops, edges=edges))
-    devices = draw.devices(["gpu"] * 2)
-    instance = draw.instance_of("net", graph.ops, graph.edges, devices, links)
-    result = run_method(instance, Makespan(), "fd-dps", {"max_parameters": 10**12})
-    # forward, backward and update op of both layers
-    assert result.split.num_split == 6
-    fine = result.split.fine
-    assert recheck(fine, result.plan, Makespan()).value_ns == result.value_ns
-    # one device alone takes 2 x (80 + 160 + 8) = 496
-    assert result.value_ns < 496
-    # part j of the three is on one device
-    home = {op.name: on for op, on in zip(fine.graph.ops, result.plan.placement, strict=True)}
-    for name in ("one", "two"):
-        for j in (1, 2):
-            triple = {home[f"{name}{part}/{j}of2"] for part in ("", "/backward", "/update")}
-            assert len(triple) == 1

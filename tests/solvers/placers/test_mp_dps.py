@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from draws import draw
 from references.placers import pressed_instance, table_instance
 
-from placegap.instances import Makespan, evaluate
+from placegap.instances import Makespan
 from placegap.instances.transforms.power_merge import merge_by_power
 from placegap.solvers import Task, run_method
-from placegap.solvers.placers.heft_peft_cpop import by_path_costs, mp_dps, peft
+from placegap.solvers.placers.heft_peft_cpop import by_path_costs, peft
 
 FREE = Makespan(channels="free")
 
@@ -47,20 +46,6 @@ def test_merged_ops_hold_no_more_than_their_share_of_a_device() -> None:
     instance = draw.with_devices(instance, memory_bytes=[100] * 2)
     assert merge_by_power(instance, 0.1).op.tolist() == [0, 0, 1, 1]
     assert merge_by_power(instance, 0.2).op.tolist() == [0, 0, 0, 0]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_plan_of_the_merged_ops_is_one_of_the_ops(seed: int) -> None:
-    instance = pressed_instance(seed, num_ops=30)
-    outcome = mp_dps(Task(instance, FREE))
-    if outcome.plan is None:
-        assert outcome.message.startswith("memory: ")
-        return
-    assert evaluate(instance, outcome.plan, FREE).feasible
-    if outcome.details["merged_ops"] < instance.num_ops:
-        device = np.array([on[0] for on in outcome.plan.placement])
-        op = merge_by_power(instance).op
-        assert all(len(set(device[op == c].tolist())) == 1 for c in range(int(op.max()) + 1))
 
 
 def test_where_the_merged_ops_do_not_fit_the_ops_are_placed_unmerged() -> None:

@@ -2,68 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 from draws import draw
 from references.placers import pressed_instance, with_room
 
-from placegap.instances import Device, Edge, Instance, Makespan, Op, Plan, evaluate, load_corpus
+from placegap.instances import Edge, Instance, Makespan, Op, evaluate, load_corpus
 from placegap.solvers import Task
 from placegap.solvers.placers.order_cuts import interleaved_cuts, memory_cuts
 
 # ------------------------------------------------------------------------------------ memory-cuts
-
-
-def path_instance(rng: random.Random, num_ops: int) -> Instance:
-    """Ops in a row on three devices, two of them alike; memory binds."""
-    ops = tuple(
-        Op(
-            name=f"op{i}",
-            time_ns={"gpu": rng.randrange(9), "cpu": rng.randrange(8)},
-            resident_bytes=rng.randrange(1, 5),
-        )
-        for i in range(num_ops)
-    )
-    ends = [(a.name, b.name) for a, b in pairwise(ops)]
-    edges = [Edge(producer=a, consumer=b, bytes=rng.randrange(30)) for a, b in ends]
-    room = draw.share_of(ops, 1, 2) + 1
-    kinds = {"g0": "gpu", "g1": "gpu", "c": "cpu"}
-    devices = [Device(name=x, kind=kind, memory_bytes=room) for x, kind in kinds.items()]
-    return draw.instance_of("path", ops, edges, devices, draw.fast_links(devices))
-
-
-def slicings(num_ops: int, sequence: tuple[int, ...]) -> Iterator[list[int]]:
-    """All ways to give the devices of a sequence a slice each, or none."""
-    if not sequence:
-        if num_ops == 0:
-            yield []
-        return
-    for size in range(num_ops + 1):
-        for rest in slicings(num_ops - size, sequence[1:]):
-            yield [sequence[0]] * size + rest
-
-
-def test_on_a_path_no_slicing_in_the_same_sequences_is_better() -> None:
-    found = 0
-    for seed in range(8):
-        instance = path_instance(random.Random(seed), 5)
-        plan = memory_cuts(Task(instance, Makespan())).plan
-        speed = instance.arrays.time_ns.sum(axis=0)
-        orders = {tuple(key.argsort(kind="stable").tolist()) for key in (speed, -speed, 0 * speed)}
-        values = [
-            verdict.value_ns
-            for order in orders
-            for devices in slicings(5, order)
-            if (verdict := evaluate(instance, Plan.on(devices), Makespan())).feasible
-        ]
-        assert (plan is None) == (not values)
-        if plan is not None:
-            found += 1
-            assert evaluate(instance, plan, Makespan()).value_ns == min(v for v in values if v)
-    assert found >= 5
 
 
 def test_it_finds_a_plan_of_a_training_step_that_memory_cuts_into_six() -> None:

@@ -17,7 +17,6 @@ from placegap.instances import InputError, Makespan, Plan, example
 from placegap.solvers import Result, run_method
 from placegap.solvers.core import clock
 from placegap.solvers.core.back_ends import LABELS, SolverName
-from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
 from placegap.solvers.core.result import solver_and_version
 from placegap.solvers.models import cp_sat
 from placegap.solvers.models import run_mip as mip
@@ -53,18 +52,10 @@ def run(
     start: Plan | None,
     solver: str = "highs",
     memory: int | None = None,
-    size: int = 1,
-    **limits: float,
+    time_limit_s: float | None = None,
 ) -> Result:
-    instance = tiny_mip.ops_on(*TIMES, memory=memory, size=size)
-    return run_method(
-        instance,
-        tiny_mip.ANY,
-        tiny_mip.NAME,
-        {"solver": solver},
-        incumbent=start,
-        time_limit_s=limits.get("time_limit_s"),
-    )
+    task = tiny_mip.ops_on(*TIMES, memory=memory), tiny_mip.ANY, tiny_mip.NAME, {"solver": solver}
+    return run_method(*task, incumbent=start, time_limit_s=time_limit_s)
 
 
 def says(result: Result, start: Plan | None, ending: str, words: str) -> None:
@@ -188,20 +179,6 @@ def test_a_cp_sat_model_that_is_not_built_keeps_the_start(
     result = run_method(instance, PORT, "cp-sat", ONE, incumbent=START)
     assert (result.value_ns, result.details["ending"]) == (12, ending)
     assert result.message == f"{words} before {solver_and_version('ortools')} answered"
-
-
-def test_cp_sat_says_that_it_was_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = cp_sat_run.run_stoppable
-
-    def stopped(work: object, stop: object) -> tuple[object, bool]:
-        status, _ = real(work, stop)  # type: ignore[arg-type]
-        return status, True
-
-    monkeypatch.setattr(cp_sat_run, "run_stoppable", stopped)
-    given = Plan.on([0, 1, 0, 0])
-    result = run_method(example(), PORT, "cp-sat", ONE, time_limit_s=0.0, incumbent=given)
-    assert (result.status, result.details["ending"]) == ("feasible", "interrupted")
-    assert "interrupt" in result.message
 
 
 def test_a_solver_that_hears_no_interrupt_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
