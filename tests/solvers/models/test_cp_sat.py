@@ -54,10 +54,10 @@ def hard() -> Instance:
 
 
 def test_a_time_limit_is_kept_and_the_plan_is_no_worse_than_the_placers() -> None:
-    result = run_method(hard(), PORT, "cp-sat", ONE, time_limit_s=0.5)
+    result = run_method(hard(), PORT, "cp-sat", ONE, time_limit_s=1.0)
     assert result.build_s + result.solve_s < 30  # however slow the machine
     assert result.status == "feasible"
-    assert result.message.startswith("time limit of 0.5 s reached")
+    assert result.message.startswith("time limit of 1 s reached")
     placers = [run_method(hard(), PORT, name).value_ns for name in ("heft", "peft", "etf")]
     assert result.bound_ns < result.value_ns <= min(v for v in placers if v is not None)
 

@@ -159,7 +159,7 @@ SEMANTICS = Makespan(channels="half_duplex", transfers="per_tensor")
 DYNAMIC = MemoryParams(memory="dynamic")
 
 
-def line_dynamic(
+def tensors_in_a_row(
     sizes: list[int], memory: list[int], *, scratch: list[int] | None = None, resident: int = 0
 ) -> Instance:
     """A chain; each op but the last hands a tensor of the given size to the next."""
@@ -177,20 +177,20 @@ def line_dynamic(
         Edge(producer=f"op{i}", consumer=f"op{i + 1}", bytes=size) for i, size in enumerate(sizes)
     ]
     devices = draw.devices(["gpu"] * len(memory), memory.__getitem__)
-    return draw.instance_of("line_dynamic", ops, edges, devices, draw.fast_links(devices))
+    return draw.instance_of("line", ops, edges, devices, draw.fast_links(devices))
 
 
-def devices_of_dynamic(instance: Instance) -> list[int] | None:
+def devices_by_m_etf(instance: Instance) -> list[int] | None:
     plan = m_etf(Task(instance, SEMANTICS), DYNAMIC).plan
     return None if plan is None else [int(k) for k in plan.devices]
 
 
 def test_outputs_are_freed_when_the_last_consumer_is_committed() -> None:
     # 10 bytes each, two at a time (what op i reads and what it writes): 20 bytes suffice, 19 do not
-    instance = line_dynamic([10, 10, 10], [20])
+    instance = tensors_in_a_row([10, 10, 10], [20])
     assert footprint_of(instance).outputs.tolist() == [10, 10, 10, 0]
-    assert devices_of_dynamic(instance) == [0, 0, 0, 0]
-    assert devices_of_dynamic(line_dynamic([10, 10, 10], [19])) is None
+    assert devices_by_m_etf(instance) == [0, 0, 0, 0]
+    assert devices_by_m_etf(tensors_in_a_row([10, 10, 10], [19])) is None
 
 
 def test_a_tensor_counts_once_for_all_its_consumers() -> None:
@@ -199,15 +199,15 @@ def test_a_tensor_counts_once_for_all_its_consumers() -> None:
     devices = [Device(name="d", kind="gpu", memory_bytes=7)]
     instance = draw.instance_of("fork", ops, edges, devices)
     assert footprint_of(instance).outputs.tolist() == [7, 0, 0]
-    assert devices_of_dynamic(instance) == [0, 0, 0]
+    assert devices_by_m_etf(instance) == [0, 0, 0]
 
 
 def test_scratch_memory_is_free_again_at_once() -> None:
     # every op needs 5 bytes of scratch memory for itself: never more than 5 at a time
-    assert devices_of_dynamic(line_dynamic([0, 0], [5], scratch=[5, 5, 5])) == [0, 0, 0]
+    assert devices_by_m_etf(tensors_in_a_row([0, 0], [5], scratch=[5, 5, 5])) == [0, 0, 0]
     # op1 needs 5 beside the 4 that op0 left and its own 4: on d0 only 12 would do
-    assert devices_of_dynamic(line_dynamic([4, 4], [12, 100], scratch=[0, 5, 0]))[:2] == [0, 1]  # type: ignore[index]
-    assert devices_of_dynamic(line_dynamic([4, 4], [13, 100], scratch=[0, 5, 0])) == [0, 0, 0]
+    assert devices_by_m_etf(tensors_in_a_row([4, 4], [12, 100], scratch=[0, 5, 0]))[:2] == [0, 1]  # type: ignore[index]
+    assert devices_by_m_etf(tensors_in_a_row([4, 4], [13, 100], scratch=[0, 5, 0])) == [0, 0, 0]
 
 
 def test_a_device_that_was_full_is_tried_again() -> None:
@@ -221,7 +221,7 @@ def test_a_device_that_was_full_is_tried_again() -> None:
 
 
 def test_what_does_not_fit_names_what_it_lacks() -> None:
-    result = run_method(line_dynamic([10, 10], [15]), SEMANTICS, "m-etf", {"memory": "dynamic"})
+    result = run_method(tensors_in_a_row([10, 10], [15]), SEMANTICS, "m-etf", {"memory": "dynamic"})
     assert (result.status, result.plan) == ("no_plan", None)
     assert result.message == (
         "memory: op 'op1' needs 10 bytes for its outputs and scratch memory beside the resident"
@@ -230,11 +230,10 @@ def test_what_does_not_fit_names_what_it_lacks() -> None:
 
 
 def test_sizes_beyond_64_bits_are_refused() -> None:
-    instance = line_dynamic([2**61], [1], scratch=[2**61, 0], resident=1)
+    instance = tensors_in_a_row([2**61], [1], scratch=[2**61, 0], resident=1)
     for name, params in (("m-etf", DYNAMIC), ("m-sct", SctParams(memory="dynamic"))):
         reason = METHODS[name].applies(Task(instance, SEMANTICS), params)
         assert reason is not None
         assert "2**62" in reason
-    assert (
-        m_sct(Task(line_dynamic([1], [9]), SEMANTICS), SctParams(memory="dynamic")).plan is not None
-    )
+    enough = Task(tensors_in_a_row([1], [9]), SEMANTICS)
+    assert m_sct(enough, SctParams(memory="dynamic")).plan is not None

@@ -131,7 +131,7 @@ TASKS = CeleritasParams(reach=1, transfer_tasks=True)
 PLAIN = CeleritasParams(reach=1, transfer_tasks=False)
 
 
-def devices_of_tasks(instance: Instance, params: CeleritasParams) -> list[int] | None:
+def devices_under_half_duplex(instance: Instance, params: CeleritasParams) -> list[int] | None:
     plan = celeritas(Task(instance, HALF_DUPLEX), params).plan
     return None if plan is None else [int(k) for k in plan.devices]
 
@@ -141,15 +141,15 @@ def test_a_transfer_keeps_its_receiver_busy() -> None:
     # or d1 from 4 + 2 = 6; it gains 2, more than nothing back: d1. As a task the transfer T1 -> T3
     # waits until d0 has run T2, 8 to 10: T3 stays.
     instance = table_instance([(4, 4), (4, 4), (3, 3)], "1-2 9, 1-3 2")
-    assert devices_of_tasks(instance, PLAIN) == [0, 0, 1]
-    assert devices_of_tasks(instance, TASKS) == [0, 0, 0]
+    assert devices_under_half_duplex(instance, PLAIN) == [0, 0, 1]
+    assert devices_under_half_duplex(instance, TASKS) == [0, 0, 0]
 
 
 def test_a_tensor_is_sent_once_to_each_device() -> None:
     # T1 0-2 on d0; T2 (20) stays there: 2-22. T3 and T4 need T1's tensor of 3: it is sent to d1
     # from 22 to 25, if at all as a task, so that both stay; sent first, they would start at 5
     instance = table_instance([(2, 2), (20, 20), (4, 4), (4, 4)], "1-2 50, 1-3 3, 1-4 3")
-    assert devices_of_tasks(instance, PLAIN) == [0, 0, 1, 1]
+    assert devices_under_half_duplex(instance, PLAIN) == [0, 0, 1, 1]
     edges = [
         Edge(producer=e.producer, consumer=e.consumer, bytes=3, tensor="out")
         for e in instance.graph.edges
@@ -157,7 +157,7 @@ def test_a_tensor_is_sent_once_to_each_device() -> None:
     shared = draw.instance_of(
         "shared", instance.graph.ops, edges, instance.cluster.devices, instance.cluster.links
     )
-    assert devices_of_tasks(shared, TASKS) == [0, 0, 0, 0]
+    assert devices_under_half_duplex(shared, TASKS) == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("channels", ["free", "port"])

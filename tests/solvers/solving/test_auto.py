@@ -115,7 +115,7 @@ def test_a_part_that_fails_costs_a_sentence(
         raise error
 
     monkeypatch.setattr(search_process, "run_method", fail)
-    found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=0.3)
+    found = run_method(hard(), PORT, "auto", ALONE, time_limit_s=1.0)
     assert found.plan is not None
     assert found.bound_ns is not None
     assert message in found.message

@@ -20,7 +20,7 @@ from placegap.solvers.solving.second_opinion import ASKED, compare, second_metho
 
 MAKESPAN = Makespan()
 CHAIN = MaxLoad(plans="chain")
-BEST = Plan.on([0, 1, 0, 0])  # 35 (FD-DPS, figure 3)
+BEST = Plan.on([0, 1, 0, 0])  # 35 (FD-DPS, figure 3); the optimum is 34, and paths prove 33
 
 
 def judged(method: str, **fields: object) -> Result:
@@ -144,10 +144,6 @@ def test_a_bound_of_another_problem_is_left_alone() -> None:
 # ------------------------------------------------------------------------ what the corpus records
 
 
-KNOWN_BEST = Plan.on([0, 1, 0, 0])
-"""35 ns; the optimum of the diamond is 34 (brute force), and paths prove 33."""
-
-
 def record(monkeypatch: pytest.MonkeyPatch, **known: int | str) -> None:
     best = BestKnown.model_validate({"semantics": Makespan(), **known})
 
@@ -160,7 +156,7 @@ def record(monkeypatch: pytest.MonkeyPatch, **known: int | str) -> None:
 def test_a_recorded_bound_makes_a_plan_of_its_value_optimal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = finish(example(), Makespan(), "mine", Outcome(KNOWN_BEST), solve_s=0.0)
+    found = finish(example(), Makespan(), "mine", Outcome(BEST), solve_s=0.0)
     record(monkeypatch, bound_ns=35, bound_origin="by hand")
     assert with_known_bound(example(), found).status == "optimal"
 
@@ -188,6 +184,6 @@ def test_a_recorded_value_refutes_a_proof_of_more(monkeypatch: pytest.MonkeyPatc
 def test_what_an_instance_s_file_states_is_none_of_the_corpus() -> None:
     said = BestKnown(semantics=Makespan(), value_ns=1, bound_ns=35, rests_on="proof")
     claimed = example().model_copy(update={"best_known": (said,)})
-    found = finish(claimed, Makespan(), "mine", Outcome(KNOWN_BEST), solve_s=0.0)
+    found = finish(claimed, Makespan(), "mine", Outcome(BEST), solve_s=0.0)
     known = with_known_bound(claimed, found)
     assert (known.status, known.bound_ns, known.faults) == ("feasible", 33, ())

@@ -157,7 +157,7 @@ def test_a_time_limit_of_zero_leaves_nothing_that_was_not_there(solver: SolverNa
 def test_a_time_limit_keeps_the_best_solution_and_the_bound(solver: SolverName) -> None:
     model = halves()
     start = pyo.value(model.objective)
-    found = solve_model(model, Limits(time_limit_s=0.3), solver=solver, warm=True)
+    found = solve_model(model, Limits(time_limit_s=0.5), solver=solver, warm=True)
     assert (found.ending, found.has_solution) == ("time_limit", True)
     assert -1e-6 <= found.dual_bound < found.objective <= start
     assert pyo.value(model.objective) == pytest.approx(found.objective)
@@ -178,7 +178,7 @@ def test_ctrl_c_stops_the_solver_and_keeps_the_best_solution(
     solver: SolverName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = highs if solver == "highs" else other_mips
-    alarm = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    alarm = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
 
     def run_stoppable(*arguments: Any) -> object:
         alarm.start()  # with the solver: an earlier interrupt would be the caller's

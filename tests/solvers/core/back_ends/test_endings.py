@@ -182,9 +182,9 @@ def test_a_cp_sat_model_that_is_not_built_keeps_the_start(
 
 
 def test_a_solver_that_hears_no_interrupt_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(clock, "PATIENCE_S", 0.3)
     ended = threading.Event()
-    threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
+    threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
         clock.run_stoppable(lambda: ended.wait(60), stop=lambda: None)
     ended.set()
