@@ -9,7 +9,7 @@ from functools import cache
 from draws import draw
 from draws.tiny import tiny_instance
 
-from placegap.instances import Device, Edge, Instance, Op
+from placegap.instances import Device, Edge, Instance, Op, generate
 
 
 def staged_instance(seed: int) -> Instance:
@@ -86,3 +86,11 @@ def equal_device_draws() -> tuple[Instance, ...]:
             drawn.append(staged_instance(seed))
         seed += 1
     return tuple(drawn)
+
+
+def layered(num_ops: int) -> Instance:
+    """A random layered graph on three equal devices."""
+    graph = generate("layered", {"ops": num_ops, "width": 4}, seed=1)
+    devices = draw.devices(["gpu"] * 3)
+    links = draw.fast_links(devices)
+    return draw.instance_of(f"layered-{num_ops}", graph.ops, graph.edges, devices, links)

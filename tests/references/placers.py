@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import permutations
 
 from draws import draw
 from draws.tiny import tiny_instance
 from references.brute_force import scattered_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan
+from placegap.instances import Device, Edge, Instance, Op, Plan
 
 Number = int | Fraction
 Times = tuple[list[int], list[int], list[int]]
@@ -255,40 +254,23 @@ def busy_instance(seed: int, *, num_ops: int, num_devices: int) -> Instance:
     return scattered_instance(seed, num_ops=num_ops, num_devices=num_devices, max_edges=60)
 
 
-def table_instance(times: Sequence[Sequence[int]], edges: str) -> Instance:
+def table_instance(times: Sequence[Sequence[int | None]], edges: str) -> Instance:
     """An instance as papers print it: a row of times per task T1, T2, ...; edges "1-2 18, ...".
 
-    Transfers take the edge's cost between any two processors.
+    Transfers take the edge's cost between any two processors; one without a time runs no such task.
     """
     names = [f"p{k}" for k in range(1, len(times[0]) + 1)]
-    ops = tuple(
-        Op(name=f"T{i}", time_ns=dict(zip(names, row, strict=True)))
+    ops = [
+        Op(name=f"T{i}", time_ns={p: t for p, t in zip(names, row, strict=True) if t is not None})
         for i, row in enumerate(times, start=1)
-    )
+    ]
     rows = [edge.replace("-", " ").split() for edge in edges.split(", ")] if edges else []
-    links = tuple(
-        Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in permutations(names, 2)
-    )
-    return Instance(
-        name="table",
-        graph=Graph(
-            name="table",
-            ops=ops,
-            edges=tuple(
-                Edge(producer=f"T{a}", consumer=f"T{b}", bytes=int(cost)) for a, b, cost in rows
-            ),
-        ),
-        cluster=Cluster(
-            name="table", devices=tuple(Device(name=p, kind=p) for p in names), links=links
-        ),
-    )
+    joined = [Edge(producer=f"T{a}", consumer=f"T{b}", bytes=int(cost)) for a, b, cost in rows]
+    devices = [Device(name=p, kind=p) for p in names]
+    return draw.instance_of("table", ops, joined, devices, draw.fast_links(devices))
 
 
 def with_room(instance: Instance, times: int) -> Instance:
     """The instance on devices of so many times the memory."""
-    devices = tuple(
-        device.model_copy(update={"memory_bytes": times * (device.memory_bytes or 0)})
-        for device in instance.cluster.devices
-    )
-    cluster = instance.cluster.model_copy(update={"devices": devices})
-    return instance.model_copy(update={"cluster": cluster})
+    room = [times * (device.memory_bytes or 0) for device in instance.cluster.devices]
+    return draw.with_devices(instance, memory_bytes=room)

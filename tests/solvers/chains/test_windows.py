@@ -13,9 +13,8 @@ from draws.equal_devices import equal_device_draws
 from references.brute_force import max_load_draws, oracle
 
 from placegap.instances import MaxLoad, Semantics
-from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.solvers.chains.ideals import Ideals, enumerate_ideals, prefixes
+from placegap.solvers.chains.ideals import Ideals, enumerate_ideals
 from placegap.solvers.chains.kinds_problem import (
     NO_PATH,
     KindsProblem,
@@ -24,12 +23,9 @@ from placegap.solvers.chains.kinds_problem import (
     build_pool,
     merge_alike,
 )
-from placegap.solvers.chains.layers import see
-from placegap.solvers.chains.orders import orders
-from placegap.solvers.chains.transitions import device_load, least_sync_ns, share, sync_ns
+from placegap.solvers.chains.transitions import least_sync_ns, share, sync_ns
 from placegap.solvers.chains.windows import (
     PriceBook,
-    PricedWindows,
     find_prices,
     set_sums,
     walk_in_windows,
@@ -40,7 +36,6 @@ from placegap.solvers.core.clock import Clock, LimitReached
 
 CHAIN = MaxLoad(plans="chain")
 OVERLAP = MaxLoad(plans="chain", load="overlap")
-REPLICAS = MaxLoad(plans="chain", replicas=True)
 SERVERS = MaxLoad(plans="chain", levels=2)
 MANY = 10**6
 
@@ -56,10 +51,6 @@ def enumerated(problem: KindsProblem, max_ideals: int, max_kept: int) -> Ideals:
 def all_sets(problem: KindsProblem) -> Ideals:
     """Every ideal of a problem."""
     return enumerated(problem, MANY, MANY)
-
-
-def some_prefixes(problem: KindsProblem, order: Ints, stops: Ints) -> Ideals:
-    return prefixes(problem, PriceBook(problem).amounts, order, stops)
 
 
 # ----------------------------------------------------------------------------------------- pools
@@ -111,7 +102,7 @@ def test_kinds_are_what_costs_tell_apart() -> None:
 
 def test_the_synchronisation_is_exact_in_64_bits() -> None:
     rng = random.Random(1)
-    for _ in range(2000):
+    for _ in range(300):
         r = rng.randrange(2, 65)
         bandwidth = rng.choice([rng.randrange(1, 10**4), rng.randrange(1, 10**13), 10**9])
         most = min(2**49, 2**60 * bandwidth // (2 * NS_PER_S))
@@ -124,47 +115,11 @@ def test_the_synchronisation_is_exact_in_64_bits() -> None:
             assert least_sync_ns(sharing, size) <= exact
 
 
-@pytest.mark.parametrize("semantics", [CHAIN, OVERLAP])
-def test_loads_of_differences_are_those_of_their_nets(semantics: Semantics) -> None:
-    for instance in max_load_draws()[:30]:
-        problem = build_kinds(instance, semantics)
-        sets = all_sets(problem)
-        inside = [
-            [bool(row[0] >> v & 1) for v in range(problem.num_blocks)] for row in sets.members
-        ]
-        for kind in range(problem.num_kinds):
-            view = see(PricedWindows(PriceBook(problem), sets), kind)
-            for target in range(0, sets.size, 3):
-                for source in range(0, sets.size, 2):
-                    pairs = zip(inside[source], inside[target], strict=True)
-                    if any(low and not high for low, high in pairs):
-                        continue
-                    piece = [
-                        v
-                        for v, (low, high) in enumerate(
-                            zip(inside[source], inside[target], strict=True)
-                        )
-                        if high and not low
-                    ]
-                    work = int(problem.time[kind][piece].sum())
-                    cut = sum(
-                        int(problem.weight[kind][e])
-                        for e in range(problem.num_nets)
-                        if 0
-                        < len(
-                            {*problem.pin[problem.net_ptr[e] : problem.net_ptr[e + 1]]} & {*piece}
-                        )
-                        < problem.net_ptr[e + 1] - problem.net_ptr[e]
-                    )
-                    load = max(work, cut) if problem.overlap else work + cut
-                    assert device_load(view, target, source, 2**40) == load
-
-
 # -------------------------------------------------------------------------------------- the sets
 
 
 def test_all_ideals_are_enumerated_once() -> None:
-    for seed in range(60):
+    for seed in range(20):
         problem = build_kinds(chain_instance(seed), CHAIN)
         blocks = problem.blocks
         arcs = set(zip(blocks.arc_tail.tolist(), blocks.arc_head.tolist(), strict=True))
@@ -182,18 +137,6 @@ def test_enumeration_stops_at_its_limits() -> None:
         enumerated(problem, MANY, size - 1)
 
 
-def test_prefixes_of_orders_are_ideals_with_their_cuts() -> None:
-    for instance in max_load_draws()[:20]:
-        problem = build_kinds(instance, CHAIN)
-        everything = all_sets(problem)
-        for order in orders(problem):
-            some = some_prefixes(problem, order, np.arange(len(order) + 1))
-            for members, cut_nets in zip(some.members, some.cut_nets, strict=True):
-                at = everything.find(members)
-                assert at >= 0
-                assert (everything.cut_nets[at] == cut_nets).all()
-
-
 def test_sums_run_over_all_words() -> None:
     rng = np.random.default_rng(1)
     flags = rng.random((50, 200)) < 0.3
@@ -207,57 +150,12 @@ def test_sums_run_over_all_words() -> None:
 # ---------------------------------------------------------------------------------------- prices
 
 
-@pytest.mark.parametrize("semantics", [CHAIN, OVERLAP, REPLICAS, SERVERS])
+@pytest.mark.parametrize("semantics", [OVERLAP, SERVERS])
 def test_no_bound_from_prices_is_above_the_optimum(semantics: Semantics) -> None:
-    some = max_load_draws()[::6] if semantics in (CHAIN, OVERLAP) else equal_device_draws()[::6]
+    some = (max_load_draws() if semantics == OVERLAP else equal_device_draws())[::12]
     for instance in some:
         best = oracle(instance, semantics)
         if best is not None:
             problem = build_kinds(instance, semantics)
             everyone = np.ones(problem.num_kinds, np.bool_)
             assert work_bound(problem, find_prices(problem, everyone)) <= best
-
-
-def test_windows_and_filter_keep_what_a_plan_of_that_load_needs() -> None:
-    """Any plan, whatever its value: the ideals before each of its devices, in the plan's order."""
-    rng, fewer = random.Random(3), 0
-    for instance in max_load_draws()[:40]:
-        problem = build_kinds(instance, CHAIN)
-        sets, counts = all_sets(problem), problem.counts
-        order = next(orders(problem))
-        stops = sorted(rng.randrange(len(order) + 1) for _ in range(instance.num_devices - 1))
-        cuts = [0, *stops, len(order)]
-        sequence = rng.sample(
-            [kind for kind, n in enumerate(counts) for _ in range(n)], instance.num_devices
-        )
-        at = [sets.find(row) for row in some_prefixes(problem, order, np.array(cuts)).members]
-        limit, able = 0, True
-        for kind, source, target in zip(sequence, at, at[1:], strict=False):
-            view = see(PricedWindows(PriceBook(problem), sets), kind)
-            able &= bool(view.need[target] - view.need[source] <= view.room)
-            limit = max(limit, device_load(view, target, source, 2**40))
-        if not able:
-            continue
-        book = PriceBook(problem)
-        kept = in_windows(book, limit)
-        windows, used = PricedWindows(book, sets), np.zeros_like(counts)
-        for ideal, kind in zip(at, [*sequence, None], strict=True):
-            assert kept.find(sets.members[ideal]) >= 0
-            assert windows.inside(used, limit)[ideal]
-            if kind is not None:
-                used[kind] += 1
-        fewer += kept.size < sets.size
-        book.in_sums = []  # as where the sets of kinds are too many
-        weight = np.stack([row.weight for row in book.of_all], axis=1)
-        nothing = np.zeros((problem.num_blocks, len(book.of_all)), np.int64)
-        book.amounts = book.amounts._replace(of_block=nothing, of_net=weight)
-        coarse = in_windows(book, limit)
-        assert all(coarse.find(sets.members[ideal]) >= 0 for ideal in at)
-        assert coarse.size >= kept.size
-    assert fewer >= 5
-
-
-def in_windows(book: PriceBook, limit: int) -> Ideals:
-    """The ideals that pass some test."""
-    walk = partial(walk_in_windows, window_tests(book, limit))
-    return enumerate_ideals(book.problem, book.amounts, walk, Clock(None), MANY, MANY)[0]

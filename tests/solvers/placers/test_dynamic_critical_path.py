@@ -1,40 +1,76 @@
-"""FD-DPS: what it splits, and what its value is a value of."""
+"""D-DPS: its paper's figure 3. FD-DPS: what it splits, and what its value is a value of."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from draws import draw
 from draws.splittable import splittable_diamond, splittable_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
-from references.placers import pressed_instance
+from references.placers import pressed_instance, table_instance
 
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    InputError,
-    Instance,
-    Link,
-    Makespan,
-    Op,
-    evaluate,
-    example,
-)
-from placegap.instances.corpus.generate import mirror_training
-from placegap.instances.oracle.recheck import recheck
-from placegap.solvers import Outcome, SolverDisagreement, run_method
+from placegap.instances import InputError, Makespan, Plan, evaluate, example
+from placegap.instances.problem.additive_memory import with_resident
+from placegap.solvers import Outcome, SolverDisagreement, Task, run_method
 from placegap.solvers.core.result import finish
+from placegap.solvers.placers.dynamic_critical_path import DDpsParams, d_dps
+
+# ------------------------------------------------------------------------------------------ D-DPS
+
 
 FREE = Makespan(channels="free")
+
+
+def test_figure_3_takes_35_with_op_3_beside_op_1_and_53_the_other_way() -> None:
+    # FD-DPS, figure 3 (recovered): ops 1 and 4 on device 0
+    instance = draw.with_ops(example(), colocation=["ends", None, None, "ends"])
+    plan = d_dps(Task(instance, FREE)).plan
+    assert plan.placement == ((0,), (1,), (0,), (0,))
+    assert evaluate(instance, plan, FREE).value_ns == 35
+    static = Plan.on([0, 0, 1, 0])  # op 2, of the largest static rank but one, beside op 1
+    assert evaluate(instance, static, FREE).value_ns == 53
+
+
+def test_an_op_that_fits_its_parents_device_goes_there() -> None:
+    # T2 could start at 2 on the other device, too
+    plan = d_dps(Task(table_instance(((2, 2), (3, 3)), "1-2 0"), FREE)).plan
+    assert plan.placement == ((0,), (0,))
+
+
+def test_an_op_goes_where_it_and_its_most_urgent_child_take_least_time() -> None:
+    # T1 would take 1 on p1, 3 on p2; with T2 it is 1 + 9 on p1, 3 + 2 on p2
+    plan = d_dps(Task(table_instance(((1, 3), (9, 2)), "1-2 1"), FREE)).plan
+    assert plan.placement == ((1,), (1,))
+
+
+def test_by_the_papers_cost_one_device_takes_all() -> None:
+    # (4) adds up the times of all ops and transfers: any transfer makes a plan dearer, and no plan
+    # on equal devices is cheaper than one on a single device. It is 5 + 20 + 10 + 8 ns
+    plan = d_dps(Task(example(), FREE), DDpsParams(choose="cost")).plan
+    assert plan.placement == ((0,),) * 4
+    assert evaluate(example(), plan, FREE).value_ns == 43
+
+
+def test_where_parameters_alone_count_a_plan_may_overfill_a_device() -> None:
+    # each op has 2 bytes of outputs and no parameters, each device 1 byte: by (3) nothing is held
+    full = with_resident(example(), np.full(4, 2))
+    task = Task(draw.with_devices(full, memory_bytes=[1, 1]), FREE)
+    assert d_dps(task).plan is None
+    plan = d_dps(task, DDpsParams(memory="parameters")).plan
+    assert not evaluate(task.instance, plan, FREE).feasible
+
+
+# ----------------------------------------------------------------------------------------- FD-DPS
+
+
 SPLIT_ALL = {"min_share": 0.1, "max_parameters": 10**12}
 
 
 def test_a_plan_of_the_parts_is_a_plan_of_another_instance() -> None:
     instance = splittable_diamond()
     result = run_method(instance, FREE, "fd-dps", {"min_share": 0.4, "parts": 3})
-    assert result.split is not None
     assert result.split.coarse is instance
     assert result.instance == result.split.fine.name == f"{instance.name}-split"
     assert result.instance_hash == result.split.fine.content_hash != instance.content_hash
@@ -43,7 +79,6 @@ def test_a_plan_of_the_parts_is_a_plan_of_another_instance() -> None:
     )
     # the whole ops take 34 at best: op 2 in parts of 7, 7 and 6 ns takes less
     assert (result.value_ns, oracle(instance, FREE)) == (30, 34)
-    assert result.plan is not None
     assert evaluate(result.split.fine, result.plan, FREE).value_ns == 30
 
 
@@ -57,11 +92,8 @@ def test_without_an_op_to_split_it_is_d_dps() -> None:
 def test_parts_that_do_not_fit_leave_the_ops_whole() -> None:
     # 20 ops that fill the memory to 10 % of it: copies of parameters and outputs do not fit
     instance = pressed_instance(1, num_ops=20)
-    ops = tuple(
-        op.model_copy(update={"splittable_axes": ("batch",), "parameter_bytes": op.resident_bytes})
-        for op in instance.graph.ops
-    )
-    instance = instance.model_copy(update={"graph": instance.graph.model_copy(update={"ops": ops})})
+    held = [op.resident_bytes for op in instance.graph.ops]
+    instance = draw.with_ops(instance, splittable_axes=[("batch",)] * 20, parameter_bytes=held)
     whole = run_method(instance, FREE, "d-dps")
     split = run_method(instance, FREE, "fd-dps", {"min_share": 0, "max_parameters": 10**12})
     assert split.split is None
@@ -102,64 +134,15 @@ def compared_with_brute_force(seeds: range) -> int:
             if result.split is None or result.split.fine.num_ops > 6 or result.value_ns is None:
                 continue
             best = oracle(result.split.fine, semantics)
-            assert best is not None
             assert result.value_ns >= best, (seed, method)
             compared += 1
     return compared
 
 
 def test_plans_of_parts_are_no_better_than_the_optimum_of_the_parts() -> None:
-    assert compared_with_brute_force(range(40)) >= 10
+    assert compared_with_brute_force(range(12)) >= 3
 
 
 @pytest.mark.deep
 def test_nor_are_they_on_many_instances() -> None:
     assert compared_with_brute_force(range(1000, 3000)) >= 500
-
-
-@pytest.mark.parametrize("channels", ["free", "port"])
-def test_a_training_step_is_split_along_its_batch_with_its_update(channels: str) -> None:
-    # two layers of 80 ns on two devices, 60 bytes of parameters each, at 10 bytes/ns
-    ops = tuple(
-        Op(
-            name=name,
-            kind="Conv",
-            time_ns={"gpu": 80},
-            resident_bytes=60,
-            parameter_bytes=60,
-            splittable_axes=("batch",),
-            axis_sizes={"batch": 8},
-        )
-        for name in ("one", "two")
-    )
-    edges = (Edge(producer="one", consumer="two", bytes=10),)
-    links = tuple(
-        Link(source=a, target=b, bandwidth_bytes_per_s=10**10)
-        for a, b in (("d0", "d1"), ("d1", "d0"))
-    )
-    instance = Instance(
-        name="net",
-        graph=mirror_training(Graph(name="net", ops=ops, edges=edges)),
-        cluster=Cluster(
-            name="pair",
-            devices=tuple(Device(name=name, kind="gpu") for name in ("d0", "d1")),
-            links=links,
-        ),
-    )
-    semantics = Makespan.model_validate({"channels": channels})
-    result = run_method(instance, semantics, "fd-dps", {"max_parameters": 10**12})
-    assert result.split is not None
-    # forward, backward and update op of both layers
-    assert result.split.num_split == 6
-    assert result.plan is not None
-    fine = result.split.fine
-    assert recheck(fine, result.plan, semantics).value_ns == result.value_ns
-    # one device alone takes 2 x (80 + 160 + 8) = 496
-    assert result.value_ns is not None
-    assert result.value_ns < 496
-    # part j of the three is on one device
-    home = {op.name: on for op, on in zip(fine.graph.ops, result.plan.placement, strict=True)}
-    for name in ("one", "two"):
-        for j in (1, 2):
-            triple = {home[f"{name}{part}/{j}of2"] for part in ("", "/backward", "/update")}
-            assert len(triple) == 1
