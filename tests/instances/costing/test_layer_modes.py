@@ -94,10 +94,8 @@ def test_each_of_t_devices_sends_its_part_between_stages() -> None:
 
 
 def test_what_is_not_in_the_catalogue_has_no_modes() -> None:
-    devices = (Device(name="a", kind="mine"),)
-    cluster = Cluster(name="own", devices=devices)
     with pytest.raises(InputError, match="--devices"):
-        cluster_rates(cluster)
+        cluster_rates(Cluster(name="own", devices=(Device(name="a", kind="mine"),)))
     assert tensor_choices(load_cluster("4x6xH100")) == (1, 2)
 
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from placegap.instances import InputError, Op
-from placegap.instances.costing.weight_formats import (
-    FORMATS,
-    METHODS,
-    configured_format,
-    weight_format,
-)
+from placegap.instances.costing.weight_formats import FORMATS, configured_format, weight_format
 from placegap.instances.importers.onnx_model import read_onnx
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
 helper = pytest.importorskip("onnx.helper")
-FLOAT, UINT8, INT8, INT32 = 1, 2, 3, 6
+FLOAT, UINT8, INT8 = 1, 2, 3
+GROUPS = {"g": {"weights": {"num_bits": 4, "group_size": 128}}}
 
 
 @pytest.mark.parametrize(
@@ -27,20 +22,13 @@ FLOAT, UINT8, INT8, INT32 = 1, 2, 3, 6
     [
         ({"quant_method": "gptq", "bits": 4, "group_size": 128}, 4 + 20 / 128),
         ({"quant_method": "awq", "w_bit": 4, "q_group_size": 64}, 4 + 20 / 64),
-        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 8),
         ({"load_in_4bit": True}, 4.5),
         # 64 weights share 8 bits, and 256 such scales a float32
         ({"load_in_4bit": True, "bnb_4bit_use_double_quant": True}, 4 + 8 / 64 + 32 / 64 / 256),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 8),
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8 + 32 / 128**2),
         ({"quant_method": "mxfp4"}, 4.25),
-        (
-            {
-                "quant_method": "compressed-tensors",
-                "config_groups": {"g": {"weights": {"num_bits": 4, "group_size": 128}}},
-            },
-            4 + 16 / 128,
-        ),
+        ({"quant_method": "compressed-tensors", "config_groups": GROUPS}, 4 + 16 / 128),
     ],
 )
 def test_a_quantization_configuration_has_the_bits_of_its_numbers_and_scales(
@@ -65,7 +53,7 @@ def test_mixtures_of_llama_cpp_have_the_bits_of_the_types_of_their_tensors() -> 
         assert float(weight_format(name).bits) == round(bits / weights, 4)
 
 
-@pytest.mark.parametrize("kind", ["q2_k", "q3_k", "q4_k", "q5_k", "iq1", "iq2", "iq3"])
+@pytest.mark.parametrize("kind", ["q2_k", "q3_k", "iq2"])
 def test_larger_mixtures_of_a_kind_have_more_bits(kind: str) -> None:
     sizes = ["xxs", "xs", "s", "", "m", "l"]  # of q2_k the one without a size is the larger
     names = [f"{kind}_{size}".removesuffix("_") for size in sizes]
@@ -78,10 +66,8 @@ def test_larger_mixtures_of_a_kind_have_more_bits(kind: str) -> None:
     "raw",
     [
         None,
-        [],
         {"quant_method": "vptq"},
         {"quant_method": "gptq", "bits": "four"},
-        {"quant_method": "gptq", "group_size": 1.5},
         {"quant_method": "compressed-tensors", "config_groups": {"g": 4}},
         {"quant_method": "gptq", "modules_to_not_convert": ["re:("]},
     ],
@@ -91,39 +77,7 @@ def test_a_quantization_configuration_that_cannot_be_read_is_one_line(raw: Any) 
         configured_format(raw)
 
 
-@pytest.mark.deep
-def test_whatever_a_quantization_configuration_holds_is_read_or_one_line() -> None:
-    chance = random.Random(37)
-    keys = ["quant_method", "bits", "w_bit", "group_size", "nbits", "load_in_4bit", "ignore"]
-    keys += ["weight_block_size", "config_groups", "quant_config", "skip_modules", "weights"]
-    keys += ["num_bits", "weight_quant_params", "symmetric", "g"]
-    plain = [None, True, -1, 0, 3, 4, 8, 64, 10**9, 2.5, "4", "re:(", "lm_head", "", "[", *METHODS]
-
-    def draw(depth: int) -> Any:
-        kind = chance.randrange(8)
-        if depth and kind < 2:
-            return {chance.choice(keys): draw(depth - 1) for _ in range(chance.randrange(4))}
-        if depth and kind == 2:
-            return [draw(depth - 1) for _ in range(chance.randrange(3))]
-        return chance.choice(plain)
-
-    read, refused = 0, []
-    for _ in range(2000):
-        raw = {key: draw(3) for key in chance.sample(keys, 4)}
-        raw["quant_method"] = chance.choice([*METHODS, draw(1)])
-        try:
-            form = configured_format(raw)
-        except InputError as error:
-            refused.append(str(error))
-        else:
-            assert form.bits > 0
-            form.bits_of("model.layers.0.mlp", 2)
-            read += 1
-    assert 200 < read < 1800
-    assert not any("\n" in line for line in refused)
-
-
-@pytest.mark.parametrize("text", ["q9_9", "0", "65", "-4", "1e9", "nan", ""])
+@pytest.mark.parametrize("text", ["q9_9", "0", "65", "nan", ""])
 def test_what_is_no_format_and_no_number_of_bits_is_one_line(text: str) -> None:
     with pytest.raises(InputError, match=r"^--weights '.*' is no format"):
         weight_format(text)
