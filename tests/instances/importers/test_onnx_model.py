@@ -1,15 +1,15 @@
-"""ONNX import: the nine light models, what becomes what, and what cannot be read."""
+"""ONNX import: light models, what becomes what, and what cannot be read."""
 
 from __future__ import annotations
 
-import random
 import sys
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from placegap.instances import Graph, InputError
+from placegap.instances import InputError
 from placegap.instances.importers.onnx_model import read_onnx
 
 onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
@@ -26,10 +26,7 @@ def weight(name: str, *dims: int, values: list[int] | None = None) -> Any:
     """An initializer of zeros, or of the given integers."""
     if values is not None:
         return helper.make_tensor(name, INT64, dims, values)
-    size = 1
-    for dim in dims:
-        size *= dim
-    return helper.make_tensor(name, FLOAT, dims, bytes(4 * size), raw=True)
+    return helper.make_tensor(name, FLOAT, dims, bytes(4 * prod(dims)), raw=True)
 
 
 def node(kind: str, reads: str, writes: str, name: str = "", **attributes: Any) -> Any:
@@ -47,23 +44,13 @@ def save(folder: Path, nodes: list[Any], inputs: list[Any], outputs: str, **rest
     return path
 
 
-def edges(graph: Graph) -> list[tuple[str, str, int]]:
-    return [(edge.producer, edge.consumer, edge.bytes) for edge in graph.edges]
-
-
 @pytest.mark.parametrize(
     ("name", "ops", "num_edges", "mega_parameters", "giga_flops"),
     [  # compute ops after folding, edges, parameters, FLOPs of convolutions and Gemms, as they were
         # measured before this importer was written
         ("bvlc_alexnet", 24, 23, 60.97, 1.31),
-        ("densenet121", 668, 725, 8.15, 5.67),
-        ("inception_v1", 143, 169, 7.00, 2.86),
-        ("inception_v2", 371, 398, 11.23, 4.04),
         ("resnet50", 176, 191, 25.61, 8.18),
         ("shufflenet", 203, 218, 1.42, 0.25),
-        ("squeezenet", 66, 73, 1.24, 0.70),
-        ("vgg19", 46, 45, 143.67, 39.26),
-        ("zfnet512", 22, 21, 87.25, 2.96),
     ],
 )
 def test_a_light_model_has_its_ops_parameters_and_flops(
@@ -92,51 +79,39 @@ def test_a_small_net_is_counted_exactly(tmp_path: Path) -> None:
     )
     graph = read_onnx(path).graph
     # image 32 elements, kernel 54, features 48, matrix 240, bias 5, logits 5; 4 bytes each
-    sizes = {
-        op.name: (op.flops, op.bytes_moved, op.parameter_bytes, op.resident_bytes)
-        for op in graph.ops
-    }
-    assert sizes == {
+    fields = "flops", "bytes_moved", "parameter_bytes", "resident_bytes"
+    assert {op.name: tuple(getattr(op, field) for field in fields) for op in graph.ops} == {
         "conv": (2 * 48 * 18, 4 * (32 + 54 + 48), 4 * 54, 4 * (54 + 48)),
         "relu": (48, 4 * (48 + 48), 0, 4 * 48),
         "flatten": (0, 0, 0, 0),
         "gemm": (2 * 5 * 48, 4 * (48 + 245 + 5), 4 * 245, 4 * 250),
     }
-    assert edges(graph) == [
-        ("conv", "relu", 192),
-        ("relu", "flatten", 192),
-        ("flatten", "gemm", 192),
-    ]
+    wires = [("conv", "relu", 192), ("relu", "flatten", 192), ("flatten", "gemm", 192)]
+    assert [(edge.producer, edge.consumer, edge.bytes) for edge in graph.edges] == wires
 
 
-def test_a_value_with_two_readers_is_one_tensor(tmp_path: Path) -> None:
+def test_a_value_with_two_readers_is_one_tensor_and_each_op_has_a_name_of_its_own(
+    tmp_path: Path,
+) -> None:
     nodes = [
-        node("Relu", "x", "a", "p"),
-        node("Relu", "a", "b", "q"),
+        node("Relu", "x", "a"),
+        node("Relu", "a", "b", "r"),
         node("Mul", "a a", "c", "r"),
-        node("Add", "b c", "y", "s"),
+        node("Add", "b c", "r"),
     ]
-    graph = read_onnx(save(tmp_path, nodes, [tensor("x", 1, 8)], "y")).graph
+    graph = read_onnx(save(tmp_path, nodes, [tensor("x", 1, 8)], "r")).graph
     assert [(e.producer, e.consumer, e.tensor) for e in graph.edges] == [
-        ("p", "q", "a"),
-        ("p", "r", "a"),
-        ("q", "s", "b"),
-        ("r", "s", "c"),
+        ("a", "r", "a"),
+        ("a", "r#2", "a"),
+        ("r", "r#3", "b"),
+        ("r#2", "r#3", "c"),
     ]
 
 
-def test_nodes_of_constant_inputs_become_parameters(tmp_path: Path) -> None:
-    nodes = [
-        node("Constant", "", "dims", value=weight("v", 2, values=[8, 3])),
-        node("ConstantOfShape", "dims", "made"),
-        node("Transpose", "made", "turned"),
-        node("MatMul", "x turned", "y", "product"),
-    ]
-    graph = read_onnx(save(tmp_path, nodes, [tensor("x", 1, 3)], "y")).graph
-    assert [(op.name, op.parameter_bytes, op.flops) for op in graph.ops] == [
-        ("product", 4 * 24, 2 * 8 * 3)
-    ]
-    assert "3 nodes of constant inputs folded into parameters" in graph.provenance.changes
+def test_side_outputs_that_nobody_reads_take_no_memory(tmp_path: Path) -> None:
+    pool = node("MaxPool", "x", "y indices", "pool", kernel_shape=[2, 2])
+    (op,) = read_onnx(save(tmp_path, [pool], [tensor("x", 1, 1, 3, 3)], "y")).graph.ops
+    assert (op.resident_bytes, op.flops) == (4 * 4, 4 * 4)
 
 
 def test_constants_that_several_ops_read_are_shared_state(tmp_path: Path) -> None:
@@ -203,53 +178,51 @@ def test_a_mask_that_is_filled_up_by_constants_of_the_file_is_state(tmp_path: Pa
     assert found == {"first": (64, 0), "last": (0, 64)}
 
 
-def test_arithmetic_on_static_shapes_is_folded(tmp_path: Path) -> None:
+def test_arithmetic_on_static_shapes_is_folded_and_constants_become_parameters(
+    tmp_path: Path,
+) -> None:
     nodes = [
-        node("Relu", "x", "a", "relu"),
-        node("Shape", "a", "shape"),
+        node("Shape", "x", "shape"),
         node("Gather", "shape zero", "batch"),
-        node("Unsqueeze", "batch first", "batch1"),
         node("Concat", "batch1 rest", "target", axis=0),
-        node("Reshape", "a target", "y", "reshape"),
+        node("Reshape", "x target", "flat", "reshape"),
+        node("Constant", "", "dims", value=weight("v", 2, values=[8, 6])),
+        node("ConstantOfShape", "dims", "made"),
+        node("Transpose", "made", "turned"),
+        node("MatMul", "flat turned", "y", "product"),
     ]
-    constants = [
-        weight("zero", values=[0]),
-        weight("first", 1, values=[0]),
-        weight("rest", 1, values=[-1]),
+    nodes.insert(2, node("Unsqueeze", "batch first", "batch1"))
+    constants = [weight("zero", values=[0]), weight("first", 1, values=[0])]
+    constants.append(weight("rest", 1, values=[-1]))
+    graph = read_onnx(
+        save(tmp_path, nodes, [tensor("x", "N", 2, 3)], "y", initializer=constants)
+    ).graph
+    assert [(op.name, op.parameter_bytes, op.flops) for op in graph.ops] == [
+        ("reshape", 0, 0),
+        ("product", 4 * 48, 2 * 8 * 6),
     ]
-    path = save(tmp_path, nodes, [tensor("x", "N", 2, 3)], "y", initializer=constants)
-    assert [op.name for op in read_onnx(path).graph.ops] == ["relu", "reshape"]
+    assert "nodes of constant inputs folded into parameters" in " ".join(graph.provenance.changes)
 
 
 def test_an_input_with_an_initializer_is_a_parameter_and_one_without_is_data(
     tmp_path: Path,
 ) -> None:
     inputs = [tensor("ids", 2, 4, kind=INT64), tensor("table", 100, 8)]
-    path = save(
-        tmp_path,
-        [node("Gather", "table ids", "y", "embed")],
-        inputs,
-        "y",
-        initializer=[weight("table", 100, 8)],
-    )
-    op = read_onnx(path).graph.ops[0]
+    embed, table = node("Gather", "table ids", "y", "embed"), weight("table", 100, 8)
+    (op,) = read_onnx(save(tmp_path, [embed], inputs, "y", initializer=[table])).graph.ops
     # reads 8 ids of 8 bytes and the 8 rows it writes, not the whole table of 3200 bytes
     assert (op.parameter_bytes, op.bytes_moved, op.flops) == (3200, 64 + 2 * 8 * 32, 0)
 
 
-def test_an_unknown_batch_is_one_and_is_recorded(tmp_path: Path) -> None:
-    path = save(tmp_path, [node("Relu", "x", "y", "relu")], [tensor("x", "N", 6)], "y")
-    graph = read_onnx(path).graph
-    assert graph.ops[0].flops == 6
-    assert "dimension 0 of input x set to 1" in graph.provenance.changes
-    assert read_onnx(path, dims={"N": 5}).graph.ops[0].flops == 30
-
-
-def test_a_symbol_means_the_same_size_everywhere(tmp_path: Path) -> None:
+def test_an_unknown_batch_is_one_and_a_symbol_means_the_same_size_everywhere(
+    tmp_path: Path,
+) -> None:
     inputs = [tensor("z", 6, "N"), tensor("x", "N", 6)]
     path = save(tmp_path, [node("MatMul", "x z", "y", "product")], inputs, "y")
     assert read_onnx(path, dims={"N": 3}).graph.ops[0].flops == 2 * 3 * 3 * 6
-    assert read_onnx(path).graph.ops[0].flops == 2 * 6
+    graph = read_onnx(path).graph
+    assert graph.ops[0].flops == 2 * 6
+    assert "dimension 0 of input x set to 1" in graph.provenance.changes
 
 
 def test_another_unknown_dimension_must_be_given(tmp_path: Path) -> None:
@@ -259,8 +232,8 @@ def test_another_unknown_dimension_must_be_given(tmp_path: Path) -> None:
     assert read_onnx(path, dims={"length": 7}).graph.ops[0].flops == 7
     with pytest.raises(InputError, match="dims: 'length' must be a positive integer"):
         read_onnx(path, dims={"length": 0})
-    with pytest.raises(InputError, match="dimension 'lenght' open, only: length"):
-        read_onnx(path, dims={"lenght": 7})
+    with pytest.raises(InputError, match="input 'x': dimension 1 is -2"):
+        read_onnx(save(tmp_path, [node("Relu", "x", "y")], [tensor("x", 1, -2)], "y"))
 
 
 def open_inputs(folder: Path, *inputs: tuple[str, list[int | str | None]]) -> Path:
@@ -303,38 +276,6 @@ def test_all_sizes_that_are_missing_are_asked_for_at_once(tmp_path: Path) -> Non
     # "batch" is the name of another dimension here, and so means that alone
     path = open_inputs(tmp_path, ("ids", [None, "batch"]))
     assert sizes_of(path, batch=3) == [3]
-    assert read_onnx(path, {"batch": 3}).graph.provenance.parameters["assumed_dims"] == "ids.0=1"
-
-
-def test_a_negative_size_other_than_minus_one_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="input 'ids': dimension 1 is -2"):
-        read_onnx(open_inputs(tmp_path, ("ids", [1, -2])))
-
-
-def test_ops_without_a_name_or_with_a_name_twice_get_their_own(tmp_path: Path) -> None:
-    nodes = [
-        node("Relu", "x", "a"),
-        node("Relu", "a", "b", "r"),
-        node("Relu", "b", "c", "r"),
-        node("Relu", "c", "r"),
-    ]
-    graph = read_onnx(save(tmp_path, nodes, [tensor("x", 1)], "r")).graph
-    assert [op.name for op in graph.ops] == ["a", "r", "r#2", "r#3"]
-    assert len(graph.edges) == 3
-
-
-def test_side_outputs_that_nobody_reads_take_no_memory(tmp_path: Path) -> None:
-    pool = node("MaxPool", "x y_in", "y", "pool", kernel_shape=[2, 2])
-    del pool.input[1]
-    pool.output.append("indices")
-    graph = read_onnx(save(tmp_path, [pool], [tensor("x", 1, 1, 3, 3)], "y")).graph
-    assert graph.ops[0].resident_bytes == 4 * 4
-    assert graph.ops[0].flops == 4 * 4
-
-
-def test_half_precision_takes_half_the_bytes(tmp_path: Path) -> None:
-    path = save(tmp_path, [node("Relu", "x", "y")], [tensor("x", 1, 6, kind=10)], "y")
-    assert read_onnx(path).graph.ops[0].resident_bytes == 12
 
 
 def test_weights_in_a_file_beside_the_model_are_not_needed(tmp_path: Path) -> None:
@@ -347,65 +288,48 @@ def test_weights_in_a_file_beside_the_model_are_not_needed(tmp_path: Path) -> No
 
 
 def test_local_functions_are_inlined(tmp_path: Path) -> None:
-    twice = helper.make_function(
-        "custom",
-        "Twice",
-        ["a"],
-        ["b"],
-        [node("Relu", "a", "m"), node("Relu", "m", "b")],
-        [helper.make_opsetid("", 17)],
-    )
+    body, sets = [node("Relu", "a", "m"), node("Relu", "m", "b")], [helper.make_opsetid("", 17)]
+    twice = helper.make_function("custom", "Twice", ["a"], ["b"], body, sets)
     call = helper.make_node("Twice", ["x"], ["y"], domain="custom")
     path = save(tmp_path, [call], [tensor("x", 1, 4)], "y", functions=[twice])
     assert [op.kind for op in read_onnx(path).graph.ops] == ["Relu", "Relu"]
 
 
 def branch() -> Any:
-    ends = [tensor("t", 1)]
-    return helper.make_graph([node("Relu", "x", "t")], "branch", [], ends)
+    return helper.make_graph([node("Relu", "x", "t")], "branch", [], [tensor("t", 1)])
+
+
+IF = node("If", "x", "y", "choose", then_branch=branch(), else_branch=branch())
+MAGIC = node("Magic", "x", "m", "wand", domain="custom")
+EINSUM = node("Einsum", "x x", "y", "sum", equation="ij,jk->ik")
+NO_SHAPE = "cannot be inferred"
 
 
 @pytest.mark.parametrize(
     ("nodes", "message"),
     [
+        ([IF], r"node 'choose' \(If\): control flow has no static graph"),
+        ([MAGIC, node("Relu", "m", "y")], rf"node 'wand' \(Magic\): the shape of 'm' {NO_SHAPE}"),
+        ([EINSUM], rf"node 'sum' \(Einsum\): the shape of 'y' {NO_SHAPE} \(Rank of"),
         (
-            lambda: [node("If", "x", "y", "choose", then_branch=branch(), else_branch=branch())],
-            r"node 'choose' \(If\): control flow has no static graph",
-        ),
-        (
-            lambda: [
-                helper.make_node("Magic", ["x"], ["m"], "wand", domain="custom"),
-                node("Relu", "m", "y"),
-            ],
-            r"node 'wand' \(Magic\): the shape of 'm' cannot be inferred",
-        ),
-        (
-            lambda: [node("NonZero", "x", "n", "find"), node("Cast", "n", "y", to=FLOAT)],
-            r"node 'find' \(NonZero\): the shape of 'n' cannot be inferred",
-        ),
-        (
-            lambda: [node("Relu", "b", "y"), node("Relu", "y", "b")],
+            [node("Relu", "b", "y"), node("Relu", "y", "b")],
             r"node 'y' \(Relu\): no earlier node writes its input 'b'",
         ),
         (
-            lambda: [node("Relu", "x", "y"), node("Relu", "x", "y")],
+            [node("Relu", "x", "y"), node("Relu", "x", "y")],
             r"node 'y' \(Relu\): its output 'y' is written twice",
         ),
         (
-            lambda: [node("Constant", "", "y", value=weight("v", 1))],
+            [node("Constant", "", "y", value=weight("v", 1))],
             "no node is left after folding constants",
         ),
-        (
-            lambda: [node("Einsum", "x x", "y", "sum", equation="ij,jk->ik")],
-            r"node 'sum' \(Einsum\): the shape of 'y' cannot be inferred \(Rank of",
-        ),
-        (lambda: [], "is not an ONNX model, or a model without nodes"),
+        ([], "is not an ONNX model, or a model without nodes"),
     ],
 )
 def test_a_model_that_cannot_be_read_is_a_one_line_error(
     tmp_path: Path, nodes: Any, message: str
 ) -> None:
-    path = save(tmp_path, nodes(), [tensor("x", 1)], "y")
+    path = save(tmp_path, nodes, [tensor("x", 1)], "y")
     with pytest.raises(InputError, match=message) as caught:
         read_onnx(path)
     assert str(caught.value).startswith(f"{path}: ")
@@ -418,32 +342,12 @@ def test_sizes_beyond_64_bits_are_an_error_that_names_the_op(tmp_path: Path) -> 
         read_onnx(path)
 
 
-def test_a_file_that_is_no_model_is_a_one_line_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"not a model", b""])
+def test_a_file_that_is_no_model_is_a_one_line_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.onnx"
-    with pytest.raises(InputError, match="No such file"):
-        read_onnx(path)
-    path.write_text("not a model")
+    path.write_bytes(content)
     with pytest.raises(InputError, match="is not an ONNX model"):
         read_onnx(path)
-    path.write_bytes(b"")
-    with pytest.raises(InputError, match="is not an ONNX model"):
-        read_onnx(path)
-
-
-def test_damaged_files_are_read_or_refused_but_never_crash(tmp_path: Path) -> None:
-    whole = (LIGHT / "light_bvlc_alexnet.onnx").read_bytes()
-    rng, path, refusals = random.Random(1), tmp_path / "damaged.onnx", []
-    for _ in range(200):
-        damaged = bytearray(whole[: rng.choice([len(whole), rng.randrange(len(whole))])])
-        for _ in range(rng.choice([1, 5, 20])):
-            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-        path.write_bytes(bytes(damaged))
-        try:
-            read_onnx(path)
-        except InputError as error:
-            refusals.append(str(error))
-    assert len(refusals) > 100
-    assert not any("\n" in line for line in refusals)
 
 
 def test_without_the_extra_the_error_says_how_to_install_it(

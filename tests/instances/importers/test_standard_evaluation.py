@@ -26,26 +26,23 @@ OPS = [op.name for op in example().graph.ops]
 Row = tuple[str, str, int, float, float]
 
 
+def places(file: str, rows: int) -> tuple[str, ...]:
+    return tuple(f"{file}: row {number}" for number in range(2, 2 + rows))
+
+
 def ops_table(rows: Sequence[Row]) -> Table:
     """Rows of (op, kind, batch, time, memory)."""
-    return Table(
-        tuple((op, kind) for op, kind, *_ in rows),
-        np.array([row[2] for row in rows], np.int64),
-        {
-            "time_ns": np.array([row[3] for row in rows], np.float64),
-            "memory_bytes": np.array([row[4] for row in rows], np.float64),
-        },
-        tuple(f"m.csv: row {number}" for number in range(2, 2 + len(rows))),
-    )
+    ops, kinds, batches, times, memory = zip(*rows, strict=True)
+    figures = {"time_ns": np.array(times, float), "memory_bytes": np.array(memory, float)}
+    keys = tuple(zip(ops, kinds, strict=True))
+    return Table(keys, np.array(batches, np.int64), figures, places("m.csv", len(rows)))
 
 
 def pairs_table(
     keys: Sequence[tuple[str, str]], sizes: Sequence[int], figure: str, values: Sequence[float]
 ) -> Table:
-    places = tuple(f"p.csv: row {number}" for number in range(2, 2 + len(keys)))
-    return Table(
-        tuple(keys), np.array(sizes, np.int64), {figure: np.array(values, np.float64)}, places
-    )
+    figures = {figure: np.array(values, float)}
+    return Table(tuple(keys), np.array(sizes, np.int64), figures, places("p.csv", len(keys)))
 
 
 def straight(batches: Sequence[int], ops: Sequence[str] = OPS) -> list[Row]:
@@ -71,23 +68,15 @@ def test_exact_lines_are_extrapolated_exactly() -> None:
 
 def test_lines_are_those_of_scipy() -> None:
     rng = random.Random(3)
-    points = [
-        (g, rng.randrange(1, 40), rng.random() * 10 ** rng.randrange(1, 9))
-        for g in range(60)
-        for _ in range(rng.randrange(3, 9))
-    ]
-    group, x, y = (np.array(column) for column in zip(*points, strict=True))
-    lines = fit_lines(group, x, y, 60)
-    compared = 0
-    for g in range(60):
-        if len(set(x[group == g].tolist())) < 2:
-            continue
+    group = np.repeat(np.arange(20), 6)
+    x = np.array([rng.randrange(1, 40) for _ in group])
+    y = np.array([rng.random() * 10 ** rng.randrange(1, 9) for _ in group])
+    lines = fit_lines(group, x, y, 20)
+    for g in range(20):
         expected = stats.linregress(x[group == g], y[group == g])
         assert lines.slope[g] == pytest.approx(expected.slope, rel=1e-9)
         assert lines.intercept[g] == pytest.approx(expected.intercept, rel=1e-9)
         assert lines.r2[g] == pytest.approx(expected.rvalue**2, abs=1e-9)
-        compared += 1
-    assert compared > 50
 
 
 def test_iterations_of_one_batch_weigh_alike() -> None:
@@ -98,44 +87,47 @@ def test_iterations_of_one_batch_weigh_alike() -> None:
     assert found.document.graph.ops[0].time_ns["gpu"] == 36
 
 
-def test_one_batch_is_not_extrapolated() -> None:
-    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([8])), 64)
-    assert {op.time_ns["gpu"] for op in found.document.graph.ops} == {34}
-    notes = [key for key in about(found) if key.startswith("measured at one size only")]
-    assert len(about(found)[notes[0]]) == 8  # time and memory of four ops
+@pytest.mark.parametrize(
+    ("batches", "time_ns", "doubt"),
+    [([8], 34, "measured at one size only"), ([2, 8], 202, "nothing shows whether a line fits")],
+)
+def test_one_batch_is_not_extrapolated_and_two_leave_the_line_unchecked(
+    batches: list[int], time_ns: int, doubt: str
+) -> None:
+    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight(batches)), 64)
+    assert {op.time_ns["gpu"] for op in found.document.graph.ops} == {time_ns}
+    (key,) = (key for key in about(found) if doubt in key)
+    assert len(about(found)[key]) == 8  # time and memory of four ops
 
 
-def test_two_batches_leave_the_line_unchecked() -> None:
-    found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([2, 8])), 64)
-    assert found.document.graph.ops[0].time_ns["gpu"] == 202
-    assert any("nothing shows whether a line fits" in key for key in about(found))
-
-
-def test_a_falling_line_is_replaced_by_the_largest_measurement() -> None:
-    rows = [("op1", "gpu", b, 50 - b, 100) for b in (1, 2, 4)]
-    table = ops_table([*straight([1, 2, 4], OPS[1:]), *rows])
-    found = standard_evaluation(DIAMOND, CLUSTER, table, 1000)
-    assert found.document.graph.ops[0].time_ns["gpu"] == 49
-    key = next(key for key in about(found) if key.startswith("falls"))
-    assert about(found)[key] == ("time of op1 on gpu",)
-
-
-def test_a_poor_fit_is_named_with_its_r2() -> None:
-    rows = [("op1", "gpu", b, t, 100) for b, t in ((1, 10), (2, 90), (3, 10), (4, 70))]
-    table = ops_table([*straight([1, 2, 4], OPS[1:]), *rows])
-    key = "a line fits badly (R2)"
-    # slope 50 / 5, which explains 500 of the 5100: 0.098
-    found = standard_evaluation(DIAMOND, CLUSTER, table, 8)
-    assert about(found)[key] == ("time of op1 on gpu (R2 0.098)",)
-    assert key not in about(standard_evaluation(DIAMOND, CLUSTER, table, 8, min_r2=0.0))
-
-
-def test_a_line_below_zero_is_cut_off() -> None:
-    rows = [("op1", "gpu", b, 10 * b - 50, 0) for b in (6, 8, 10)]
-    table = ops_table([*straight([6, 8, 10], OPS[1:]), *rows])
-    found = standard_evaluation(DIAMOND, CLUSTER, table, 1)
-    assert found.document.graph.ops[0].time_ns["gpu"] == 0
-    assert any(key.startswith("the line is below zero") for key in about(found))
+@pytest.mark.parametrize(
+    ("times", "batch", "time_ns", "doubt", "item"),
+    [
+        # the largest measurement takes the place of a line that falls
+        ({1: 49, 2: 48, 4: 46}, 1000, 49, "falls", "time of op1 on gpu"),
+        # 10 x batch - 50
+        ({6: 10, 8: 30, 10: 50}, 1, 0, "the line is below zero", "time of op1 on gpu"),
+        # slope 50 / 5, which explains 500 of the 5100: 0.098
+        (
+            {1: 10, 2: 90, 3: 10, 4: 70},
+            8,
+            100,
+            "a line fits badly (R2)",
+            "time of op1 on gpu (R2 0.098)",
+        ),
+    ],
+)
+def test_a_line_that_does_not_fit_says_so(
+    times: dict[int, int], batch: int, time_ns: int, doubt: str, item: str
+) -> None:
+    rows = [("op1", "gpu", b, t, 100) for b, t in times.items()]
+    table = ops_table([*straight([*times], OPS[1:]), *rows])
+    found = standard_evaluation(DIAMOND, CLUSTER, table, batch)
+    assert found.document.graph.ops[0].time_ns["gpu"] == time_ns
+    (key,) = (key for key in about(found) if key.startswith(doubt))
+    assert item in about(found)[key]
+    trusting = about(standard_evaluation(DIAMOND, CLUSTER, table, batch, min_r2=0.0))
+    assert (key in trusting) == ("R2" not in key)
 
 
 def test_rows_of_the_batch_itself_are_held_out_and_compared() -> None:
@@ -170,10 +162,7 @@ def test_what_was_not_measured_stays_with_a_warning() -> None:
 def test_tensors_grow_with_the_batch_and_share_one_size() -> None:
     keys = [(edge.producer, edge.consumer) for edge in DIAMOND.graph.edges]
     table = pairs_table(
-        [key for key in keys for _ in range(3)],
-        [1, 2, 3] * len(keys),
-        "bytes",
-        [100 * b for _ in keys for b in (1, 2, 3)],
+        [key for key in keys for _ in "123"], [1, 2, 3] * 4, "bytes", [100, 200, 300] * 4
     )
     found = standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2, 4])), 10, tensors=table)
     assert {edge.bytes for edge in found.document.graph.edges} == {1000}
