@@ -20,7 +20,6 @@ from placegap.instances.importers.reader import read_model
         ("own.json", b"\xef\xbb\xbf  " + json.dumps(good_document()).encode(), None),
         ("own", gzip.compress(json.dumps(good_document()).encode()), None),
         ("foreign.json", json.dumps(good_dnn()).encode(), "max_load"),
-        ("foreign.json.gz", gzip.compress(json.dumps(good_dnn()).encode()), "max_load"),
         ("table.json", workbook(good_rows()), "makespan"),
     ],
 )
