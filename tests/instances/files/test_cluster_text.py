@@ -130,7 +130,7 @@ BOARDS = r"-(\d+GB|PCIe|GCD)"
 """What may be left out of a name, from the end on."""
 
 
-@pytest.mark.parametrize("kind", list(catalogue())[::6] + ["H100-80GB-PCIe", "RTX4070TiSuper"])
+@pytest.mark.parametrize("kind", [*list(catalogue())[::6], "H100-80GB-PCIe", "RTX4070TiSuper"])
 def test_a_name_that_ends_inside_a_word_of_a_kind_is_no_name_of_it(kind: str) -> None:
     own = {plain_name(each) for each in catalogue()}
     for at in range(1, len(kind)):
