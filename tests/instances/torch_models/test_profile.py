@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+from doubles.configs import gpt2
 
 from placegap.instances import Cluster, Device, InputError
 from placegap.instances.costing.costing import catalogue
 from placegap.instances.importers.measured_times import read_times, with_times
 from placegap.instances.torch_models.options import TraceOptions
-from placegap.instances.torch_models.profile import (
-    OpTime,
-    Profile,
-    profile_model,
-    times_csv,
-)
-
-CONFIG = {
-    "model_type": "gpt2",
-    "n_layer": 1,
-    "n_embd": 8,
-    "n_head": 2,
-    "n_positions": 16,
-    "vocab_size": 11,
-}
+from placegap.instances.torch_models.profile import OpTime, Profile, profile_model, times_csv
 
 
 def test_names_with_commas_and_quotes_come_back_from_the_file(tmp_path: Path) -> None:
@@ -44,32 +30,29 @@ def test_updates_of_weights_are_refused() -> None:
 def test_times_of_a_profile_are_those_of_the_model_it_measured(tmp_path: Path) -> None:
     from placegap.instances.torch_models.model import read_traced_model
 
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(CONFIG))
-    profile = profile_model(f"hf:{config}", TraceOptions(), device_kind="T4")
+    name = gpt2(tmp_path, n_layer=1)
+    profile = profile_model(name, TraceOptions(), device_kind="T4")
     assert not profile.is_calibrated  # the catalogue knows a T4
     path = tmp_path / "times.csv"
     path.write_text(times_csv(profile))
-    graph = read_traced_model(f"hf:{config}").graph
+    graph = read_traced_model(name).graph
     cluster = Cluster(name="c", devices=(Device(name="d", kind="T4"),))
     measured = with_times(graph, read_times(path), cluster)
     assert measured.num_ops == len(graph.ops)
     assert measured.unmatched == ()
     # with what views and folded constants take besides, which are no ops
-    assert [op.time_ns["T4"] for op in measured.graph.ops] == [
-        op.measured_ns + op.beside_ns for op in profile.ops
-    ]
+    taken = [op.measured_ns + op.beside_ns for op in profile.ops]
+    assert [op.time_ns["T4"] for op in measured.graph.ops] == taken
 
 
 @pytest.mark.torch
 def test_forward_and_backward_are_measured_where_there_is_no_update(tmp_path: Path) -> None:
     from placegap.instances.torch_models.training_model import read_training_model
 
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps(CONFIG))
+    name = gpt2(tmp_path, n_layer=1)
     options = TraceOptions(train=True, optimizer="none", seq=8)
-    profile = profile_model(f"hf:{config}", options, runs=3, best=True)
-    graph = read_training_model(f"hf:{config}", options).graph
+    profile = profile_model(name, options, runs=3, best=True)
+    graph = read_training_model(name, options).graph
     assert [op.name for op in profile.ops] == [op.name for op in graph.ops]
     assert any(op.backward for op in graph.ops)
     assert min(op.measured_ns for op in profile.ops) > 0

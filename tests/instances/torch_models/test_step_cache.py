@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.configs import config, fields
 
 from placegap.instances import Graph, Op
 from placegap.instances.torch_models.model import read_traced_model
@@ -14,23 +14,17 @@ from placegap.instances.torch_models.options import TraceOptions
 
 pytestmark = pytest.mark.torch
 
-SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "intermediate_size": 64,
-    "vocab_size": 50,
-}
-MAMBA = {"mamba_d_state": 4, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_ssm": 64}
+SIZES = "32 4 4 2 64 50"
+MAMBA = fields("mamba_d_state=4 mamba_n_heads=4 mamba_d_head=16 mamba_d_ssm=64")
+DELTA = fields(
+    "linear_key_head_dim=8 linear_value_head_dim=16 linear_num_key_heads=2 linear_num_value_heads=4"
+)
 
 
-def traced(folder: Path, kind: str, config: dict[str, Any], **options: Any) -> Graph:
-    path = folder / f"{kind}.json"
-    path.write_text(json.dumps({"model_type": kind, **config}))
+def traced(folder: Path, kind: str, more: dict[str, Any], **options: Any) -> Graph:
     options = {"decode": True, "kv_tokens": 100, "dtype": "float16", **options}
-    return read_traced_model(f"hf:{path}", TraceOptions(**options)).graph
+    name = config(folder, kind, SIZES, **{"head_dim": 8, **more})
+    return read_traced_model(name, TraceOptions(**options)).graph
 
 
 def kept_bytes(op: Op) -> int:
@@ -38,16 +32,8 @@ def kept_bytes(op: Op) -> int:
     return (op.state_bytes or 0) + sum(op.shared_state.values()) - op.parameter_bytes
 
 
-DELTA = {
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 16,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-}
-
-
 def test_a_step_of_linear_attention_reads_and_writes_its_state(tmp_path: Path) -> None:
-    graph = traced(tmp_path, "qwen3_5_text", {**SIZES, **DELTA}, batch=3)
+    graph = traced(tmp_path, "qwen3_5_text", DELTA, batch=3)
     first = [op for op in graph.ops if (op.module or "").startswith("model.layers.0.linear_attn")]
     assert len(first) < 80  # a chunk of 64 tokens takes 581
     # of each of 3 sequences 4 heads of 8 x 16 in float32; of 2 x 2 heads of 8 and 4 of 16 channels
@@ -65,10 +51,10 @@ def test_a_step_of_linear_attention_reads_and_writes_its_state(tmp_path: Path) -
 
 
 def test_a_prompt_of_linear_attention_takes_all_chunks_at_once(tmp_path: Path) -> None:
-    config = {**SIZES, **DELTA, "layer_types": ["linear_attention", "full_attention"] * 2}
+    more = {**DELTA, "layer_types": ["linear_attention", "full_attention"] * 2}
     found = []
     for tokens in (100, 300):
-        graph = traced(tmp_path, "qwen3_5_text", config, decode=False, kv_tokens=0, prefill=tokens)
+        graph = traced(tmp_path, "qwen3_5_text", more, decode=False, kv_tokens=0, prefill=tokens)
         path = "model.layers.2.linear_attn"
         ops = [op for op in graph.ops if op.module == path and op.kind != "convolution"]
         found.append([op.flops for op in ops if op.flops])
@@ -83,21 +69,21 @@ def test_a_prompt_of_linear_attention_takes_all_chunks_at_once(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("kind", "config", "kept"),
+    ("kind", "more", "kept"),
     [
         # 64 channels: 4 states each, in float32, and the last 4 tokens
-        ("mamba", {**SIZES, "state_size": 4}, 4 * 64 * (4 * 4 + 4 * 2)),
+        ("mamba", {"state_size": 4}, 4 * 64 * (4 * 4 + 4 * 2)),
         # 4 heads of 16 with 4 states each, in float32; a convolution of 64 channels and 2 x 4 of
         # states over 4 tokens; keys and values of 100 tokens beside them
-        ("falcon_h1", {**SIZES, **MAMBA}, 4 * (4 * 16 * 4 * 4 + 72 * 4 * 2 + 100 * 2 * 16 * 2)),
+        ("falcon_h1", MAMBA, 4 * (4 * 16 * 4 * 4 + 72 * 4 * 2 + 100 * 2 * 16 * 2)),
         # layers 0 and 2: 4 heads of 8 x 8; the others have attention
-        ("minimax", SIZES, 2 * (4 * 8 * 8 * 2 + 100 * 2 * 16 * 2)),
+        ("minimax", {}, 2 * (4 * 8 * 8 * 2 + 100 * 2 * 16 * 2)),
         # of 32 channels the last 2 tokens and 3 sums, all in float32 but the tokens
-        ("rwkv", {**SIZES, "attention_hidden_size": 32}, 4 * 32 * (2 * 2 + 3 * 4)),
+        ("rwkv", {"attention_hidden_size": 32}, 4 * 32 * (2 * 2 + 3 * 4)),
     ],
 )
 def test_a_model_keeps_the_state_of_every_recurrent_layer(
-    kind: str, config: dict[str, Any], kept: int, tmp_path: Path
+    kind: str, more: dict[str, Any], kept: int, tmp_path: Path
 ) -> None:
-    graph = traced(tmp_path, kind, config)
+    graph = traced(tmp_path, kind, more)
     assert sum(kept_bytes(op) for op in graph.ops) == kept
