@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from doubles.onnx_nets import helper, nodes, save, tensor, weight
 
 from placegap.instances import Graph, InputError
 from placegap.instances.importers.onnx_model import read_onnx
 
-onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
-helper = pytest.importorskip("onnx.helper")
 doubles = pytest.importorskip("doubles.onnx_transformers")
-FLOAT, INT64 = 1, 7
 
 
 def product_flops(batch: int, length: int, layers: int) -> int:
@@ -45,22 +42,11 @@ def test_a_transformer_with_open_sizes_is_read_at_any_size(
 
 
 def test_batch_means_every_open_first_dimension_where_none_is_called_so(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Add", ["a", "b"], ["y"])]
-    inputs = [helper.make_tensor_value_info(name, FLOAT, [f"s{name}", 5]) for name in "ab"]
-    path = save(tmp_path, nodes, inputs)
+    path = save(tmp_path, nodes("Add a b > y"), [tensor(name, f"s{name}", 5) for name in "ab"])
     graph = read_onnx(path, dims={"batch": 4}).graph
     assert (graph.ops[0].flops, graph.provenance.parameters) == (20, {})
     assert read_onnx(path, dims={"batch": 4, "sa": 1}).graph.ops[0].flops == 20
     assert read_onnx(path).graph.provenance.parameters["assumed_dims"] == "sa=1, sb=1"
-
-
-def save(folder: Path, nodes: list[Any], inputs: list[Any], **rest: Any) -> Path:
-    ends = [helper.make_empty_tensor_value_info("y")]
-    graph = helper.make_graph(nodes, "net", inputs, ends, **rest)
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
-    path = folder / "net.onnx"
-    path.write_bytes(helper.make_model(graph, opset_imports=imports).SerializeToString())
-    return path
 
 
 def test_the_module_of_an_op_is_the_innermost_of_its_scopes(tmp_path: Path) -> None:
@@ -72,52 +58,37 @@ def test_the_module_of_an_op_is_the_innermost_of_its_scopes(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("text", ["", "[", "['a', 3]", "__import__('os')", "(" * 5000])
 def test_scopes_that_are_no_list_of_texts_are_no_module(tmp_path: Path, text: str) -> None:
-    node = helper.make_node("Relu", ["x"], ["y"])
-    entry = node.metadata_props.add()
+    net = nodes("Relu x > y")
+    entry = net[0].metadata_props.add()
     entry.key, entry.value = "pkg.torch.onnx.name_scopes", text
-    path = save(tmp_path, [node], [helper.make_tensor_value_info("x", FLOAT, [2])])
-    assert read_onnx(path).graph.ops[0].module is None
+    assert read_onnx(save(tmp_path, net, [tensor("x", 2)])).graph.ops[0].module is None
 
 
 def test_nodes_that_no_output_depends_on_are_dropped(tmp_path: Path) -> None:
-    nodes = [
-        helper.make_node("Relu", ["x"], ["y"], "kept"),
-        helper.make_node("Relu", ["x"], ["a"], "dead"),
-        helper.make_node("NonZero", ["a"], ["b"], "dead, and of unknown size"),
-    ]
-    graph = read_onnx(save(tmp_path, nodes, [helper.make_tensor_value_info("x", FLOAT, [2])])).graph
+    net = nodes("kept: Relu x > y; dead: Relu x > a; of unknown size: NonZero a > b")
+    graph = read_onnx(save(tmp_path, net, [tensor("x", 2)])).graph
     assert [op.name for op in graph.ops] == ["kept"]
     assert "2 nodes dropped that no output depends on" in graph.provenance.changes
 
 
 def test_an_if_of_known_condition_is_the_branch_that_is_taken(tmp_path: Path) -> None:
     # squeeze(x, 1) as torch's older exporter writes it: only where that axis has one element
-    branches = {}
-    for name, kind in (("then", "Relu"), ("else", "Exp")):
-        end, body = f"{name}_end", [helper.make_node(kind, ["x"], [f"{name}_end"], name)]
-        ends = [helper.make_empty_tensor_value_info(end)]
-        branches[f"{name}_branch"] = helper.make_graph(body, name, [], ends)
-    nodes = [
-        helper.make_node("Shape", ["x"], ["shape"]),
-        helper.make_node("Gather", ["shape", "one"], ["size"]),
-        helper.make_node("Equal", ["size", "one"], ["is_one"]),
-        helper.make_node("If", ["is_one"], ["y"], "choose", **branches),
-    ]
-    one = helper.make_tensor("one", INT64, [], [1])
+    branches = {
+        f"{name}_branch": helper.make_graph(
+            nodes(f"{kind} x > end"), name, [], [helper.make_empty_tensor_value_info("end")]
+        )
+        for name, kind in (("then", "Relu"), ("else", "Exp"))
+    }
+    net = nodes("Shape x > shape; Gather shape one > size; Equal size one > is_one")
+    net += nodes("If is_one > y", **branches)
     for size, kind in ((1, "Relu"), (3, "Exp")):
-        inputs = [helper.make_tensor_value_info("x", FLOAT, [2, size])]
-        graph = read_onnx(save(tmp_path, nodes, inputs, initializer=[one])).graph
-        assert [op.kind for op in graph.ops] == [kind, "Identity"]
+        path = save(tmp_path, net, [tensor("x", 2, size)], initializer=[weight("one", values=[1])])
+        assert [op.kind for op in read_onnx(path).graph.ops] == [kind, "Identity"]
 
 
 def test_a_shape_that_the_file_states_serves_where_none_can_be_inferred(tmp_path: Path) -> None:
-    nodes = [
-        helper.make_node("Magic", ["x"], ["m"], "wand", domain="com.example"),
-        helper.make_node("Relu", ["m"], ["y"], "relu"),
-    ]
-    inputs = [helper.make_tensor_value_info("x", FLOAT, ["N", 2])]
-    stated = [helper.make_tensor_value_info("m", FLOAT, ["N", 6])]
-    path = save(tmp_path, nodes, inputs, value_info=stated)
+    net = nodes("wand: Magic x > m", domain="own") + nodes("relu: Relu m > y")
+    path = save(tmp_path, net, [tensor("x", "N", 2)], value_info=[tensor("m", "N", 6)])
     graph = read_onnx(path, dims={"N": 5}).graph
     # no rule: 1 FLOP per element that it writes
     assert [(op.name, op.flops) for op in graph.ops] == [("wand", 30), ("relu", 30)]
@@ -126,22 +97,14 @@ def test_a_shape_that_the_file_states_serves_where_none_can_be_inferred(tmp_path
 
 def test_a_range_that_would_fill_the_memory_is_not_computed(tmp_path: Path) -> None:
     values = {"start": 0, "limit": 2**62, "delta": 1}
-    ends = [helper.make_tensor(name, INT64, [], [value]) for name, value in values.items()]
-    nodes = [
-        helper.make_node("Range", ["start", "limit", "delta"], ["r"]),
-        helper.make_node("Expand", ["x", "r"], ["y"]),
-    ]
-    inputs = [helper.make_tensor_value_info("x", FLOAT, [1])]
+    ends = [weight(name, values=[value]) for name, value in values.items()]
+    net = nodes("Range start limit delta > r; Expand x r > y")
     with pytest.raises(InputError, match="the shape of 'y' cannot be inferred"):
-        read_onnx(save(tmp_path, nodes, inputs, initializer=ends))
+        read_onnx(save(tmp_path, net, [tensor("x", 1)], initializer=ends))
 
 
 def test_half_precision_and_bytes_are_number_types_of_ops(tmp_path: Path) -> None:
-    inputs = [helper.make_tensor_value_info("x", FLOAT, [2, 4])]
-    nodes = [
-        helper.make_node("Relu", ["x"], ["a"], "single"),
-        helper.make_node("Cast", ["a"], ["b"], "cast", to=10),
-        helper.make_node("Relu", ["b"], ["y"], "half"),
-    ]
-    graph = read_onnx(save(tmp_path, nodes, inputs)).graph
-    assert [op.dtype for op in graph.ops] == [None, None, "float16"]
+    net = nodes("Relu x > a") + nodes("Cast a > b", to=10) + nodes("Relu b > y")
+    ops = read_onnx(save(tmp_path, net, [tensor("x", 2, 4)])).graph.ops
+    assert [op.dtype for op in ops] == [None, None, "float16"]
+    assert [op.resident_bytes for op in ops] == [32, 16, 16]
