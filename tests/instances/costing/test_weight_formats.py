@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.onnx_nets import helper, nodes, save, tensor, weight
 
 from placegap.instances import InputError, Op
 from placegap.instances.costing.weight_formats import FORMATS, configured_format, weight_format
 from placegap.instances.importers.onnx_model import read_onnx
 
-onnx = pytest.importorskip("onnx", reason="needs the onnx extra")
-helper = pytest.importorskip("onnx.helper")
-FLOAT, UINT8, INT8 = 1, 2, 3
+UINT8, INT8 = 2, 3
+BLOCKS = {"bits": 4, "block_size": 32}
 GROUPS = {"g": {"weights": {"num_bits": 4, "group_size": 128}}}
 
 
@@ -92,58 +93,44 @@ def test_what_a_configuration_leaves_out_stays_as_it_is() -> None:
     assert found.bits_of("model.layers.3.mlp.up_proj", 1) is None  # a bias
 
 
-def op_of(folder: Path, nodes: list[Any], weights: list[Any], form: str | None = None) -> Op:
+def op_of(folder: Path, made: list[Any], weights: list[Any], form: str | None = None) -> Op:
     """The only op of a model with an input of 1 x 256 numbers."""
-    shown = helper.make_tensor_value_info("x", FLOAT, (1, 256))
-    end = helper.make_empty_tensor_value_info("y")
-    graph = helper.make_graph(nodes, "net", [shown], [end], weights)
-    sets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    path = folder / "net.onnx"
-    path.write_bytes(helper.make_model(graph, opset_imports=sets).SerializeToString())
+    path = save(folder, made, [tensor("x", 1, 256)], initializer=weights)
     (op,) = read_onnx(path, None, None if form is None else weight_format(form)).graph.ops
     return op
 
 
-def zeros(name: str, kind: int, *dims: int, num_bytes: int) -> Any:
-    return helper.make_tensor(name, kind, dims, bytes(num_bytes), raw=True)
-
-
-def test_dequantized_weights_of_a_file_are_as_large_as_they_are_stored(tmp_path: Path) -> None:
-    weights = [
-        zeros("w", INT8, 256, 512, num_bytes=256 * 512),
-        zeros("scale", FLOAT, 512, num_bytes=4 * 512),
-    ]
-    nodes = [
-        helper.make_node("DequantizeLinear", ["w", "scale"], ["d"], axis=1),
-        helper.make_node("MatMul", ["x", "d"], ["y"]),
-    ]
-    op = op_of(tmp_path, nodes, weights)
-    assert op.parameter_bytes == 256 * 512 + 4 * 512
-    assert op.bytes_moved == op.parameter_bytes + 4 * (256 + 512)
-
-
-def test_a_product_with_weights_in_blocks_reads_them_as_they_are_packed(tmp_path: Path) -> None:
-    # 512 columns of 8 blocks of 32 numbers of 4 bits, and a float32 scale for each block
-    weights = [
-        zeros("w", UINT8, 512, 8, 16, num_bytes=512 * 128),
-        zeros("scale", FLOAT, 512 * 8, num_bytes=4 * 512 * 8),
-    ]
-    settings = {"K": 256, "N": 512, "bits": 4, "block_size": 32}
-    product = helper.make_node(
-        "MatMulNBits", ["x", "w", "scale"], ["y"], domain="com.microsoft", **settings
-    )
-    op = op_of(tmp_path, [product], weights)
-    assert op.parameter_bytes == 512 * 128 + 4 * 512 * 8
+@pytest.mark.parametrize(
+    ("made", "kind", "shape", "scales"),
+    [
+        (
+            nodes("DequantizeLinear w scale > d", axis=1) + nodes("MatMul x d > y"),
+            INT8,
+            (256, 512),
+            512,
+        ),
+        # 512 columns of 8 blocks of 32 numbers of 4 bits, and a float32 scale for each block
+        (
+            nodes("MatMulNBits x w scale > y", domain="com.microsoft", K=256, N=512, **BLOCKS),
+            UINT8,
+            (512, 8, 16),
+            512 * 8,
+        ),
+    ],
+    ids=["dequantized", "in blocks"],
+)
+def test_weights_of_a_file_are_read_as_they_are_stored(
+    made: list[Any], kind: int, shape: tuple[int, ...], scales: int, tmp_path: Path
+) -> None:
+    packed = helper.make_tensor("w", kind, shape, bytes(prod(shape)), raw=True)
+    op = op_of(tmp_path, made, [packed, weight("scale", scales)])
+    assert op.parameter_bytes == prod(shape) + 4 * scales
     assert op.flops == 2 * 256 * 512
     assert op.bytes_moved == op.parameter_bytes + 4 * (256 + 512)
 
 
 def test_the_weights_of_a_file_can_be_stated(tmp_path: Path) -> None:
-    weights = [zeros("w", FLOAT, 512, 256, num_bytes=4 * 256 * 512)]
-    nodes = [
-        helper.make_node("Transpose", ["w"], ["t"], perm=[1, 0]),
-        helper.make_node("MatMul", ["x", "t"], ["y"]),
-    ]
-    op = op_of(tmp_path, nodes, weights, "4.5")
+    made = nodes("Transpose w > t", perm=[1, 0]) + nodes("MatMul x t > y")
+    op = op_of(tmp_path, made, [weight("w", 512, 256)], "4.5")
     assert op.parameter_bytes == 256 * 512 * 9 // 16
     assert op.dtype is None  # it computes in float32, as before

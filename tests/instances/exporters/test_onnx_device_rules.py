@@ -6,26 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from doubles.onnx_nets import helper, nodes, tensor
 
 from placegap.instances.exporters.onnx import device_faults
-
-helper = pytest.importorskip("onnx.helper", reason="needs the onnx extra")
 
 
 def model() -> Any:
     """x -> r -> a -> e -> y on two devices: a is whole on both, y in halves along axis 1."""
-    shapes = {name: helper.make_tensor_value_info(name, 1, (2, 4)) for name in "xay"}
-    nodes = [
-        helper.make_node("Relu", ["x"], ["a"], name="r"),
-        helper.make_node("Exp", ["a"], ["y"], name="e"),
-    ]
-    graph = helper.make_graph(nodes, "net", [shapes["x"]], [shapes["y"]], value_info=[shapes["a"]])
+    x, a, y = (tensor(name, 2, 4) for name in "xay")
+    graph = helper.make_graph(nodes("r: Relu x > a; e: Exp a > y"), "net", [x], [y], value_info=[a])
     made = helper.make_model(graph, ir_version=11)
     made.configuration.add(name="two", num_devices=2, device=["left", "right"])
-    for at, (tensor, stage) in enumerate((("a", 0), ("y", 1))):
-        note = graph_node(made, at).device_configurations.add(configuration_id="two")
+    for at, (name, stage) in enumerate((("a", 0), ("y", 1))):
+        note = made.graph.node[at].device_configurations.add(configuration_id="two")
         note.pipeline_stage = stage
-        note.sharding_spec.add(tensor_name=tensor)
+        note.sharding_spec.add(tensor_name=name)
     whole, halves = spec(made, 0), spec(made, 1)
     whole.device.append(-1)
     whole.index_to_device_group_map.add(key=-1, value=[0, 1])
@@ -34,12 +29,8 @@ def model() -> Any:
     return made
 
 
-def graph_node(made: Any, at: int) -> Any:
-    return made.graph.node[at]
-
-
 def note(made: Any, at: int) -> Any:
-    return graph_node(made, at).device_configurations[0]
+    return made.graph.node[at].device_configurations[0]
 
 
 def spec(made: Any, at: int) -> Any:
@@ -56,7 +47,7 @@ def halved(made: Any) -> Any:
 
 def test_a_model_that_keeps_all_rules_or_has_no_configurations_has_no_fault() -> None:
     assert device_faults(model()) == ()
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", [], [])
+    graph = helper.make_graph(nodes("Relu x > y"), "net", [], [])
     assert device_faults(helper.make_model(graph, ir_version=7)) == ()
 
 
@@ -68,7 +59,7 @@ DAMAGES: list[tuple[Callable[[Any], object], str]] = [
     (lambda m: m.configuration[0].device.__setitem__(1, "left"), "two devices have one name"),
     (lambda m: setattr(note(m, 0), "configuration_id", "no"), "has no configuration 'no'"),
     (
-        lambda m: graph_node(m, 1).device_configurations.add(configuration_id="two"),
+        lambda m: m.graph.node[1].device_configurations.add(configuration_id="two"),
         "node 'e': names configuration 'two' twice",
     ),
     (lambda m: setattr(note(m, 0), "pipeline_stage", -1), "node 'r': its stage is -1"),

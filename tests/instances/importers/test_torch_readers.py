@@ -102,29 +102,22 @@ def test_torch_builds_the_stages_and_the_outputs_stay_the_same(name: str, tmp_pa
 
 def test_onnxruntime_runs_the_copy_with_the_outputs_of_the_model(tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
-    helper = pytest.importorskip("onnx.helper", reason="needs onnx")
     import numpy as np
+    from doubles.onnx_nets import nodes, save, tensor
 
     from placegap.instances.exporters.onnx import annotate
     from placegap.instances.importers.onnx_model import inlined_model, read_onnx
 
-    x, y, b = (helper.make_tensor_value_info(name, 1, (2, 3)) for name in "xyb")
-    nodes = [
-        helper.make_node("Exp", ["x"], ["a"], name="e"),
-        helper.make_node("Neg", ["a"], ["b"], name="n"),
-        helper.make_node("Add", ["a", "b"], ["y"], name="sum"),
-    ]
-    graph = helper.make_graph(nodes, "net", [x], [y, b])
-    made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
-    path = tmp_path / "net.onnx"
-    path.write_bytes(made.SerializeToString())
+    x, y, b = (tensor(name, 2, 3) for name in "xyb")
+    made = nodes("e: Exp x > a; n: Neg a > b; sum: Add a b > y")
+    path = save(tmp_path, made, [x], ends=[y, b], ir_version=8)
     instance = read_onnx(path).instance(load_cluster("celeritas-4xV100-pcie"))
     model = inlined_model(path)
     annotate(model, instance, Plan.on([0, 1, 2]), CHAIN)
     feed = {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}
     outputs = [
         runtime.InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, feed)
-        for data in (made.SerializeToString(), model.SerializeToString())
+        for data in (path.read_bytes(), model.SerializeToString())
     ]
     for one, other in zip(*outputs, strict=True):
         assert (one == other).all()
