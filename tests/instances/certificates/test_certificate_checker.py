@@ -208,22 +208,7 @@ def leaves_of(content: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]
     return [path]
 
 
-NASTY = (
-    0,
-    1,
-    -1,
-    10**30,
-    0.5,
-    math.nan,
-    True,
-    None,
-    "0",
-    [],
-    {},
-    [[0, 1]],
-    SECOND - 1,
-    13 * SECOND,
-)
+NASTY = [0, 1, -1, 10**30, 0.5, math.nan, True, None, "0", [], {}, [[0, 1]], 13 * SECOND]
 
 
 @pytest.mark.parametrize("name", GOOD)

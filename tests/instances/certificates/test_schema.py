@@ -30,7 +30,7 @@ def test_the_published_schema_is_what_the_models_state(name: str) -> None:
     assert read_json(schema_path(name)) == json_schema(name)
 
 
-def test_documents_of_every_source_validate(tmp_path: Path) -> None:
+def test_plans_and_documents_of_every_source_validate(tmp_path: Path) -> None:
     write_json(good_dnn(), tmp_path / "dnn.json")
     (tmp_path / "moirai.xlsx").write_bytes(workbook(good_rows()))
     documents = [
@@ -39,6 +39,9 @@ def test_documents_of_every_source_validate(tmp_path: Path) -> None:
         *(Document(name=family, graph=generate(family)) for family in FAMILIES),
         *(read_model(tmp_path / file) for file in ("dnn.json", "moirai.xlsx")),
     ]
+    path = tmp_path / "p.json"
+    save_plan(example(), Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]]), Makespan(channels="link"), path)
+    validator("placegap-plan-1").validate(read_json(path))
     check = validator("placegap-1")
     for document in documents:
         save_document(document, tmp_path / "d.json")
@@ -52,14 +55,6 @@ def test_the_corpus_validates(every: int) -> None:
     for file in files:
         check.validate(read_json(file))
     assert files
-
-
-def test_plans_validate(tmp_path: Path) -> None:
-    check = validator("placegap-plan-1")
-    instance, semantics = example(), Makespan(channels="link")
-    for plan in (Plan.on([0, 1, 0, 0]), Plan.on([0, 1, 0, 0], [[0, 2, 3], [1]])):
-        save_plan(instance, plan, semantics, tmp_path / "p.json")
-        check.validate(read_json(tmp_path / "p.json"))
 
 
 def test_the_schema_refuses_what_a_schema_can_see() -> None:

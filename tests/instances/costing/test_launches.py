@@ -235,11 +235,9 @@ LATENT = fields(
         # Nodes that llama.cpp's CUDA back end launches for one token, of src/models and
         # llama-graph.cpp; a norm with its weight, a router's softmax with top-k (its pull request
         # 16130) and the sum over experts (15631) are one each.
-        # qwen3: norm, q, k, v, two norms of heads, two rotations, two writes to the cache,
-        # attention, o, add, norm, gate, up, swiglu, down, add
-        ("qwen3", {}, 19),
-        # qwen3moe: in place of the last four but one: router, top-k, gate, up, swiglu, down of the
-        # experts, their weights, their sum
+        # qwen3moe: norm, q, k, v, two norms of heads, two rotations, two writes to the cache,
+        # attention, o, add, norm; router, top-k, gate, up, swiglu, down of the experts, their
+        # weights, their sum; add
         ("qwen3_moe", EXPERTS, 23),
         # deepseek2: norm, q_a, norm, q_b, kv_a, norm, two rotations, absorbed q, two
         # concatenations, a write to the cache, attention, v_b, o, add, norm; router, top-k, gate,

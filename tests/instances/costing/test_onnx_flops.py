@@ -8,6 +8,10 @@ import pytest
 
 from placegap.instances.costing.onnx_flops import Node, count_flops, has_rule
 
+PACKED = [(2, 5, 32), (2, 6, 16), (2, 6, 16), None, (2, 2, 10, 8), (2, 2, 10, 8)]
+LINEAR = [(1, 6, 8), (1, 6, 8), (1, 6, 6)]
+TWO = {"kv_num_heads": 2}
+
 
 @pytest.mark.parametrize(
     ("node", "flops"),
@@ -20,10 +24,7 @@ from placegap.instances.costing.onnx_flops import Node, count_flops, has_rule
         (Node("MatMul", [(2, 3, 4), (2, 4, 5)], [(2, 3, 5)], {}), 2 * 30 * 4),
         (Node("Einsum", [(2, 3), (3, 4)], [(2, 4)], {"equation": b"ij,jk->ik"}), 2 * 24),
         # 5 steps x 2 samples meet 4 gates x 6 units x (3 inputs + 6 states)
-        (
-            Node("LSTM", [(5, 2, 3), (1, 24, 3), (1, 24, 6)], [(5, 1, 2, 6)], {}),
-            2 * 10 * 24 * (3 + 6),
-        ),
+        (Node("LSTM", [(5, 2, 3), (1, 24, 3), (1, 24, 6)], [(5, 1, 2, 6)], {}), 2 * 10 * 24 * 9),
         (Node("GlobalAveragePool", [(1, 4, 5, 5)], [(1, 4, 1, 1)], {}), 100),
         (Node("ReduceMean", [(6, 7)], [(6,)], {}), 42),
         (Node("AveragePool", [(1, 1, 4, 4)], [(1, 1, 2, 2)], {"kernel_shape": [2, 2]}), 16),
@@ -40,10 +41,7 @@ from placegap.instances.costing.onnx_flops import Node, count_flops, has_rule
             2 * 64 * 72,
         ),
         # 3 gates of 6 units, both directions
-        (
-            Node("GRU", [(5, 2, 3), (2, 18, 3), (2, 18, 6)], [(5, 2, 2, 6)], {}),
-            2 * 10 * 2 * 18 * (3 + 6),
-        ),
+        (Node("GRU", [(5, 2, 3), (2, 18, 3), (2, 18, 6)], [(5, 2, 2, 6)], {}), 2 * 10 * 2 * 18 * 9),
         (Node("RNN", [(5, 2, 3), (1, 6, 3), (1, 6, 6)], [(5, 1, 2, 6)], {}), 2 * 10 * 6 * 9),
         # a batch of 7 before the matrices: 7 x 2 x 3 x 4 products
         (
@@ -56,25 +54,9 @@ from placegap.instances.costing.onnx_flops import Node, count_flops, has_rule
             240 * (2 * 8 + 2 * 3 + 5),
         ),
         # packed: 4 heads of 8 share 2 heads of keys; 10 past keys and 6 new ones
-        (
-            Node(
-                "Attention",
-                [(2, 5, 32), (2, 6, 16), (2, 6, 16), None, (2, 2, 10, 8), (2, 2, 10, 8)],
-                [(2, 5, 32)],
-                {"q_num_heads": 4, "kv_num_heads": 2},
-            ),
-            2 * 4 * 5 * 16 * (2 * 8 + 2 * 8 + 5),
-        ),
+        (Node("Attention", PACKED, [(2, 5, 32)], {"q_num_heads": 4, **TWO}), 640 * (32 + 5)),
         # 6 tokens, 2 heads with a state of 4 x 3: outer product 2, decay 1, delta 2, query 2
-        (
-            Node(
-                "LinearAttention",
-                [(1, 6, 8), (1, 6, 8), (1, 6, 6)],
-                [(1, 6, 6)],
-                {"q_num_heads": 2, "kv_num_heads": 2},
-            ),
-            6 * 12 * 2 * (5 + 2),
-        ),
+        (Node("LinearAttention", LINEAR, [(1, 6, 6)], {"q_num_heads": 2, **TWO}), 6 * 12 * 2 * 7),
         (Node("CausalConvWithState", [(1, 8, 9), (8, 1, 4)], [(1, 8, 9)], {}), 2 * 72 * 4),
         (Node("LayerNormalization", [(2, 6), (6,)], [(2, 6)], {}), 96),
         (Node("RMSNormalization", [(2, 6), (6,)], [(2, 6)], {}), 48),

@@ -26,7 +26,6 @@ GROUPS = {"g": {"weights": {"num_bits": 4, "group_size": 128}}}
         ({"load_in_4bit": True}, 4.5),
         # 64 weights share 8 bits, and 256 such scales a float32
         ({"load_in_4bit": True, "bnb_4bit_use_double_quant": True}, 4 + 8 / 64 + 32 / 64 / 256),
-        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 8),
         ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8 + 32 / 128**2),
         ({"quant_method": "mxfp4"}, 4.25),
         ({"quant_method": "compressed-tensors", "config_groups": GROUPS}, 4 + 16 / 128),

@@ -69,12 +69,6 @@ def parse_megatron(text: str) -> list[str]:
     return text.split("|")
 
 
-def test_the_parser_of_layouts_reads_the_example_of_megatrons_page() -> None:
-    # 61 decoder layers and one MTP layer on 16 x 2 stages: 3, then 29 times 2, then m, then L
-    stages = parse_megatron("Et*3|(tt|)*29,m|L")
-    assert stages == ["Ettt", *["tt"] * 29, "m", "L"]
-
-
 @pytest.mark.parametrize("counts", [[1], [0, 2, 0], [12, 1, 1, 7]])
 def test_a_layout_reads_back_as_the_counts_it_was_made_of(counts: list[int]) -> None:
     stages = parse_megatron(layout(counts))

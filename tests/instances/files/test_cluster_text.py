@@ -89,10 +89,8 @@ def test_every_line_of_the_page_is_a_cluster() -> None:
     [
         ("2xRTX3091, pcie4", "no device kind 'RTX3091'; did you mean 'RTX3090'"),
         ("2xT4, pcie9", "no kind of link 'pcie9'; did you mean 'pcie3'"),
-        ("2xT4, pcie3, pcie4", "pcie3 and pcie4 are two of a kind"),
         ("3xT4", "what joins its devices"),
         ("2x2xT4, pcie3", "what joins the servers.*ethernet-1g"),
-        ("2x2xT4, infiniband", "what joins the devices of a server"),
         ("2xT4, pcie3, infiniband", "infiniband joins servers, and it names none"),
         ("2xT4+RTX3090, nvlink", "T4 has no NVLink: add pcie3"),
         ("2xT4+2x2xT4, pcie3, infiniband", "2xT4 stands beside servers; write 1x"),
@@ -114,9 +112,7 @@ def test_a_text_that_is_no_cluster_is_one_line_with_the_mend(text: str, message:
     ("text", "alike"),
     [  # cards of other memory and speed than those that the catalogue has
         ("8xH20", "H200"),
-        ("RTX4070Ti", "RTX4070TiSuper"),
         ("2xRTX6000, pcie4", "RTX6000Ada"),
-        ("Ada", "RTX6000Ada"),
         ("DGX", "DGX-Spark"),
     ],
 )

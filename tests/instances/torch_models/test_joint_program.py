@@ -54,16 +54,6 @@ def test_every_backward_call_is_linked_to_a_forward_call() -> None:
     assert calls(step) == calls(meta)  # of a real module
 
 
-def test_weights_that_are_frozen_have_none() -> None:
-    import torch
-
-    net = perceptron()
-    net[0].weight.requires_grad_(False)
-    step = step_of(net, torch.zeros(16, 4))
-    assert sorted(step.gradient_of) == ["0.bias", "2.bias", "2.weight"]
-    assert "0.weight" in step.parameter_of.values()
-
-
 def test_dropout_is_off_and_batch_normalization_normalizes_the_batch() -> None:
     import torch
     from torch import nn
@@ -74,20 +64,6 @@ def test_dropout_is_off_and_batch_normalization_normalizes_the_batch() -> None:
     assert "bernoulli" not in names
     assert "native_batch_norm_backward" in names
     assert "copy_" not in names  # running means are no outputs
-
-
-def test_tied_weights_are_one_parameter_whose_gradients_are_added() -> None:
-    import torch
-    from torch import nn
-
-    net = nn.Sequential(nn.Linear(4, 4, bias=False), nn.ReLU(), nn.Linear(4, 4, bias=False))
-    net[2].weight = net[0].weight
-    step = step_of(net, torch.zeros(16, 4))
-    assert list(step.parameter_of.values()) == ["0.weight"]
-    names = calls(step)
-    (added,) = (name for name, target in names.items() if "add.Tensor" in target)
-    assert step.gradient_of == {"0.weight": added}
-    assert step.forward_of[added] in names  # a sum of gradients that nobody reads
 
 
 def test_a_loss_that_comes_first_is_the_only_output() -> None:
