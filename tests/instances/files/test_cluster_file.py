@@ -210,7 +210,7 @@ def test_no_digit_is_lost_of_a_large_integer(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rate", ["4611686018427387905.0", "1e999", "fast", "2.5", "yes"])
 def test_what_is_no_integer_or_above_2_to_the_62_is_refused(tmp_path: Path, rate: str) -> None:
-    with pytest.raises(InputError, match="c.yaml: .*bandwidth_bytes_per_s"):
+    with pytest.raises(InputError, match=r"c.yaml: .*bandwidth_bytes_per_s"):
         load_cluster(write(tmp_path, TWO.replace("1000", rate)))
 
 
@@ -271,9 +271,7 @@ def test_a_kind_may_be_one_of_hosts(tmp_path: Path, word: str) -> None:
         assert cluster.kinds["slow"].is_cpu
         assert cluster.kinds["slow"].launch_overhead_ns == 1_000
     both = slow.replace(f"{word}: true", "is_host: true, is_cpu: false")
-    with pytest.raises(
-        InputError, match="kinds.yaml: .*is_cpu and is_host say the same; leave out"
-    ):
+    with pytest.raises(InputError, match=r"kinds.yaml: .*is_cpu and is_host say the same"):
         load_cluster("T4+slow, pcie4", write(tmp_path, both, "kinds.yaml"))
     stated = write(tmp_path, slow.replace(word, f"launch_overhead_ns: 5000, {word}"), "kinds.yaml")
     assert load_cluster("T4+slow, pcie4", stated).kinds["slow"].launch_overhead_ns == 5_000

@@ -133,6 +133,13 @@ def test_a_workbook_that_unfolds_is_refused(tmp_path: Path) -> None:
     assert "unzipped, has 30000000 bytes, above the limit of 20000000" in line
 
 
+def test_csv_of_too_many_cells_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACEGAP_MAX_CELLS", "20000")
+    path = written(tmp_path / "many.csv", b"op,device,batch\n" + b"a,b,1\n" * 7_000)
+    line = refusal(lambda path: read_ops([path]), path)
+    assert "above the limit of 20000; PLACEGAP_MAX_CELLS=" in line
+
+
 def test_json_of_too_many_values_is_refused_unparsed(tmp_path: Path) -> None:
     # 15 MB of empty objects would take 330 MB
     path = written(tmp_path / "many.json", b"[" + b"{}," * 5_000_000 + b"{}]")

@@ -1,4 +1,4 @@
-"""Names and options of traced models; nothing here needs torch."""
+"""Names, options and optimizers of traced models; nothing here needs torch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from placegap.instances import InputError
 from placegap.instances.torch_models.model import build_model
 from placegap.instances.torch_models.options import TraceOptions
 from placegap.instances.torch_models.presets import presets
+from placegap.instances.torch_models.training_model import optimizer_bytes, update_bytes
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,28 @@ def test_options_of_traced_models_are_for_them_alone(
     assert main(["convert", "vgg19", str(tmp_path / "out.json"), "--seq", "8"]) == 2
     line = "placegap: vgg19: --seq is for models that are traced (hf:, py:)\n"
     assert capsys.readouterr() == ("", line)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "weight_bytes", "held", "moved"),
+    [
+        # reads w, g; writes w
+        ("sgd", 4, 0, 12),
+        # reads g, master; writes master, w
+        ("sgd", 2, 4, 2 + 4 + 4 + 2),
+        ("momentum", 2, 8, 2 + 8 + 8 + 2),
+        ("adam", 4, 8, 28),
+        ("adam", 2, 12, 2 + 12 + 12 + 2),
+    ],
+)
+def test_bytes_for_one_weight(optimizer: str, weight_bytes: int, held: int, moved: int) -> None:
+    assert optimizer_bytes(optimizer, 1, weight_bytes) == held  # type: ignore[arg-type]
+    assert update_bytes(optimizer, 1, weight_bytes) == moved  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weight_bytes", [2, 4])
+def test_eight_bit_states_have_a_scale_for_each_block_and_no_master_copy(weight_bytes: int) -> None:
+    # 5000 weights are 3 blocks of 2048; two states
+    assert optimizer_bytes("adam8bit", 5000, weight_bytes) == 2 * (5000 + 3 * 4)
+    moved = 2 * 2 * (5000 + 3 * 4) + 3 * 5000 * weight_bytes
+    assert update_bytes("adam8bit", 5000, weight_bytes) == moved

@@ -1,4 +1,4 @@
-"""Training graphs: groups, FLOPs, stashed activations, and the state that training holds."""
+"""Training graphs and the joint programs they are read from: groups, FLOPs, stashes, state."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ pytestmark = pytest.mark.torch
 
 
 def program_of(module: Any, *args: Any, **options: Any) -> Any:
-    from placegap.instances.torch_models.joint_program import joint_program
     from placegap.instances.torch_models.training_graph import read_training_graph
 
-    return read_training_graph(joint_program(module, args), **options)
+    return read_training_graph(step_of(module, *args), **options)
+
+
+def step_of(module: Any, *args: Any, **kwargs: Any) -> Any:
+    from placegap.instances.torch_models.joint_program import joint_program
+
+    return joint_program(module, args, kwargs)
 
 
 def graph_of(module: Any, *args: Any, **options: Any) -> Graph:
@@ -138,9 +143,8 @@ def test_copies_of_tied_weights_are_shared_state_and_updated_each() -> None:
 
 def test_tied_weights_that_stay_together_are_updated_once() -> None:
     graph = graph_of(*tied(), tied="together")
-    assert len([op for op in graph.ops if op.kind == "adam"]) == 1
-    holding = {op.colocation for op in graph.ops if op.shared_state or op.kind == "adam"}
-    assert len(holding) == 1
+    assert sum(op.kind == "adam" for op in graph.ops) == 1
+    assert len({op.colocation for op in graph.ops if op.shared_state or op.kind == "adam"}) == 1
 
 
 def test_an_op_that_reads_only_weights_is_a_part_of_its_first_reader() -> None:
@@ -167,3 +171,54 @@ def test_an_op_that_reads_only_weights_is_a_part_of_its_first_reader() -> None:
     assert forward[1]["shared_state"] == {"positions": 16 * 8}
     (looked_up,) = (op for op in program.ops if "index_put" in op["kind"])
     assert looked_up["colocation"] == "add"
+
+
+def calls(step: Any) -> dict[str, str]:
+    """Name and schema of all calls."""
+    nodes = (node for node in step.graph_module.graph.nodes if node.op == "call_function")
+    return {node.name: str(node.target) for node in nodes}
+
+
+def test_every_backward_call_is_linked_to_a_forward_call() -> None:
+    from placegap.instances.torch_models.joint_program import is_backward
+
+    net, example = perceptron()
+    step = step_of(net, example)
+    nodes = {node.name: node for node in step.graph_module.graph.nodes}
+    backward = {name for name in calls(step) if is_backward(nodes[name])}
+    assert backward == set(step.forward_of)
+    assert not backward & set(step.forward_of.values())
+    assert step.forward_of["threshold_backward"] == "relu"
+    # both products of the second layer's backward pass belong to its product
+    assert step.forward_of["mm"] == step.forward_of["mm_1"] == "addmm_1"
+    assert step.module_of["mm"] == "2"
+    # and every parameter has its gradient
+    assert sorted(step.gradient_of) == ["0.bias", "0.weight", "2.bias", "2.weight"]
+    assert sorted(step.parameter_of.values()) == sorted(step.gradient_of)
+    meta = step_of(net.to("meta"), example.to("meta"))
+    assert calls(step) == calls(meta)  # of a real module
+
+
+def test_dropout_is_off_and_batch_normalization_normalizes_the_batch() -> None:
+    import torch
+    from torch import nn
+
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2))
+    names = " ".join(calls(step_of(net, torch.zeros(16, 4))).values())
+    assert "native_batch_norm_backward" in names
+    for word in ("dropout", "bernoulli", "copy_"):  # running means are no outputs
+        assert word not in names
+
+
+def test_a_loss_that_comes_first_is_the_only_output() -> None:
+    import torch
+    from torch import nn
+
+    class Net(nn.Linear):
+        def forward(self, x: Any, *, labels: Any) -> tuple[Any, Any]:
+            found = super().forward(x)
+            return nn.functional.cross_entropy(found, labels), found
+
+    step = step_of(Net(4, 2), torch.zeros(3, 4), labels=torch.zeros(3, dtype=torch.long))
+    (output,) = step.graph_module.graph.find_nodes(op="output")
+    assert len(output.args[0]) == 1 + 2  # the loss, and the gradients of weight and bias
