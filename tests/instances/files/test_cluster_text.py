@@ -110,16 +110,12 @@ def test_a_text_that_is_no_cluster_is_one_line_with_the_mend(text: str, message:
 
 @pytest.mark.parametrize(
     ("text", "alike"),
-    [  # cards of other memory and speed than those that the catalogue has
-        ("8xH20", "H200"),
-        ("2xRTX6000, pcie4", "RTX6000Ada"),
-        ("DGX", "DGX-Spark"),
-    ],
+    # cards of other memory and speed than those that the catalogue has
+    [("8xH20", "H200"), ("2xRTX6000, pcie4", "RTX6000Ada"), ("DGX", "DGX-Spark")],
 )
 def test_the_name_of_another_card_is_refused_with_the_kinds_alike(text: str, alike: str) -> None:
-    with pytest.raises(InputError, match="--devices FILE states other kinds") as caught:
+    with pytest.raises(InputError, match=rf"{alike}.*--devices FILE states other kinds"):
         load_cluster(text)
-    assert alike in str(caught.value)
 
 
 BOARDS = r"-(\d+GB|PCIe|GCD)"

@@ -247,12 +247,6 @@ def test_a_model_that_cannot_be_read_is_a_one_line_error(
     assert "\n" not in str(caught.value)
 
 
-def test_sizes_beyond_64_bits_are_an_error_that_names_the_op(tmp_path: Path) -> None:
-    path = save(tmp_path, nodes("relu: Relu x > y"), [tensor("x", 2**40, 2**40)])
-    with pytest.raises(InputError, match=r"ops\[0\] 'relu'\."):
-        read_onnx(path)
-
-
 def test_a_file_that_is_no_model_and_a_missing_extra_are_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -211,32 +211,33 @@ def test_a_link_without_a_good_line_says_so(
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("rows", "batch", "message"),
     [
-        (ops_table([("nosuch", "gpu", 1, 1, 1)]), "m.csv: row 2: the model has no op 'nosuch'"),
-        (ops_table([("op1", "tpu", 1, 1, 1)]), "m.csv: row 2: the cluster has no device of kind"),
-        (ops_table(straight([64])), "all rows of the time are of batch 64"),
-        (ops_table([("op1", "gpu", 1, 1, 1), ("op1", "gpu", 2, 2.0**53, 1)]), "above 2**62"),
+        ([("nosuch", "gpu", 1, 1, 1)], 64, "m.csv: row 2: the model has no op 'nosuch'"),
+        ([("op1", "tpu", 1, 1, 1)], 64, "m.csv: row 2: the cluster has no device of kind"),
+        (straight([64]), 64, "all rows of the time are of batch 64"),
+        ([("op1", "gpu", 1, 1, 1), ("op1", "gpu", 2, 2.0**53, 1)], 10**6, r"above 2\*\*62"),
     ],
 )
-def test_rows_that_do_not_fit_the_model_are_named(table: Table, message: str) -> None:
-    batch = 10**6 if "above" in message else 64
-    with pytest.raises(InputError) as error:
-        standard_evaluation(DIAMOND, CLUSTER, table, batch)
-    assert message in str(error.value)
+def test_rows_that_do_not_fit_the_model_are_named(rows: list, batch: int, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        standard_evaluation(DIAMOND, CLUSTER, ops_table(rows), batch)
 
 
-def test_rows_of_links_and_tensors_that_do_not_fit_are_named() -> None:
-    ops = ops_table(straight([1, 2]))
-    bad = pairs_table([("gpu0", "gpu9")], [1], "time_ns", [1])
-    with pytest.raises(InputError, match=r"p.csv: row 2: the cluster has no device 'gpu9'"):
-        standard_evaluation(DIAMOND, CLUSTER, ops, 8, links=bad)
-    idle = pairs_table([("gpu0", "gpu1")], [0], "time_ns", [5])
-    with pytest.raises(InputError, match="shows no bandwidth: measure two or more sizes"):
-        standard_evaluation(DIAMOND, CLUSTER, ops, 8, links=idle)
-    missing = pairs_table([("op4", "op1")], [1], "bytes", [1])
-    with pytest.raises(InputError, match=r"p.csv: row 2: the model has no edge 'op4' -> 'op1'"):
-        standard_evaluation(DIAMOND, CLUSTER, ops, 8, tensors=missing)
+@pytest.mark.parametrize(
+    ("part", "key", "size", "message"),
+    [
+        ("links", ("gpu0", "gpu9"), 1, "p.csv: row 2: the cluster has no device 'gpu9'"),
+        ("links", ("gpu0", "gpu1"), 0, "shows no bandwidth: measure two or more sizes"),
+        ("tensors", ("op4", "op1"), 1, "p.csv: row 2: the model has no edge 'op4' -> 'op1'"),
+    ],
+)
+def test_rows_of_links_and_tensors_that_do_not_fit_are_named(
+    part: str, key: tuple[str, str], size: int, message: str
+) -> None:
+    table = pairs_table([key], [size], "bytes" if part == "tensors" else "time_ns", [1])
+    with pytest.raises(InputError, match=message):
+        standard_evaluation(DIAMOND, CLUSTER, ops_table(straight([1, 2])), 8, **{part: table})
 
 
 def test_deviations_without_a_base_are_counted_apart() -> None:

@@ -159,35 +159,23 @@ def broken():
 """
 
 
-@pytest.fixture
-def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_returns_a_module_and_its_inputs_or_is_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "my_models.py").write_text(FUNCTIONS)
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.usefixtures("functions")
-@pytest.mark.parametrize("function", ["args", "kwargs"])
-def test_a_function_returns_a_module_and_its_inputs(function: str) -> None:
-    document = read_traced_model(f"py:my_models:{function}")
-    assert [op.flops for op in document.graph.ops] == [210]
-    assert document.name == f"my_models.{function}"
-
-
-@pytest.mark.usefixtures("functions")
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+    for function in ("args", "kwargs"):
+        document = read_traced_model(f"py:my_models:{function}")
+        assert [op.flops for op in document.graph.ops] == [210]
+        assert document.name == f"my_models.{function}"
+    for name, message in (
         ("branch", r"cannot be traced: GuardOnDataDependent.*: it branches on the values"),
         ("alone", r"the function must return \(module, args\)"),
         ("broken", r"broken cannot be called: KeyError: 'oops'"),
         ("missing", r"module 'my_models' has no function 'missing'"),
-    ],
-)
-def test_a_function_that_makes_no_model_is_one_line(name: str, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        read_traced_model(f"py:my_models:{name}")
-    assert str(caught.value).startswith(f"py:my_models:{name}: ")
-    assert "\n" not in str(caught.value)
+    ):
+        with pytest.raises(InputError, match=rf"^py:my_models:{name}: .*{message}[^\n]*$"):
+            read_traced_model(f"py:my_models:{name}")
 
 
 @pytest.mark.parametrize(
