@@ -307,7 +307,5 @@ OPS = {f"op{i + 1}": {"start_ns": a, "end_ns": b} for i, (a, b) in enumerate(SPA
 def test_a_plan_file_that_cannot_be_read_is_one_line(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=r"plan\.json") as error:
+    with pytest.raises(InputError, match=rf"plan\.json: .*{message}.*\Z"):
         load_stated_plan(example(), written(tmp_path, **changes))
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)

@@ -99,7 +99,5 @@ def test_a_bad_catalogue_file_is_a_one_line_error(
 ) -> None:
     path = tmp_path / "devices.yaml"
     path.write_text(GOOD.replace(old, new))
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"^{path}: .*{message}.*\Z"):
         read_catalogue(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)

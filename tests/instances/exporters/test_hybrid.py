@@ -146,11 +146,9 @@ def test_a_plan_that_cannot_be_said_is_refused_with_the_nearest_and_its_price(
     plan = plan_of([2, 1, 3], 1, 1, lambda s, at: "full" if (s, at) == (0, 0) else "keep")
     verdict = evaluate(instance, plan, FOUR)
     assert (verdict.feasible, verdict.value_ns) == (True, 400)
-    with pytest.raises(InputError) as said:
+    lost = "cannot say what the plan recomputes"
+    with pytest.raises(InputError, match=rf"^export {kind}: {lost}.*{re.escape(words)}\Z"):
         export_plan(kind, instance, plan, FOUR)
-    assert str(said.value).startswith(f"export {kind}: cannot say what the plan recomputes")
-    assert str(said.value).endswith(words)
-    assert "\n" not in str(said.value)
 
 
 def test_an_end_that_a_tool_has_elsewhere_is_refused_with_its_price() -> None:
@@ -189,9 +187,8 @@ def test_other_plans_are_refused_in_one_line() -> None:
         (loose, backwards, "do not go through the stages in their order"),
         (layer_row(memory=20), plan, "the plan breaks a rule: memory"),
     ):
-        with pytest.raises(InputError, match=words) as said:
+        with pytest.raises(InputError, match=rf"{words}.*\Z"):
             export_plan("megatron", instance, bad, FOUR.model_copy(update={"degrees": "free"}))
-        assert "\n" not in str(said.value)
 
 
 def test_other_formats_and_models_without_layers_are_refused_before_a_plan_is_looked_for() -> None:

@@ -108,12 +108,6 @@ def test_a_matrix_is_read_as_sender_then_receiver(tmp_path: Path) -> None:
     assert paths(load_cluster(write(tmp_path, text))) == {"d0d1": (7, 2), "d1d0": (9, 2)}
 
 
-def test_a_cluster_written_as_json_is_a_cluster_file(tmp_path: Path) -> None:
-    cluster = load_cluster(write(tmp_path, TWO))
-    path = write(tmp_path, json.dumps(cluster.model_dump(mode="json")), "c.json")
-    assert load_cluster(path) == cluster
-
-
 RATE = "bandwidth_bytes_per_s: 1"
 
 
@@ -122,19 +116,16 @@ RATE = "bandwidth_bytes_per_s: 1"
     [
         ("count: 2", "cuont: 2", r"devices\[0\] 'd'\.cuont: unknown field"),
         ("kind: T4", "kind: T5", r"devices\[0\] 'd': kind 'T5' is not in the catalogue"),
-        ("kind: T4", "kind: 4", r"devices\[0\] 'd'\.kind: .*string \(got 4\)"),
         ("count: 2", "names: [a]", r"devices\[0\] 'd': give either name or names"),
         ("T4}", "T4}\n  - {name: d1, kind: P4}", "'d1' appears twice"),
         ("s: 1000", "s: 1e-9", r"links\[0\]\.bandwidth_bytes_per_s: .*\(got '1e-9'\)"),
         ("bandwidth_bytes_per_s: 1000, ", "", r"links\[0\]: bandwidth_bytes_per_s is needed"),
         ("ns: 5", "ns: -5", r"links\[0\]\.latency_ns: .*\(got -5\)"),
         ("all_to_all: all, ", "", r"links\[0\]: give one of source"),
-        ("all_to_all: all", "all_to_all: all, between: [d0, d1]", r"links\[0\]: give one of"),
         ("all_to_all: all", "source: d0", r"links\[0\]: source and target go together"),
         ("all_to_all: all", "between: [d0, e]", r"links\[0\]: there is no device 'e'"),
         ("all_to_all: all", "between: [d0, d0]", r"links\[0\]: joins 'd0' with itself"),
         ("5}", f"5}}\n  - {{source: d0, target: d1, {RATE}}}", r"links\[1\]: 'd0' -> 'd1' appears"),
-        ("name: two\n", "", "name: field is missing"),
         ("name: two\n", "name: two\nname: three\n", "line 2, column 1: key 'name' appears twice"),
         (TWO, "a: [1, 2", r"line 1, column 9: "),
         (TWO, "[" * 1000, "nested too deeply"),
@@ -145,10 +136,8 @@ def test_a_bad_cluster_file_is_a_one_line_error_that_names_file_and_place(
 ) -> None:
     assert old in TWO
     path = write(tmp_path, TWO.replace(old, new))
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"^{path}: .*{message}.*\Z"):
         load_cluster(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -170,35 +159,22 @@ def test_a_part_of_a_name_is_the_one_cluster_that_has_it(
 def test_a_part_that_begins_or_ends_inside_a_word_is_no_name(part: str) -> None:
     with pytest.raises(InputError, match=f"there is no cluster '{part}'"):
         load_cluster(part)
-
-
-def test_a_part_of_several_names_offers_them() -> None:
     with pytest.raises(InputError, match="mean 'moirai-inter-server' or 'moirai-intra-server'"):
         load_cluster("moirai")
 
 
-TWO_JSON = """{"name": "two", "devices": [{"name": "d", "count": 2, "kind": "T4",
-"memory_bytes": 1.6e10}], "links": [{"all_to_all": "all", "bandwidth_bytes_per_s": RATE,
-"latency_ns": 5e3}]}"""
 TWO_YAML = TWO.replace("1000, latency_ns: 5", "RATE, latency_ns: 5e3")
 TWO_YAML = TWO_YAML.replace("T4", "T4, memory_bytes: 1.6e10")
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "rates"),
-    [
-        ("c.yaml", TWO_YAML, ["25e9", "2.5e+10", "25_000_000_000", "25000000000.0", '"25e9"']),
-        ("c.json", TWO_JSON, ["25E9", "25000000000.0", '"25_000_000_000"']),
-    ],
-)
-def test_an_integer_may_be_written_with_an_exponent(
-    tmp_path: Path, file: str, text: str, rates: list[str]
-) -> None:
-    for rate in rates:
-        cluster = load_cluster(write(tmp_path, text.replace("RATE", rate), file))
-        assert cluster.links[0].bandwidth_bytes_per_s == 25_000_000_000
-        assert cluster.links[0].latency_ns == 5000
-        assert cluster.devices[0].memory_bytes == 16_000_000_000
+@pytest.mark.parametrize("rate", ["25e9", "2.5E+10", "25_000_000_000", "25000000000.0", '"25e9"'])
+def test_an_integer_may_be_written_with_an_exponent(tmp_path: Path, rate: str) -> None:
+    cluster = load_cluster(write(tmp_path, TWO_YAML.replace("RATE", rate)))
+    assert cluster.links[0].bandwidth_bytes_per_s == 25_000_000_000
+    assert cluster.links[0].latency_ns == 5000
+    assert cluster.devices[0].memory_bytes == 16_000_000_000
+    own = cluster.model_dump_json().replace("25000000000", rate.replace("_", "").strip('"'))
+    assert load_cluster(write(tmp_path, own, "c.json")) == cluster
 
 
 def test_no_digit_is_lost_of_a_large_integer(tmp_path: Path) -> None:
@@ -220,7 +196,6 @@ def test_the_clusters_of_the_page_are_read(tmp_path: Path) -> None:
     for block, names in zip(blocks, ("big own cpu", "a0 a1 x y"), strict=False):
         cluster = load_cluster(write(tmp_path, block))
         assert [device.name for device in cluster.devices] == names.split()
-        assert specs_of(cluster).keys() == {device.kind for device in cluster.devices}
 
 
 def one(tmp_path: Path, entry: str, head: str = "") -> Cluster:
@@ -248,15 +223,6 @@ def test_rates_by_number_type_stand_before_those_of_the_kind(tmp_path: Path) -> 
     assert spec.bandwidth_bytes_per_s == 320 * 10**9  # the catalogue's
     assert spec.source.startswith("peak_flops_per_s: stated in the cluster file; else NVIDIA")
     assert one(tmp_path, "{name: d, kind: T4}").kinds == {}
-
-
-def test_what_a_desktop_takes_is_no_memory_of_the_card(tmp_path: Path) -> None:
-    entry = "{name: a, kind: T4, reserved_bytes: 1.5e9};{name: b, kind: T4}"
-    cluster = one(tmp_path, entry)
-    assert [device.memory_bytes for device in cluster.devices] == [14_500_000_000, 16 * 10**9]
-    assert cluster.kinds == {}
-    measured = one(tmp_path, "{name: a, kind: own, memory_bytes: 9, reserved_bytes: 2}")
-    assert measured.devices[0].memory_bytes == 7
 
 
 @pytest.mark.parametrize("word", ["is_host", "is_cpu"])
@@ -299,6 +265,11 @@ def test_kinds_of_a_file_stand_beside_the_catalogue(tmp_path: Path) -> None:
     cluster = one(tmp_path, "{name: d, count: 2, kind: mine};{name: t, kind: T4}", kinds)
     assert [device.memory_bytes for device in cluster.devices] == [7 * 10**9] * 2 + [16 * 10**9]
     assert list(specs_of(cluster)) == ["T4", "mine"]
+    # what a desktop takes is no memory of the card
+    desktop = one(tmp_path, "{name: a, kind: T4, reserved_bytes: 1.5e9}")
+    assert (desktop.devices[0].memory_bytes, desktop.kinds) == (14_500_000_000, {})
+    measured = one(tmp_path, "{name: a, kind: own, memory_bytes: 9, reserved_bytes: 2}")
+    assert measured.devices[0].memory_bytes == 7
     path = write(tmp_path, f"mine: {{{RATES}, memory_bytes: 8e9}}\n", "kinds.yaml")
     assert load_cluster("2xMINE+T4, pcie3", path).devices[0].memory_bytes == 8 * 10**9
     own = json.dumps(cluster.model_dump(mode="json"))
@@ -317,17 +288,15 @@ def test_kinds_of_a_file_stand_beside_the_catalogue(tmp_path: Path) -> None:
         ("{name: d, kind: T4, memory_bytes: null, reserved_bytes: 1}", "is a part of memory_bytes"),
         (
             "{name: a, kind: T4};{name: b, kind: T4, launch_overhead_ns: 0}",
-            r"devices\[1\] 'b': its kind 'T4' has other rates in devices\[0\]; give one of them",
+            r"'b': its kind 'T4' has other rates in devices\[0\]; give one of them",
         ),
     ],
 )
 def test_an_entry_that_states_too_little_or_too_much_is_one_line(
     tmp_path: Path, entry: str, message: str
 ) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"devices\[.*{message}.*\Z"):
         one(tmp_path, entry)
-    assert "devices[" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_times_of_another_card_of_that_name_are_refused(tmp_path: Path) -> None:

@@ -102,10 +102,8 @@ def test_every_line_of_the_page_is_a_cluster() -> None:
     ],
 )
 def test_a_text_that_is_no_cluster_is_one_line_with_the_mend(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"{re.escape(repr(text))}.*{message}.*\Z"):
         load_cluster(text)
-    assert repr(text) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

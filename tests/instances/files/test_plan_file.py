@@ -123,10 +123,8 @@ def test_a_plan_that_does_not_fit_the_instance_is_an_error(
     path = tmp_path / "p.json"
     save_plan(example(), Plan.on([0, 1, 0, 0]), Makespan(), path)
     write_json({**read_json(path), **change}, path)
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"^{path}: .*{message}.*\Z"):
         load_plan(example(), path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_batch_that_takes_longer_than_64_bits_hold_is_kept_exactly(tmp_path: Path) -> None:

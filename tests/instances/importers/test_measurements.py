@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -61,10 +62,8 @@ def test_a_bad_file_is_one_line_with_the_row(
     tmp_path: Path, text: str | bytes, message: str
 ) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=rf"^{path}: {re.escape(message)}.*\Z"):
         read_ops([path])
-    assert str(error.value).startswith(f"{path}: {message}")
-    assert "\n" not in str(error.value)
 
 
 def test_links_and_tensors_have_their_own_columns(tmp_path: Path) -> None:

@@ -241,10 +241,8 @@ def test_a_model_that_cannot_be_read_is_a_one_line_error(
     tmp_path: Path, net: Any, message: str
 ) -> None:
     path = save(tmp_path, net, [tensor("x", 1)])
-    with pytest.raises(InputError, match=message) as caught:
+    with pytest.raises(InputError, match=rf"^{path}: .*{message}.*\Z"):
         read_onnx(path)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)
 
 
 def test_a_file_that_is_no_model_and_a_missing_extra_are_one_line(

@@ -83,8 +83,5 @@ def test_bad_files_are_refused_in_one_line(
 ) -> None:
     content = good_piper()
     damage(content)
-    with pytest.raises(InputError) as raised:
+    with pytest.raises(InputError, match=rf"input\.json: .*{words}.*\Z"):
         read(tmp_path, content)
-    assert words in str(raised.value)
-    assert "input.json" in str(raised.value)
-    assert "\n" not in str(raised.value)
