@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from doubles import configs
 
-from placegap.instances import Graph, InputError
+from placegap.instances import Graph
 from placegap.instances.torch_models.model import read_traced_model
 from placegap.instances.torch_models.options import TraceOptions
 
@@ -114,21 +114,6 @@ def test_prefill_fills_the_cache_and_makes_one_token(tmp_path: Path) -> None:
     assert (op.state_bytes or 0) - 80 * 2 * 8 * 2 in (0, 50 * 50)  # with or without a mask
     head = next(op for op in graph.ops if op.module == "lm_head")
     assert head.flops == 2 * 16 * 11  # of the last token
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"decode": True}, "--decode reads a cache; say of how many tokens"),
-        ({"decode": True, "kv_tokens": 9, "seq": 4}, "--seq, --decode and --prefill choose"),
-        ({"weights": "int4", "train": True}, "--weights is for inference"),
-    ],
-)
-def test_phases_that_contradict_each_other_are_one_line(
-    options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        TraceOptions(**options)
 
 
 @pytest.mark.parametrize("form", ["int4", "q4_k_m"])

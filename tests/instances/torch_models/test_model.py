@@ -59,14 +59,13 @@ def test_a_preset_has_the_parameters_of_its_model(name: str) -> None:
     assert parameter_count(model.module) / 1e6 == pytest.approx(PARAMETERS[name], rel=0.005)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "swin-tiny"])
-def test_outputs_are_the_bytes_that_the_framework_allocates(name: str) -> None:
+def test_outputs_are_the_bytes_that_the_framework_allocates() -> None:
     import torch
     from torch.fx import GraphModule, Interpreter
     from torch.utils._pytree import tree_leaves
 
-    model = build_model(f"hf:{name}", TraceOptions())
-    graph, held = traced(name, model)
+    model = build_model("hf:swin-tiny", TraceOptions())
+    graph, held = traced("swin-tiny", model)
     program = read_fx_graph(graph, held)
 
     def storages(value: Any) -> dict[int, Any]:
@@ -103,15 +102,11 @@ def test_a_configuration_file_is_a_model(tmp_path: Path) -> None:
     assert document.graph.provenance.parameters["batch"] == 2
 
 
-def test_blocks_stay_whole_where_modules_are_kept(tmp_path: Path) -> None:
+def test_blocks_and_tied_weights_are_one_group_on_request(tmp_path: Path) -> None:
     graph = read_traced_model(gpt2(tmp_path), TraceOptions(seq=8, keep_modules=True)).graph
     groups = {op.module: op.colocation for op in graph.ops}
     assert groups["transformer.h.0.attn.c_attn"] == groups["transformer.h.0"] == "transformer.h.0"
-    assert groups["transformer.h.1.mlp.act"] == "transformer.h.1"
     assert groups["lm_head"] is None  # alone in its group
-
-
-def test_tied_weights_are_one_group_on_request(tmp_path: Path) -> None:
     graph = read_traced_model(gpt2(tmp_path), TraceOptions(seq=8, tied="together")).graph
     groups = {op.module: op.colocation for op in graph.ops if op.colocation is not None}
     assert groups == dict.fromkeys(("transformer.wte", "lm_head"), "transformer.wte.weight")
@@ -137,6 +132,7 @@ def test_attention_holds_the_cache_that_is_asked_for_and_shared_heads_once(
 
 FUNCTIONS = """
 import torch
+import transformers
 
 def args():
     return torch.nn.Linear(3, 5), (torch.zeros(7, 3),)
@@ -144,26 +140,70 @@ def args():
 def kwargs():
     return torch.nn.Linear(3, 5), {"input": torch.zeros(7, 3)}
 
-class Net(torch.nn.Module):
+class Branch(torch.nn.Module):
     def forward(self, x):
         return x.relu() if x.sum() > 0 else x
 
 def branch():
-    return Net(), (torch.zeros(3),)
+    return Branch(), (torch.zeros(3),)
 
 def alone():
     return torch.nn.Linear(3, 5)
 
 def broken():
     raise KeyError("oops")
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.text = torch.nn.ModuleDict({"a": torch.nn.Linear(4, 4), "b": torch.nn.Linear(4, 4)})
+        self.tower = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+        self.mixed = torch.nn.Linear(4, 4)
+        self.folded = torch.nn.Parameter(torch.zeros(4))
+        self.tied = torch.nn.Linear(4, 4)
+        self.tied.weight = self.mixed.weight
+
+    def forward(self, x):
+        x = self.text["a"](x) + torch.exp(self.folded)  # folded into a constant, and so read
+        return x @ self.mixed.weight
+
+def towers():
+    return Net(), (torch.zeros(2, 4),)
+
+def keeping(use_cache):
+    sizes = dict(vocab_size=11, hidden_size=16, intermediate_size=8, num_hidden_layers=1)
+    config = transformers.LlamaConfig(**sizes, num_attention_heads=4, use_cache=use_cache)
+    ids = torch.zeros((1, 8), dtype=torch.long)
+    return transformers.LlamaForCausalLM(config), {"input_ids": ids}
+
+def cached():
+    return keeping(True)
+
+def uncached():
+    return keeping(False)
+
+class Own:
+    def __init__(self, x):
+        self.parts = {"x": [x]}
+        self.again = self
+
+class Wrapped(torch.nn.Linear):
+    def forward(self, x):
+        return Own(super().forward(x))
+
+def own():
+    return Wrapped(3, 5), (torch.zeros(7, 3),)
 """
 
 
-def test_a_function_returns_a_module_and_its_inputs_or_is_refused_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_models.py").write_text(FUNCTIONS)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("own_models")
+def test_a_function_returns_a_module_and_its_inputs_or_is_refused_in_one_line() -> None:
     for function in ("args", "kwargs"):
         document = read_traced_model(f"py:my_models:{function}")
         assert [op.flops for op in document.graph.ops] == [210]
@@ -238,74 +278,17 @@ def test_the_number_type_is_the_configurations_unless_another_is_asked_for(
     )
 
 
-TOWERS = """
-import torch
-import transformers
-
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.text = torch.nn.ModuleDict({"a": torch.nn.Linear(4, 4), "b": torch.nn.Linear(4, 4)})
-        self.tower = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
-        self.mixed = torch.nn.Linear(4, 4)
-        self.folded = torch.nn.Parameter(torch.zeros(4))
-        self.tied = torch.nn.Linear(4, 4)
-        self.tied.weight = self.mixed.weight
-
-    def forward(self, x):
-        x = self.text["a"](x) + torch.exp(self.folded)  # folded into a constant, and so read
-        return x @ self.mixed.weight
-
-def towers():
-    return Net(), (torch.zeros(2, 4),)
-
-SMALL = dict(vocab_size=11, hidden_size=16, num_attention_heads=4, num_hidden_layers=1,
-             intermediate_size=8)
-
-def keeping(use_cache):
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SMALL, use_cache=use_cache))
-    return model, {"input_ids": torch.zeros((1, 8), dtype=torch.long)}
-
-def cached():
-    return keeping(True)
-
-def uncached():
-    return keeping(False)
-
-class Own:
-    def __init__(self, x):
-        self.parts = {"x": [x]}
-        self.again = self
-
-class Wrapped(torch.nn.Linear):
-    def forward(self, x):
-        return Own(super().forward(x))
-
-def own():
-    return Wrapped(3, 5), (torch.zeros(7, 3),)
-"""
-
-
+@pytest.mark.usefixtures("own_models")
 @pytest.mark.parametrize("train", [False, True])
-def test_parameters_that_no_op_reads_are_named(
-    train: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "towers.py").write_text(TOWERS)
-    monkeypatch.chdir(tmp_path)
-    options, read = TraceOptions(train=train), read_training_model if train else read_traced_model
-    found = params(read("py:towers:towers", options).graph)
+def test_what_no_op_reads_is_named_and_outputs_may_hold_tensors_in_objects(train: bool) -> None:
+    reader = read_training_model if train else read_traced_model
+
+    def read(name: str) -> Graph:
+        return reader(f"py:my_models:{name}", TraceOptions(train=train)).graph
+
     # of text.b 20 numbers, of the tower 2 x 72, of two biases 4 each: 172 of 4 bytes
-    assert found["parameters_that_no_op_reads"] == ("text.b, tower, mixed.bias, 1 more (688 B)")
-
-
-@pytest.mark.parametrize("train", [False, True])
-def test_outputs_that_hold_tensors_in_objects_can_be_traced(
-    train: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "caches.py").write_text(TOWERS)
-    monkeypatch.chdir(tmp_path)
-    options, read = TraceOptions(train=train), read_training_model if train else read_traced_model
-    kept, plain = (read(f"py:caches:{name}", options).graph for name in ("cached", "uncached"))
+    unread = params(read("towers"))["parameters_that_no_op_reads"]
+    assert unread == "text.b, tower, mixed.bias, 1 more (688 B)"
     # the cache holds keys and values that are computed anyhow
-    assert flops(kept) == flops(plain)
-    assert flops(read("py:caches:own", options).graph) == 210 * (1 + train)
+    assert flops(read("cached")) == flops(read("uncached"))
+    assert flops(read("own")) == 210 * (1 + train)
