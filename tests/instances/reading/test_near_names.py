@@ -11,7 +11,6 @@ from placegap.instances import (
     Makespan,
     Plan,
     example,
-    generate,
     load_cluster,
     load_corpus,
     load_plan,
@@ -31,22 +30,16 @@ def test_near_names_forgive_case_signs_parts_and_slips() -> None:
     assert near_names("h100", known) == ["8xH100-nvlink"]  # a part of the name
     assert near_names("v100", known) == ["V100-32GB", "V100-32GB-PCIe"]
     assert near_names("", known) == near_names("q", known) == []
-
-
-def test_a_long_list_is_replaced_by_the_command_that_prints_it() -> None:
-    known = [f"network-{number}" for number in range(100)]
-    assert instead_of("zzz", known, "placegap instances") == "; 'placegap instances' lists them"
-    assert instead_of("zzz", known) == ""
-    assert instead_of("network-7", known).startswith("; did you mean 'network-7'")
+    many = [f"network-{number}" for number in range(100)]
+    assert instead_of("zzz", many, "placegap instances") == "; 'placegap instances' lists them"
+    assert instead_of("network-7", many).startswith("; did you mean 'network-7'")
 
 
 @pytest.mark.parametrize(
     ("ask", "name"),
     [
-        (lambda: load_cluster("moirai-inner-server"), "moirai-inter-server"),
         (lambda: load_corpus("resnet"), "resnet50"),
         (lambda: device_spec("A100"), "A100-80GB"),
-        (lambda: generate("layerd"), "layered"),
         (lambda: find_transform("moirai"), "moirai-fusion"),
     ],
 )
