@@ -10,7 +10,7 @@ import pytest
 from doubles.onnx_nets import helper, nodes, save, tensor, weight
 
 from placegap.instances import InputError, Op
-from placegap.instances.costing.weight_formats import FORMATS, configured_format, weight_format
+from placegap.instances.costing.weight_formats import configured_format, weight_format
 from placegap.instances.importers.onnx_model import read_onnx
 
 UINT8, INT8 = 2, 3
@@ -51,15 +51,6 @@ def test_mixtures_of_llama_cpp_have_the_bits_of_the_types_of_their_tensors() -> 
     medium = rest + 32 * wide * q4 + (narrow + tall) * (2 * q5 + 30 * q4)
     for name, bits in (("q3_k_l", large), ("q3_k_m", medium)):
         assert float(weight_format(name).bits) == round(bits / weights, 4)
-
-
-@pytest.mark.parametrize("kind", ["q2_k", "q3_k", "iq2"])
-def test_larger_mixtures_of_a_kind_have_more_bits(kind: str) -> None:
-    sizes = ["xxs", "xs", "s", "", "m", "l"]  # of q2_k the one without a size is the larger
-    names = [f"{kind}_{size}".removesuffix("_") for size in sizes]
-    bits = [FORMATS[name].bits for name in names if name in FORMATS]
-    assert bits == sorted(bits)
-    assert len(bits) >= 2
 
 
 @pytest.mark.parametrize(

@@ -30,14 +30,10 @@ def cluster(*kinds: str) -> Cluster:
 GRAPH = Graph(name="net", ops=(Op(name="a", time_ns={"T4": 9}), Op(name="b", flops=10**9)))
 
 
-def test_columns_may_come_in_any_order_and_times_in_other_units(tmp_path: Path) -> None:
-    times = read_times(written(tmp_path, "time_us, name,device_kind\n\n1.5,a,T4\n"))
-    assert dict(times.samples_ns) == {("a", "T4"): [1500.0]}
-
-
 def test_an_op_that_is_measured_several_times_gets_the_median(tmp_path: Path) -> None:
-    rows = "".join(f"a,T4,{time}\n" for time in (900, 20, 22, 21, 24))
-    measured = with_times(GRAPH, read_times(written(tmp_path, HEAD + rows)), cluster("T4"))
+    rows = "".join(f"a,T4,{time}\n" for time in (0.9, 0.02, 0.022, 0.021, 0.024))
+    head = HEAD.replace("time_ns", "time_us")
+    measured = with_times(GRAPH, read_times(written(tmp_path, head + rows)), cluster("T4"))
     assert measured.graph.ops[0].time_ns == {"T4": 22}
     times = read_times(written(tmp_path, HEAD + "a,T4,2\na,T4,3\n"))  # 2.5, half to even
     assert with_times(GRAPH, times, cluster("T4")).graph.ops[0].time_ns == {"T4": 2}
@@ -74,8 +70,6 @@ def test_names_that_no_op_has_are_counted_and_the_first_are_named(tmp_path: Path
     ("text", "message"),
     [
         ("name,time_ns\n", "row 1: column 'device_kind' is missing; the header is name,device_k"),
-        (HEAD.replace("time_ns", "time"), "row 1: unknown column 'time'"),
-        (HEAD + "a,T4\n", "row 2: has 2 fields, the header 3; write one per column"),
         (HEAD + "a,,1\n", "row 2: device_kind is empty; name it"),
         (HEAD + "a,T4,-1\n", "row 2: time_ns must be a number from 0 to 2**53"),
     ],

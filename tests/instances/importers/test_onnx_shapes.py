@@ -41,6 +41,9 @@ def test_a_transformer_with_open_sizes_is_read_at_any_size(
     assert chains.isdisjoint(op.kind for op in graph.ops)
     softmax = next(op for op in graph.ops if op.kind == "Softmax")
     assert softmax.flops == 5 * batch * 2 * length * length
+    # the module of an op is the innermost of its scopes
+    parts = [f"layer.{n}.{part}" for n in range(layers) for part in ("attention", "feed_forward")]
+    assert [*dict.fromkeys(op.module for op in graph.ops)] == ["embed", *parts, None]
 
 
 def test_batch_means_every_open_first_dimension_where_none_is_called_so(tmp_path: Path) -> None:
@@ -49,13 +52,6 @@ def test_batch_means_every_open_first_dimension_where_none_is_called_so(tmp_path
     assert (graph.ops[0].flops, graph.provenance.parameters) == (20, {})
     assert read_onnx(path, dims={"batch": 4, "sa": 1}).graph.ops[0].flops == 20
     assert read_onnx(path).graph.provenance.parameters["assumed_dims"] == "sa=1, sb=1"
-
-
-def test_the_module_of_an_op_is_the_innermost_of_its_scopes(tmp_path: Path) -> None:
-    path = doubles.write_transformer(tmp_path / "net.onnx", "gpt", layers=1)
-    graph = read_onnx(path, dims={"seq": 4}).graph
-    modules = list(dict.fromkeys(op.module for op in graph.ops))
-    assert modules == ["embed", "layer.0.attention", "layer.0.feed_forward", None]
 
 
 def test_nodes_that_no_output_depends_on_are_dropped(tmp_path: Path) -> None:

@@ -45,12 +45,6 @@ def test_every_field_has_its_place(tmp_path: Path) -> None:
     assert load_document(tmp_path / "own.json").graph == document.graph
 
 
-def test_the_time_unit_is_applied_and_recorded(tmp_path: Path) -> None:
-    document = read(tmp_path, good_piper(), time_unit="ms")
-    assert document.graph.ops[0].time_ns == {"accelerator": 250_000}
-    assert document.graph.provenance.parameters["time_unit"] == "ms"
-
-
 @needs_piper
 def test_published_times_in_milliseconds_are_read_as_they_are_and_noted() -> None:
     noted = {

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from placegap.instances import Document, InputError, example
-from placegap.instances.importers.measurements import (
-    Table,
-    deviations,
-    fit_lines,
-    fit_links,
-    with_links,
-)
+from placegap.instances.importers.measurements import Table, deviations, fit_links, with_links
 from placegap.instances.importers.standard_evaluation import Estimate, standard_evaluation
 
 DIAMOND = Document.of(example())
@@ -64,19 +56,6 @@ def test_exact_lines_are_extrapolated_exactly() -> None:
         "Standard Evaluation at batch 512: lines through batches 1, 2, 4; rounded half to even"
     )
     assert list(about(found)) == ["tensor sizes of the model file, whatever its batch"]
-
-
-def test_lines_are_those_of_scipy() -> None:
-    rng = random.Random(3)
-    group = np.repeat(np.arange(20), 6)
-    x = np.array([rng.randrange(1, 40) for _ in group])
-    y = np.array([rng.random() * 10 ** rng.randrange(1, 9) for _ in group])
-    lines = fit_lines(group, x, y, 20)
-    for g in range(20):
-        expected = stats.linregress(x[group == g], y[group == g])
-        assert lines.slope[g] == pytest.approx(expected.slope, rel=1e-9)
-        assert lines.intercept[g] == pytest.approx(expected.intercept, rel=1e-9)
-        assert lines.r2[g] == pytest.approx(expected.rvalue**2, abs=1e-9)
 
 
 def test_iterations_of_one_batch_weigh_alike() -> None:
