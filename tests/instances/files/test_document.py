@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import subprocess
 import sys
@@ -45,21 +44,13 @@ FULL = Document(
 )
 
 
-@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
-def test_the_round_trip_is_exact(tmp_path: Path, suffix: str) -> None:
+def test_the_round_trip_is_exact_and_the_bytes_depend_on_the_content_alone(tmp_path: Path) -> None:
     for document in (FULL, *(Document.of(tiny_instance(seed, hosts=1)) for seed in range(3))):
-        save_document(document, tmp_path / f"d{suffix}")
-        assert load_document(tmp_path / f"d{suffix}") == document
-
-
-def test_the_bytes_depend_on_the_content_alone(tmp_path: Path) -> None:
-    for name in ("a.json.gz", "b.json.gz"):
-        save_document(FULL, tmp_path / name)
-    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
-    text = gzip.decompress((tmp_path / "a.json.gz").read_bytes()).decode()
-    assert json.loads(text)["format"] == "placegap"
-    assert "splittable_axes" in text
-    assert '"best_known"' not in json.dumps(json.loads(text)["graph"])
+        for name in ("d.json", "a.json.gz", "b.json.gz"):
+            save_document(document, tmp_path / name)
+            assert load_document(tmp_path / name) == document
+        assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+        assert from_networkx(to_networkx(document.graph)) == document.graph
 
 
 def test_fields_at_their_default_are_left_out(tmp_path: Path) -> None:
@@ -96,11 +87,6 @@ def test_the_file_that_a_document_came_from_is_no_part_of_its_value(tmp_path: Pa
     assert parse_document(read_json(tmp_path / "d.json"), "stdin").source == "stdin"
 
 
-def test_the_round_trip_by_networkx_is_exact() -> None:
-    for graph in (rich_graph(), *(tiny_instance(seed).graph for seed in range(5))):
-        assert from_networkx(to_networkx(graph)) == graph
-
-
 def test_a_plain_digraph_becomes_a_graph_with_defaults() -> None:
     network = nx.DiGraph()
     network.add_edge(1, 2, bytes=64)
@@ -116,7 +102,6 @@ def test_a_plain_digraph_becomes_a_graph_with_defaults() -> None:
         (nx.Graph([("a", "b")]), "must be directed"),
         (nx.DiGraph([("a", "b"), ("b", "a")]), "cycle: a -> b -> a"),
         (nx.DiGraph([("a", "b", {"weight": 2})]), r"edges\[0\] 'a -> b'.weight: unknown field"),
-        (nx.DiGraph(), "ops: must not be empty"),
     ],
 )
 def test_a_network_that_is_no_graph_is_an_error(network: nx.DiGraph[str], message: str) -> None:
@@ -141,19 +126,13 @@ def test_a_hundred_thousand_ops_load_in_1_gb(
     num_ops: int, most_gigabytes: float, tmp_path: Path
 ) -> None:
     # In a process of its own, for peak memory counts from its start.
-    ops = ",".join(
-        f'{{"name":"op{i}","kind":"MatMul","time_ns":{{"gpu":{1000 + i % 977},"cpu":1000000}},'
-        f'"resident_bytes":{i}}}'
-        for i in range(num_ops)
-    )
+    times = ({"gpu": 1000 + i % 977, "cpu": 10**6} for i in range(num_ops))
+    ops = [{"name": f"op{i}", "time_ns": own, "resident_bytes": i} for i, own in enumerate(times)]
     pairs = [(i - step, i) for i in range(num_ops) for step in (1, 7) if i >= step]
     pairs += [(0, i) for i in range(10, 18)]
-    edges = ",".join(
-        f'{{"producer":"op{a}","consumer":"op{b}","bytes":{a * 7919 % 10**7}}}' for a, b in pairs
-    )
-    graph = f'{{"name":"big","ops":[{ops}],"edges":[{edges}]}}'
-    content = json.dumps({**good_document(), "graph": "BIG"}).replace('"BIG"', graph)
-    (tmp_path / "big.json").write_text(content)
+    edges = [{"producer": f"op{a}", "consumer": f"op{b}", "bytes": a % 997} for a, b in pairs]
+    content = {**good_document(), "graph": {"name": "big", "ops": ops, "edges": edges}}
+    (tmp_path / "big.json").write_text(json.dumps(content))
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "big.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     ops_there, edges_there, gigabytes = done.stdout.split()

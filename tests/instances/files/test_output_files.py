@@ -39,16 +39,12 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("there", [["plan.json"], []])
-def test_on_a_full_disk_the_old_file_stays_whole_and_there_is_no_new_one(
-    here: Path, there: list[str]
-) -> None:
-    for name in there:
-        Path(name).write_text("old")
-    with full_disk(100), pytest.raises(OutputError, match=r"plan\.json: cannot be written: File"):
-        write_bytes(b"x" * 1000, "plan.json")
-    assert names(here) == there
-    assert [Path(name).read_text() for name in there] == ["old" for _ in there]
+def test_on_a_full_disk_the_old_file_stays_whole_and_there_is_no_new_one(here: Path) -> None:
+    Path("plan.json").write_text("old")
+    for name in ("plan.json", "new.json"):
+        with full_disk(100), pytest.raises(OutputError, match=f"{name}: cannot be written: File"):
+            write_bytes(b"x" * 1000, name)
+    assert (Path("plan.json").read_text(), names(here)) == ("old", ["plan.json"])
 
 
 def test_a_file_takes_its_place_at_once_and_can_grow_there(here: Path) -> None:
@@ -155,7 +151,6 @@ def test_devices_and_pipes_are_written_to_as_they_are() -> None:
     write_bytes(b"plan", "/dev/null")
     assert read == [b"plan"]
     assert stat.S_ISFIFO(Path("pipe").stat().st_mode)
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
 STDOUT = """
