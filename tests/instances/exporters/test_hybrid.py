@@ -107,6 +107,12 @@ def test_parts_of_torchtitan_read_back_as_the_plan(row: tuple) -> None:
     assert read_torchtitan(export_plan("torchtitan", layer_row(), plan, EIGHT)) == plan
 
 
+def test_vllm_gets_degrees_and_the_partition() -> None:
+    text = export_plan("vllm", layer_row(), plan_of([4, 2], 2, 2, lambda s, at: "keep"), FOUR)
+    degrees = "--tensor-parallel-size 2 --pipeline-parallel-size 2 --data-parallel-size 2"
+    assert text.splitlines() == ["VLLM_PP_LAYER_PARTITION=4,2", degrees]
+
+
 def test_layers_of_equal_cost_may_be_recomputed_in_another_order() -> None:
     # the second and third layer of each stage; Megatron recomputes the first two
     plan = plan_of([3, 3], 2, 1, lambda s, at: "full" if at else "keep")
@@ -114,15 +120,6 @@ def test_layers_of_equal_cost_may_be_recomputed_in_another_order() -> None:
     told = read_megatron(export_plan("megatron", instance, plan, rules), 4)
     assert told != plan
     assert evaluate(instance, told, rules).value_ns == evaluate(instance, plan, rules).value_ns
-
-
-def test_vllm_gets_degrees_and_the_partition() -> None:
-    plan = plan_of([4, 2], 2, 2, lambda s, at: "keep")
-    text = export_plan("vllm", layer_row(), plan, FOUR)
-    assert text.splitlines() == [
-        "VLLM_PP_LAYER_PARTITION=4,2",
-        "--tensor-parallel-size 2 --pipeline-parallel-size 2 --data-parallel-size 2",
-    ]
 
 
 @pytest.mark.parametrize(

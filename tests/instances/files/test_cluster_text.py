@@ -31,13 +31,11 @@ def test_cards_of_two_kinds_on_one_bus() -> None:
     assert paths(load_cluster(cluster.name)) == paths(cluster)
 
 
-@pytest.mark.parametrize(
-    "text", ["2 x rtx-3090,PCIe 4", "2XRtx_3090, pcie-4x16", "1*3090+3090,pcie4"]
-)
-def test_case_dashes_and_spaces_do_not_count(text: str) -> None:
-    cluster = load_cluster(text)
-    assert [device.kind for device in cluster.devices] == ["RTX3090", "RTX3090"]
-    assert paths(cluster)["RTX3090-0", "RTX3090-1"] == (PCIE4, 10_000)
+def test_case_dashes_and_spaces_do_not_count() -> None:
+    for text in ("2 x rtx-3090,PCIe 4", "2XRtx_3090, pcie-4x16", "1*3090+3090,pcie4"):
+        cluster = load_cluster(text)
+        assert [device.kind for device in cluster.devices] == ["RTX3090", "RTX3090"]
+        assert paths(cluster)["RTX3090-0", "RTX3090-1"] == (PCIE4, 10_000)
 
 
 def test_a_host_is_a_cpu_with_a_memory_of_its_own() -> None:

@@ -134,10 +134,10 @@ def test_the_experts_splits_reach_the_values_of_the_reference_program() -> None:
     rows = [row for row in reference_rows() if row["human_expert"]]
     assert len(rows) == 8
     for row in rows:
-        name = Path(row["file"]).stem
-        split = INPUTS / "human-experts" / f"{name}_expert.json"
+        name, experts = Path(row["file"]).stem, INPUTS / "human-experts"
+        split = experts / f"{name}_expert.json"
         if not split.is_file():  # training nodes that the inference split leaves out follow theirs
-            split = INPUTS / "human-experts" / f"{name.split('_')[0]}_inference_expert.json"
+            split = experts / f"{name.split('_')[0]}_inference_expert.json"
         instance = read_dnn_partitioning(INPUTS / row["file"]).instance()
         verdict = evaluate(instance, read_split(instance, split), MaxLoad())
         assert verdict.feasible

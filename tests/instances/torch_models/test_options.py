@@ -26,9 +26,6 @@ from placegap.instances.torch_models.training_model import optimizer_bytes, upda
 def test_a_name_that_stands_for_nothing_is_one_line(name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         build_model(name, TraceOptions())
-
-
-def test_a_function_takes_no_sizes() -> None:
     with pytest.raises(InputError, match=r"^py:mine:build: the function chooses .* --seq$"):
         build_model("py:mine:build", TraceOptions(seq=3))
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from doubles.configs import config, gpt2
 
-from placegap.instances import InputError
 from placegap.instances.torch_models.options import TraceOptions
 from placegap.instances.torch_models.training_model import NUM_STATES, read_training_model
 
@@ -55,9 +54,6 @@ class Net(torch.nn.Linear):
 def build():
     return Net(), (torch.zeros(2, 4),)
 """
-BRANCHING = SHIFTING.replace(
-    "return super().forward(x + self.shift)", "return x if x.sum() > 0 else 2 * x"
-)
 
 
 def test_weights_whose_gradient_is_that_of_an_activation_are_updated(
@@ -77,15 +73,6 @@ def test_blocks_stay_whole_with_their_backward_ops(tmp_path: Path) -> None:
     block = [op for op in graph.ops if (op.module or "").startswith("transformer.h.0")]
     assert {op.colocation for op in block} == {"transformer.h.0"}
     assert any(op.backward for op in block)
-
-
-def test_a_module_that_branches_on_data_is_refused_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "branching.py").write_text(BRANCHING)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"py:branching:build: cannot be traced for training: "):
-        read_training_model("py:branching:build", TraceOptions(train=True))
 
 
 FIGURES = [  # front-door.md's trials: forward and backward ops, edges, FLOPs bwd / fwd, stash MB
