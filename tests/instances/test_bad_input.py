@@ -15,7 +15,7 @@ from doubles.bad_files import (
 )
 
 from placegap.instances import InputError
-from placegap.instances.files.document import parse_document, write_json
+from placegap.instances.files.document import write_json
 from placegap.instances.importers.reader import read_model
 
 CASES = bad_files()
@@ -40,11 +40,11 @@ def test_a_malformed_file_gives_one_line_with_file_and_place(
 
 
 def test_the_files_that_the_cases_spoil_are_good(tmp_path: Path) -> None:
-    parse_document(good_document(), "good").instance()
-    write_json(good_dnn(), tmp_path / "dnn.json")
+    for name, content in (("own.json", good_document()), ("dnn.json", good_dnn())):
+        write_json(content, tmp_path / name)
+        read_model(tmp_path / name).instance()
     (tmp_path / "moirai.xlsx").write_bytes(workbook(good_rows()))
-    for file in ("dnn.json", "moirai.xlsx"):
-        read_model(tmp_path / file).instance()
+    read_model(tmp_path / "moirai.xlsx").instance()
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:

@@ -188,10 +188,8 @@ def test_integers_of_thousands_of_digits_are_refused_without_being_written(tmp_p
     assert "(got an integer of hundreds of digits)" in line
 
 
-@pytest.mark.parametrize("name", ["two words " * 90, "n" * 999_999])
-def test_messages_have_at_most_300_characters_however_long_a_name_is(
-    tmp_path: Path, name: str
-) -> None:
+def test_messages_have_at_most_300_characters_however_long_a_name_is(tmp_path: Path) -> None:
+    name = "two words " * 90 + "n" * 999_999
     document = good_document()
     document["graph"]["ops"][1]["name"] = name
     document["graph"]["ops"][1]["time_ns"] = {"gpu": -1, name: -1}

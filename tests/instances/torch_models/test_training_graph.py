@@ -189,7 +189,7 @@ def test_every_backward_call_is_linked_to_a_forward_call() -> None:
     # and every parameter has its gradient
     assert sorted(step.gradient_of) == ["0.bias", "0.weight", "2.bias", "2.weight"]
     assert sorted(step.parameter_of.values()) == sorted(step.gradient_of)
-    meta = step_of(net.to("meta"), example.to("meta"))
+    meta = step_of(*(each.to("meta") for each in perceptron()))
     assert calls(step) == calls(meta)  # of a real module
 
 

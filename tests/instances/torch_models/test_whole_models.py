@@ -143,6 +143,4 @@ def test_an_encoder_keeps_no_cache(tmp_path: Path) -> None:
     graph = traced(tmp_path, "whisper", WHISPER, prefill=60)
     kept = {op.module: op.state_bytes for op in attention(graph)}
     assert kept["model.encoder.layers.0.self_attn"] == 0
-    # 60 frames are 30 tokens
-    assert kept["model.decoder.layers.0.encoder_attn"] == 2 * 16 * 30 * 4
-    assert kept["model.decoder.layers.4.self_attn"] == 2 * 16 * 60 * 4
+    assert kept["model.decoder.layers.0.encoder_attn"] == 2 * 16 * 30 * 4  # 60 frames
