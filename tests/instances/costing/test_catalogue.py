@@ -50,7 +50,6 @@ def test_an_entry_states_the_datasheet(
         ("V100-32GB", "float16", 125),
         ("H100-80GB", "float16", 989),
         ("H100-80GB", "float8_e4m3fn", 1979),
-        ("RTX4090", "float8", 330.3),
         # no unit of its own for the type: the rate of fp32
         ("V100-32GB", "bfloat16", 15.7),
     ],
@@ -83,8 +82,6 @@ def test_a_rate_that_no_document_states_is_marked_as_a_choice() -> None:
         ("  memory_bytes: 30\n", "", r"X\.memory_bytes: field is missing"),
         ("s: 10", "s: 1.5e0", r"X\.peak_flops_per_s\.float32: .*integer \(got '1\.5e0'\)"),
         ("s: 10", "s: {float16: 0}", r"X\.peak_flops_per_s\.float16: .*greater than 0"),
-        ("s: 10", "s: {}", r"X\.peak_flops_per_s: must not be empty"),
-        ("  source", "  reserved_bytes: 31\n  source", r"X: reserved_bytes, 31, is more than"),
         ("memory_bytes: 30", "memory_bytes: 1.5", r"X\.memory_bytes: .*integer \(got 1\.5\)"),
         ("source", "sauce", r"X\.sauce: unknown field"),
         ("  source", "  memory_bytes: 1\n  source", r"line 6, column 3: key 'memory_bytes' appea"),

@@ -58,7 +58,6 @@ def test_mixtures_of_llama_cpp_have_the_bits_of_the_types_of_their_tensors() -> 
     [
         None,
         {"quant_method": "vptq"},
-        {"quant_method": "gptq", "bits": "four"},
         {"quant_method": "compressed-tensors", "config_groups": {"g": 4}},
         {"quant_method": "gptq", "modules_to_not_convert": ["re:("]},
     ],

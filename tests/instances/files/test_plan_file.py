@@ -107,7 +107,6 @@ BACK = [{"producer": "op2", "consumer": "op1", "to": "gpu1"}]
     [
         ({"call": {"op1": 0}}, "call: op 'op2' has none"),
         ({"format": "placegap"}, "is not a plan"),
-        ({"version": 2}, "version: must be 1"),
         ({"placement": {"op1": "gpu0"}}, "placement: op 'op2' is not placed"),
         ({"placement": dict.fromkeys(["op1", "op2", "op3", "op4"], "gpu7")}, "no device 'gpu7'"),
         ({"device_order": {"gpu0": ["op1", "op7"]}}, "no op 'op7'"),

@@ -171,7 +171,6 @@ def test_links_replace_those_of_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("sizes", "times", "bandwidth", "latency", "doubt"),
     [
-        ([100], [50], 2_000_000_000, 0, "no rising line"),
         ([100, 200, 300], [50, 40, 30], 10_000_000_000, 0, "no rising line"),
         ([100, 200], [50, 90], 2_500_000_000, 10, "measured at two sizes only"),
         ([100, 200, 300], [10, 110, 210], 1_000_000_000, 0, "begins below zero"),

@@ -6,15 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from placegap.instances import (
-    InputError,
-    Makespan,
-    Plan,
-    example,
-    load_corpus,
-    load_plan,
-    save_plan,
-)
+from placegap.instances import InputError, Makespan, Plan, example, load_plan, save_plan
 from placegap.instances.costing.costing import device_spec
 from placegap.instances.problem import parse_semantics
 from placegap.instances.reading.errors import from_validation_error, instead_of, near_names
@@ -37,7 +29,6 @@ def test_near_names_forgive_case_signs_parts_and_slips() -> None:
 @pytest.mark.parametrize(
     ("ask", "name"),
     [
-        (lambda: load_corpus("resnet"), "resnet50"),
         (lambda: device_spec("A100"), "A100-80GB"),
         (lambda: find_transform("moirai"), "moirai-fusion"),
     ],

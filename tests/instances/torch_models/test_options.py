@@ -34,7 +34,6 @@ def test_a_name_that_stands_for_nothing_is_one_line(name: str, message: str) -> 
     ("options", "message"),
     [
         ({"batch": 0}, r"--batch must be from 1 to 10000000 \(got 0\)"),
-        ({"kv_tokens": -1}, r"--context must be from 0"),
         ({"dtype": "int4"}, r"--dtype 'int4' is none of float32, float16, bfloat16, float64"),
         ({"decode": True}, "--decode reads a cache; say of how many tokens"),
         ({"decode": True, "kv_tokens": 9, "seq": 4}, "--seq, --decode and --prefill choose"),
