@@ -69,6 +69,6 @@ def test_the_schema_refuses_what_a_schema_can_see() -> None:
 
 
 def test_descriptions_come_from_the_docstrings() -> None:
-    op = json_schema("placegap-1")["$defs"]["Op"]
+    op = read_json(schema_path("placegap-1"))["$defs"]["Op"]
     assert op["description"] == "One operation of a computation graph."
     assert op["properties"]["kind"]["description"] == 'What it computes ("Conv"); a label.'
