@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+COLUMNS = "task c_task dir_succ dir_succ_add p0 p1 pc00 pc01 pc10 pc11 mi m0 m1"
 Change = Callable[[dict[str, Any]], object]
 
 
@@ -110,21 +110,7 @@ def good_piper() -> dict[str, Any]:
 def good_rows() -> list[list[Any]]:
     """The rows of a Moirai workbook without a fault: 0 feeds 1 and 2 through flows 3 and 4."""
     return [
-        [
-            "task",
-            "c_task",
-            "dir_succ",
-            "dir_succ_add",
-            "p0",
-            "p1",
-            "pc00",
-            "pc01",
-            "pc10",
-            "pc11",
-            "mi",
-            "m0",
-            "m1",
-        ],
+        [*COLUMNS.split()],
         [0, "3,4", "1,2", "3,4,1,2", 5, "0.25", "0,0", "1,2", "3,4", "0.0,0.0", 2, 10, 20],
         [1, None, 2, 2, 1, 1, None, None, None, None, 1, None, None],
         [2, None, None, None, 0, 0, None, None, None, None, 1, None, None],
@@ -154,50 +140,33 @@ def changed(content: dict[str, Any], change: Change) -> bytes:
 
 def _text_cases() -> dict[str, BadFile]:
     text = json.dumps(good_document())
+    time = "graph.ops[0] 'first'.time_ns.gpu"
+
+    def spoilt(old: str, new: str) -> bytes:
+        return text.replace(old, new, 1).encode()
+
+    cases = {
+        "blank file": (b" \n\n", "is empty"),
+        "truncated JSON": (text[:200].encode(), "line 1 column"),
+        "not UTF-8": (text.replace("first", "f\xfcrst").encode("latin-1"), "position"),
+        "damaged gzip": (b"\x1f\x8b" + b"junk" * 20, "gzip"),
+        "deep nesting": (b"[" * 200_000, "nested too deeply"),
+        "deep nesting in a field": (spoilt('"good"', "[" * 900 + "]" * 900), "name"),
+        "duplicate key": (spoilt("{", '{"name": "x", '), "'name' appears twice"),
+        "half a letter": (spoilt('"name": "two"', r'"name": "\ud800"'), "half a letter"),
+        "NaN": (spoilt(": 5", ": NaN"), time),
+        "Infinity": (spoilt(": 5", ": -Infinity"), time),
+        "1e400": (spoilt(": 5", ": 1e400"), time),
+        "a number of 5000 digits": (spoilt(": 5", ": " + "9" * 5000), "digits"),
+        "a list": (b"[1, 2]", "of no kind"),
+        "no known kind": (b'{"layers": []}', "of no kind"),
+        "junk.bin": (bytes(range(200, 256)) * 9, "of no kind"),
+        "a plan": (b'{"format": "placegap-plan"}', "is a plan"),
+        "a split": (b'{"fpgas": [], "cpus": []}', "is a split"),
+    }
     return {
-        "empty file": BadFile("empty.json", b"", "is empty"),
-        "blank file": BadFile("blank.json", b" \n\n", "is empty"),
-        "truncated JSON": BadFile("cut.json", text[:200].encode(), "line 1 column"),
-        "not UTF-8": BadFile(
-            "latin.json", text.replace("first", "f\xfcrst").encode("latin-1"), "position"
-        ),
-        "truncated gzip": BadFile("cut.json.gz", gzip.compress(text.encode())[:60], "gzip"),
-        "damaged gzip": BadFile("junk.json.gz", b"\x1f\x8b" + b"junk" * 20, "gzip"),
-        "deep nesting": BadFile("deep.json", b"[" * 200_000, "nested too deeply"),
-        "deep nesting in a field": BadFile(
-            "deep-field.json", text.replace('"good"', "[" * 900 + "]" * 900, 1).encode(), "name"
-        ),
-        "duplicate key": BadFile(
-            "keys.json", text.replace("{", '{"name": "x", ', 1).encode(), "'name' appears twice"
-        ),
-        "half a letter": BadFile(
-            "half.json",
-            text.replace('"name": "two"', r'"name": "\ud800"').encode(),
-            "half a letter",
-        ),
-        "NaN": BadFile(
-            "nan.json", text.replace(": 5", ": NaN").encode(), "graph.ops[0] 'first'.time_ns.gpu"
-        ),
-        "Infinity": BadFile(
-            "inf.json",
-            text.replace(": 5", ": -Infinity").encode(),
-            "graph.ops[0] 'first'.time_ns.gpu",
-        ),
-        "1e400": BadFile(
-            "1e400.json",
-            text.replace(": 5", ": 1e400").encode(),
-            "graph.ops[0] 'first'.time_ns.gpu",
-        ),
-        "a number of 5000 digits": BadFile(
-            "digits.json", text.replace(": 5", ": " + "9" * 5000).encode(), "digits"
-        ),
-        "a list": BadFile("list.json", b"[1, 2]", "of no kind"),
-        "a number": BadFile("number.json", b"17", "of no kind"),
-        "no known kind": BadFile("other.json", b'{"layers": []}', "of no kind"),
-        "plain text": BadFile("text.txt", b"a model of mine", "of no kind"),
-        "binary junk": BadFile("junk.bin", bytes(range(200, 256)) * 9, "of no kind"),
-        "a plan": BadFile("plan.json", b'{"format": "placegap-plan"}', "is a plan"),
-        "a split": BadFile("split.json", b'{"fpgas": [], "cpus": []}', "is a split"),
+        name: BadFile(name if "." in name else "-".join(name.split()) + ".json", content, place)
+        for name, (content, place) in cases.items()
     }
 
 
@@ -226,25 +195,16 @@ def _document_cases() -> dict[str, BadFile]:
     return dict(
         [
             case("wrong version", "version", lambda d: d.update(version=2)),
-            case("version true", "version", lambda d: d.update(version=True)),
             case("wrong format", "format", lambda d: d.update(format="dot")),
             case("missing graph", "graph", lambda d: d.pop("graph")),
-            case(
-                "missing op name", "graph.ops[1].name", lambda d: d["graph"]["ops"][1].pop("name")
-            ),
             case("unknown field", f"{op_1}.colour", op(colour="red")),
-            case("unknown top field", "author", lambda d: d.update(author="me")),
             case("no ops", "graph.ops", lambda d: d["graph"].update(ops=[], edges=[])),
-            case("ops no list", "graph.ops", lambda d: d["graph"].update(ops="many")),
-            case("op no object", "graph.ops[1]", lambda d: d["graph"]["ops"].__setitem__(1, 5)),
             case("empty name", "graph.ops[1]", op(name="")),
             case("duplicate op", "'first' appears twice", op(name="first")),
             case("negative time", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": -1})),
             case("fractional time", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": 1.5})),
             case("time as text", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": "5"})),
             case("time true", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": True})),
-            case("time null", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": None})),
-            case("time 1e30", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": 1e30})),
             case("time 2 to the 70", f"{op_1}.time_ns.gpu", op(time_ns={"gpu": 2**70})),
             case(
                 "time sum overflow",
@@ -261,9 +221,7 @@ def _document_cases() -> dict[str, BadFile]:
                 "2**62",
                 lambda d: [link(bandwidth_bytes_per_s=1)(d), edge(bytes=2**60)(d)],
             ),
-            case("backward 1", f"{op_1}.backward", op(backward=1)),
             case("cycle", "third -> second", new_edge(producer="third", consumer="second")),
-            case("self-loop", "third -> third", new_edge(producer="third", consumer="third")),
             case(
                 "dangling edge",
                 "edges[2] 'third -> fourth': there is no op 'fourth'",
@@ -282,28 +240,16 @@ def _document_cases() -> dict[str, BadFile]:
                     new_edge(producer="first", consumer="third", tensor="out", bytes=9)(d),
                 ],
             ),
-            case("negative bytes", f"{edge_1}.bytes", edge(bytes=-1)),
-            case(
-                "edge without consumer",
-                "graph.edges[1].consumer",
-                lambda d: d["graph"]["edges"][1].pop("consumer"),
-            ),
             case(
                 "matrix of wrong height",
                 "edges[1] 'second -> third': transfer_ns",
                 edge(transfer_ns=[[0, 1]]),
             ),
             case(
-                "matrix of wrong width",
-                "edges[1] 'second -> third': transfer_ns",
-                edge(transfer_ns=[[0, 1], [1]]),
-            ),
-            case(
                 "matrix with a negative",
                 f"{edge_1}.transfer_ns[1][0]",
                 edge(transfer_ns=[square[0], [-1, 0]]),
             ),
-            case("unsupported op", "ops[1] 'second'", op(time_ns={"tpu": 5})),
             case("op without times", "ops[1] 'second'", op(time_ns={})),
             case(
                 "impossible colocation",
@@ -316,9 +262,6 @@ def _document_cases() -> dict[str, BadFile]:
             case("no cluster", "--cluster", lambda d: d.pop("cluster")),
             case("duplicate device", "'g0' appears twice", device(name="g0")),
             case(
-                "negative memory", "cluster.devices[1] 'g1'.memory_bytes", device(memory_bytes=-5)
-            ),
-            case(
                 "unreachable devices",
                 "no path leads from 'g1' to 'g0'",
                 lambda d: d["cluster"]["links"].pop(),
@@ -326,7 +269,6 @@ def _document_cases() -> dict[str, BadFile]:
             case(
                 "link to an unknown device", "links[1]: there is no device 'g7'", link(target="g7")
             ),
-            case("link to itself", "links[1]", link(target="g1")),
             case("duplicate link", "links[1]", link(source="g0", target="g1")),
             case(
                 "zero bandwidth",
@@ -365,20 +307,15 @@ def _dnn_cases() -> dict[str, BadFile]:
             case("backward to forward", "edges[4] '3 -> 2'", arc(3, 2, 0.5)),
             case("disagreeing costs", "edges[4] '2 -> 4'", arc(2, 4, 0.75)),
             case("dangling edge", "edges[4] '1 -> 9': there is no node of id 9", arc(1, 9, 0.5)),
-            case("missing id", f"{node_1}.id", lambda d: d["nodes"][1].pop("id")),
             case("text id", f"{node_1}.id", node(id="2")),
             case("duplicate id", "nodes[1]: id 1", node(id=1)),
-            case("unknown field", f"{node_1}.gpuLatency", node(gpuLatency=1)),
             case("negative latency", f"{node_1}.cpuLatency", node(cpuLatency=-0.5)),
             case("NaN latency", f"{node_1}.cpuLatency", node(cpuLatency=float("nan"))),
-            case("infinite latency", f"{node_1}.cpuLatency", node(cpuLatency=float("inf"))),
             case(
                 "negative accelerator latency",
                 f"{node_1}.fpgaLatency: is negative",
                 node(fpgaLatency=-1),
             ),
-            case("text class", f"{node_1}.colorClass", node(colorClass="red")),
-            case("text latency", f"{node_1}.cpuLatency", node(cpuLatency="0.5")),
             case("huge latency", f"{node_1}.cpuLatency", node(cpuLatency=1e300)),
             case("latency above 2**62 ns", "nodes[1] of id 2", node(cpuLatency=1e13)),
             case(
@@ -386,9 +323,7 @@ def _dnn_cases() -> dict[str, BadFile]:
                 "nodes[1] of id 2: fpgaLatency",
                 lambda d: d["nodes"][1].pop("fpgaLatency"),
             ),
-            case("flag 2", f"{node_1}.isBackwardNode", node(isBackwardNode=2)),
             case("fractional size", f"{node_1}.size", node(size=0.5)),
-            case("fractional memory", "maxSizePerFPGA", lambda d: d.update(maxSizePerFPGA=1.5)),
             case("no devices", "maxFPGAs + maxCPUs", lambda d: d.update(maxFPGAs=0, maxCPUs=0)),
             case("a million devices", "maxFPGAs + maxCPUs", lambda d: d.update(maxCPUs=10**6)),
             case(
@@ -397,7 +332,6 @@ def _dnn_cases() -> dict[str, BadFile]:
                 lambda d: [node(supportedOnFpga=0)(d), d.update(maxCPUs=0)],
             ),
             case("no nodes", "nodes", lambda d: d.update(nodes=[])),
-            case("no edges field", "edges", lambda d: d.pop("edges")),
         ]
     )
 
@@ -419,13 +353,9 @@ def _workbook_cases() -> dict[str, BadFile]:
         ),
     }
     case("missing column", "row 1: there is no column 'mi'", cell(1, "mi", None))
-    case("missing pair", "no column 'pc10'", cell(1, "pc10", "pc12"))
     case("unknown column", "unknown column 'who'", lambda rows: rows[0].append("who"))
     case("no data", "no row of data", lambda rows: rows.__delitem__(slice(1, None)))
     case("negative time", "row 3, column p1", cell(3, "p1", -1))
-    case("text time", "row 3, column p1", cell(3, "p1", "fast"))
-    case("missing time", "row 3, column p0", cell(3, "p0", None))
-    case("truth value", "row 3", cell(3, "p0", True))
     case("task in the middle no number", "row 3, column task", cell(3, "task", "b"))
     case("duplicate task", "row 4, column task: 2 appears twice", cell(3, "task", 2))
     case("fractional memory", "row 3, column mi", cell(3, "mi", 0.5))

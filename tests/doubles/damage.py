@@ -6,6 +6,7 @@ import copy
 import gzip
 import io
 import json
+import math
 import random
 import sys
 import zipfile
@@ -17,95 +18,17 @@ from typing import Any
 
 from doubles.bad_files import good_rows, workbook
 
-ODD_VALUES: list[Any] = [
-    None,
-    True,
-    False,
-    -1,
-    0,
-    1,
-    2**31,
-    2**53 + 1,
-    2**62,
-    2**62 + 1,
-    2**63,
-    2**64,
-    10**30,
-    -(2**63),
-    10**4000,
-    10**9,
-    0.5,
-    -0.0,
-    1e-400,
-    1e308,
-    5e-324,
-    float("nan"),
-    float("inf"),
-    float("-inf"),
-    "",
-    " ",
-    "x",
-    "x" * 3000,
-    "a b " * 900,
-    "\0",
-    "\n",
-    "\r\n\t",
-    "é\u2028",
-    "\ud800",
-    " -> ",
-    "gpu",
-    "first",
-    "1",
-    "1e5",
-    "NaN",
-    "../../etc/passwd",
-    "/dev/zero",
-    "all",
-    "placegap",
-    [],
-    {},
-    [[]],
-    [1],
-    ["x"],
-    {"x": 1},
-    {"": None},
-    {"name": "first"},
-]
-ODD_TEXTS = [
-    b"-",
-    b"1" * 5000,
-    b"1e999999",
-    b"1e99999999999999999999",
-    b"NaN",
-    b"-Infinity",
-    b"0x1F",
-    b"1:59:59",
-    b"[" * 3000,
-    b"{" * 3000,
-    b"\xff\xfe",
-    b"\x00",
-    b"\xef\xbb\xbf",
-    b"null",
-    b'"',
-    b"&a ",
-    b"*a",
-    b"<<: *a",
-    b"!!python/object:os.system x",
-    b"!!binary x",
-    b"2001-99-99",
-    b"? ",
-    b"|\n",
-    b",,,,",
-    b"\r",
-    b"\n\n",
-    b"9" * 300,
-    b"--- ",
-    b"%YAML 9.9\n",
-    b"\\ud800",
-    b"1_000",
-    b"=",
-    b"'",
-]
+ODD_NUMBERS = [-1, 0, 1, 10**9, 2**31, 2**53 + 1, 2**62, 2**62 + 1, 2**63, -(2**63), 2**64, 10**30]
+ODD_NUMBERS += [10**4000, 0.5, -0.0, 1e-400, 1e308, 5e-324, math.nan, math.inf, -math.inf]
+ODD_WORDS = ["", " ", "x", "x" * 3000, "a b " * 900, "\0", "\n", "\r\n\t", "é\u2028", "\ud800"]
+ODD_WORDS += ["gpu", "first", "1", "1e5", "NaN", "../../etc/passwd", "/dev/zero", "all", " -> "]
+ODD_VALUES: list[Any] = [None, True, False, *ODD_NUMBERS, *ODD_WORDS]
+ODD_VALUES += [[], {}, [[]], [1], ["x"], {"x": 1}, {"": None}, {"name": "first"}]
+ODD_TEXTS = b"- NaN -Infinity 0x1F 1e999999 1e99999999999999999999 1:59:59 2001-99-99 1_000".split()
+ODD_TEXTS += [b"1" * 5000, b"9" * 300, b"[" * 3000, b"{" * 3000, b"\xff\xfe", b"\x00", b"null"]
+ODD_TEXTS += [b'"', b"&a ", b"*a", b"<<: *a", b"!!python/object:os.system x", b"!!binary x", b"? "]
+ODD_TEXTS += [b"|\n", b",,,,", b"\r", b"\n\n", b"--- ", b"%YAML 9.9\n", b"\\ud800", b"=", b"'"]
+ODD_TEXTS += [b"\xef\xbb\xbf"]
 
 
 def damage_bytes(rng: random.Random, data: bytes) -> bytes:
@@ -206,9 +129,8 @@ def text_damage(text: str) -> Callable[[random.Random], bytes]:
         lines = text.splitlines(keepends=True)
         if rng.random() < 0.4:
             at = rng.randrange(len(lines))
-            lines[at : at + 1] = rng.choice(
-                [[], lines[at : at + 1] * 2, [lines[at]] * 3000, [lines[rng.randrange(len(lines))]]]
-            )
+            twice, other = lines[at : at + 1] * 2, lines[rng.randrange(len(lines))]
+            lines[at : at + 1] = rng.choice([[], twice, [lines[at]] * 3000, [other]])
         data = "".join(lines).encode()
         return damage_bytes(rng, data) if rng.random() < 0.8 else data
 
@@ -244,9 +166,7 @@ def damaged_workbook(rng: random.Random) -> bytes:
                     old = rng.choice(
                         [b'r="', b"<v>", b't="', b"A1", b"<row", b"sheetId", b"count="]
                     )
-                    new = old + rng.choice(
-                        [b"9" * 9, b"XFD", b"-", b"1" * 400, b"n", b"e", b"&lt;"]
-                    )
+                    new = old + rng.choice([b"9" * 9, b"XFD", b"-", b"1" * 400, b"n", b"&lt;"])
                     data = data.replace(old, new, rng.choice([1, -1]))
             target.writestr(name, data)
     return out.getvalue()
@@ -259,31 +179,17 @@ def abs_ok(value: Any) -> bool:
 
 def good_model() -> Any:
     """A small ONNX model with weights, a view, a constant and a named size."""
-    from onnx import helper
+    from doubles.onnx_nets import nodes, save, tensor, weight
+    from onnx import load_model
 
-    def weight(name: str, *dims: int) -> Any:
-        size = 1
-        for dim in dims:
-            size *= dim
-        return helper.make_tensor(name, 1, dims, bytes(4 * size), raw=True)
-
-    nodes = [
-        helper.make_node("Conv", ["x", "kernel"], ["a"], name="conv", pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["a"], ["b"], name="relu"),
-        helper.make_node("Shape", ["b"], ["s"], name="shape"),
-        helper.make_node("ConstantOfShape", ["s"], ["ones"], name="ones"),
-        helper.make_node("Add", ["b", "ones"], ["c"], name="add"),
-        helper.make_node("Flatten", ["c"], ["d"], name="flatten", axis=1),
-        helper.make_node("Gemm", ["d", "matrix"], ["y"], name="gemm", transB=1),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", 1, ["N", 2, 4, 4])],
-        [helper.make_empty_tensor_value_info("y")],
-        initializer=[weight("kernel", 3, 2, 3, 3), weight("matrix", 5, 48)],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    made = nodes("conv: Conv x kernel > a", pads=[1, 1, 1, 1])
+    made += nodes("relu: Relu a > b; shape: Shape b > s; ones: ConstantOfShape s > ones")
+    made += nodes("add: Add b ones > c") + nodes("flatten: Flatten c > d", axis=1)
+    made += nodes("gemm: Gemm d matrix > y", transB=1)
+    weights = [weight("kernel", 3, 2, 3, 3), weight("matrix", 5, 48)]
+    with TemporaryDirectory() as folder:
+        inputs = [tensor("x", "N", 2, 4, 4)]
+        return load_model(save(Path(folder) / "net.onnx", made, inputs, initializer=weights))
 
 
 @cache
@@ -311,25 +217,7 @@ def damaged_transformer(rng: random.Random) -> bytes:
                 dims = rng.choice([[], [len(value)], [2, 2], [-1], [2**40]])
                 constant.CopyFrom(_int64s(dims, value))
             case 2:
-                node.op_type = rng.choice(
-                    [
-                        *chain,
-                        "Tile",
-                        "ConstantOfShape",
-                        "Pad",
-                        "Resize",
-                        "OneHot",
-                        "NonZero",
-                        "Pow",
-                        "Split",
-                        "Squeeze",
-                        "Compress",
-                        "EyeLike",
-                        "TopK",
-                        "Trilu",
-                        "Where",
-                    ]
-                )
+                node.op_type = rng.choice([*chain, *OTHER_OPS.split()])
             case 3:
                 other = rng.choice(model.graph.node)
                 if node.input:
@@ -347,6 +235,10 @@ def _int64s(dims: list[int], values: list[int]) -> Any:
     return TensorProto(dims=dims, data_type=7, int64_data=values)
 
 
+OTHER_OPS = "Tile ConstantOfShape Pad Resize OneHot NonZero Pow Split Squeeze Compress TopK Where"
+ODD_OPS = (
+    "If Loop Reshape Range Tile Expand Concat Resize ConstantOfShape Pad Slice MatMul LSTM Conv"
+)
 ODD_SCOPES = ["[" * 3000, "['a'] * 10**9", "9" * 9000, "['a', 1]", "[''", "\0", "(1)", "{}", "[[]]"]
 
 
@@ -372,27 +264,7 @@ def damage_message(rng: random.Random, model: Any) -> bytes:
             case 2 if dims:
                 rng.choice(dims).dim_value = rng.choice(sizes)
             case 3:
-                node.op_type = rng.choice(
-                    [
-                        "If",
-                        "Loop",
-                        "Reshape",
-                        "Range",
-                        "Tile",
-                        "Expand",
-                        "NoOp",
-                        "",
-                        "Concat",
-                        "Resize",
-                        "ConstantOfShape",
-                        "Pad",
-                        "Slice",
-                        "Split",
-                        "MatMul",
-                        "LSTM",
-                        "Conv",
-                    ]
-                )
+                node.op_type = rng.choice(["", "NoOp", *ODD_OPS.split()])
             case 4:
                 del node.input[:1]
             case 5:

@@ -7,8 +7,6 @@ numbers, and says one JSON line for each that ends in anything but an instance o
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import multiprocessing
 import os
@@ -25,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from doubles.bad_files import good_dnn, good_document
+from doubles.configs import GPT2, fields, sized
 from doubles.damage import (
     as_json,
     damage_bytes,
@@ -77,6 +76,11 @@ links:
   - matrix_bytes_per_s: {cpu: {x: 5}}
 """
 
+CLUSTER_JSON = {
+    "name": "c",
+    "devices": [{"name": "g", "count": 2, "kind": "T4"}],
+    "links": [{"all_to_all": "all", "bandwidth_bytes_per_s": 9, "latency_ns": 1}],
+}
 STUDY_YAML = """\
 name: small
 tables:
@@ -92,13 +96,12 @@ tables:
 
 def ops_csv() -> str:
     """Measurements of the good document's ops."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["op", "device", "batch", "time_us", "memory_bytes"])
-    for op in ("first", "second", "third"):
-        for batch in (1, 2, 4):
-            writer.writerow([op, "gpu", batch, 2.5 * batch, 100 * batch])
-    return out.getvalue()
+    rows = [
+        f"{op},gpu,{batch},{2.5 * batch},{100 * batch}"
+        for op in ("first", "second", "third")
+        for batch in (1, 2, 4)
+    ]
+    return "\n".join(["op,device,batch,time_us,memory_bytes", *rows, ""])
 
 
 def _instance() -> Any:
@@ -286,37 +289,27 @@ def read_best(path: Path) -> object:
     return load_best_known(path)
 
 
+FOUR_BITS = {"quant_method": "gptq", "bits": 4, "group_size": 8, "modules_to_not_convert": ["h"]}
 CONFIGS: list[Any] = [
     {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
-        "n_layer": 1,
-        "n_embd": 8,
-        "n_head": 2,
-        "n_positions": 16,
-        "vocab_size": 11,
         "activation_function": "gelu_new",
+        **GPT2,
+        "n_layer": 1,
+        "quantization_config": FOUR_BITS,
     },
     {
         "model_type": "llama",
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "intermediate_size": 8,
-        "vocab_size": 11,
+        **sized("16 1 4 2 8 11"),
         "hidden_act": "silu",
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
     },
     {
         "model_type": "swin",
-        "image_size": 8,
-        "patch_size": 2,
+        **fields("image_size=8 patch_size=2 window_size=2 embed_dim=4 num_labels=3"),
         "depths": [1, 1],
-        "window_size": 2,
         "num_heads": [1, 2],
-        "embed_dim": 4,
-        "num_labels": 3,
         "architectures": ["SwinModel"],
     },
 ]
@@ -369,22 +362,10 @@ T4: {peak_flops_per_s: 8_100_000_000_000, bandwidth_bytes_per_s: 320_000_000_000
 mine: {peak_flops_per_s: {float32: 2e13, int8: 1.6e14}, bandwidth_bytes_per_s: 9e11,
        memory_bytes: 24e9, reserved_bytes: 1.5e9, nvlink_bytes_per_s: 5.625e10}
 """
-BEST = [
-    {
-        "graph": "g",
-        "cluster": "c",
-        "content_hash": "0" * 64,
-        "value_ns": 5,
-        "bound_ns": 4,
-        "semantics": {"objective": "makespan"},
-        "value_origin": "heft",
-    },
-]
-SPLIT = {
-    "fpgas": [{"load": 1.5, "nodes": [1, 4]}, {"nodes": [2, 3]}],
-    "cpus": [],
-    "maxLoad": 2.5,
-}
+HASH = {"graph": "g", "cluster": "c", "content_hash": "0" * 64}
+VALUE = {"value_ns": 5, "bound_ns": 4, "value_origin": "heft"}
+BEST = [{**HASH, **VALUE, "semantics": {"objective": "makespan"}}]
+SPLIT = {"fpgas": [{"load": 1.5, "nodes": [1, 4]}, {"nodes": [2, 3]}], "cpus": [], "maxLoad": 2.5}
 LOG = '{"key":"a","value":1}\n{"key":"b","status":"ok"}\n'
 
 IMPORTERS: dict[str, Importer] = {
@@ -396,17 +377,7 @@ IMPORTERS: dict[str, Importer] = {
     "onnx": Importer("net.onnx", damaged_model, load_instance),
     "onnx-dim": Importer("net.onnx", damaged_transformer, read_sized),
     "cluster-yaml": Importer("c.yaml", text_damage(CLUSTER_YAML), read_cluster),
-    "cluster-json": Importer(
-        "c.json",
-        json_damage(
-            {
-                "name": "c",
-                "devices": [{"name": "g", "count": 2, "kind": "T4"}],
-                "links": [{"all_to_all": "all", "bandwidth_bytes_per_s": 9, "latency_ns": 1}],
-            }
-        ),
-        read_cluster,
-    ),
+    "cluster-json": Importer("c.json", json_damage(CLUSTER_JSON), read_cluster),
     "cluster-text": Importer("text.txt", drawn_cluster_text, read_cluster_text),
     "plan": Importer("plan.json", damaged_plan, read_plan),
     "measurements": Importer("ops.csv", text_damage(ops_csv()), read_measurements),

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from doubles import mutations
 
-QUICK = 12
-SLOW = 20
+QUICK = 8
+SLOW = 8
 """Inputs of importers that take a second each."""
 MANY = 2000
 
