@@ -30,6 +30,42 @@ def instance_of(
     )
 
 
+def changed(
+    instance: Instance,
+    *,
+    ops: Iterable[Op] | None = None,
+    edges: Iterable[Edge] | None = None,
+    devices: Iterable[Device] | None = None,
+    links: Iterable[Link] | None = None,
+) -> Instance:
+    """The instance with some of its parts replaced."""
+    graph, cluster = instance.graph, instance.cluster
+    return Instance(
+        name=instance.name,
+        graph=Graph(
+            name=graph.name,
+            ops=graph.ops if ops is None else tuple(ops),
+            edges=graph.edges if edges is None else tuple(edges),
+        ),
+        cluster=Cluster(
+            name=cluster.name,
+            devices=cluster.devices if devices is None else tuple(devices),
+            links=cluster.links if links is None else tuple(links),
+        ),
+    )
+
+
+def with_memory(instance: Instance, *memory_bytes: int | None) -> Instance:
+    """The instance with so many bytes of each device, or of all alike."""
+    devices = instance.cluster.devices
+    each = memory_bytes if len(memory_bytes) > 1 else memory_bytes * len(devices)
+    fitted = [
+        device.model_copy(update={"memory_bytes": size})
+        for device, size in zip(devices, each, strict=True)
+    ]
+    return changed(instance, devices=fitted)
+
+
 def times(
     rng: random.Random,
     kinds: Sequence[str],
