@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import pytest
 from draws.latency.spines import spine_draw, spine_instance
-from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, latency_draws, optimum
+from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, by_hand, latency_draws, optimum
 from draws.tiny import SHARED, needs_dnn_partitioning
 
-from placegap.instances import (
-    Cluster,
-    Device,
-    Graph,
-    Instance,
-    Makespan,
-    Op,
-    Plan,
-    Semantics,
-    evaluate,
-    example,
-)
+from placegap.instances import Instance, Op, Plan, Semantics, evaluate, example
 from placegap.instances.importers.reader import read_model
-from placegap.instances.reading.errors import InputError
 from placegap.solvers import Result, run_method
 from placegap.solvers.latency import latency
 
@@ -40,8 +28,7 @@ def agrees(instance: Instance, semantics: Semantics) -> Result:
 
 @every_q
 def test_it_equals_brute_force(semantics: Semantics) -> None:
-    # test_agreement_load.py has other instances
-    results = [agrees(spine_draw(seed), semantics) for seed in range(28)]
+    results = [agrees(spine_draw(seed), semantics) for seed in range(12)]
     assert {"sections", "cp-sat"} <= {result.bound_origin for result in results}
 
 
@@ -55,7 +42,7 @@ def test_it_equals_brute_force_on_many(semantics: Semantics) -> None:
 
 
 def test_without_the_finish_bounds_hold_and_plans_are_feasible() -> None:
-    for seed in range(100, 130):
+    for seed in range(100, 112):
         instance = spine_draw(seed)
         result = run_method(instance, ONCE, "latency", {**FEW, "finish": False})
         best = optimum(instance, ONCE)
@@ -69,16 +56,11 @@ def test_without_the_finish_bounds_hold_and_plans_are_feasible() -> None:
 
 def test_a_plan_is_found_where_no_placer_has_one() -> None:
     # two groups of 2 bytes that take turns, three bytes per device: each on its own one
-    ops = tuple(
+    ops = [
         Op(name=x, time_ns={"gpu": 1}, resident_bytes=1, colocation="odd" if x in "ac" else "even")
         for x in "abcd"
-    )
-    devices = tuple(Device(name=x, kind="gpu", memory_bytes=3) for x in ("g0", "g1"))
-    instance = Instance(
-        name="turns",
-        graph=Graph(name="turns", ops=ops),
-        cluster=Cluster(name="two", devices=devices),
-    )
+    ]
+    instance = by_hand(ops, room=3)
     assert agrees(instance, TWICE).value_ns == 2
 
 
@@ -137,40 +119,21 @@ def test_without_a_seed_it_is_the_same_every_time() -> None:
     assert (one.plan, one.value_ns, one.bound_ns) == (two.plan, two.value_ns, two.bound_ns)
 
 
-def test_a_group_larger_than_every_device_is_proven_infeasible() -> None:
-    ops = tuple(Op(name=x, time_ns={"gpu": 1}, resident_bytes=2) for x in "abc")
-    devices = tuple(Device(name=x, kind="gpu", memory_bytes=3) for x in ("g0", "g1"))
-    instance = Instance(
-        name="tight",
-        graph=Graph(name="tight", ops=ops),
-        cluster=Cluster(name="two", devices=devices),
-    )
-    assert run_method(instance, TWICE, "latency", FEW).status == "infeasible"
-
-
-def test_other_objectives_are_refused() -> None:
-    with pytest.raises(InputError, match="does not do makespan"):
-        run_method(example(), Makespan(), "latency")
-
-
 def test_hosts_alone_run_everything() -> None:
-    ops = tuple(Op(name=f"o{i}", time_ns={"cpu": 1}) for i in range(5))
-    host = Cluster(name="host", devices=(Device(name="h", kind="cpu", is_host=True),))
-    instance = Instance(name="wide", graph=Graph(name="wide", ops=ops), cluster=host)
+    instance = by_hand((Op(name=x, time_ns={"cpu": 1}) for x in "abcde"), kinds=["cpu"])
     result = run_method(instance, ONCE, "latency", FEW)
     assert (result.value_ns, result.bound_ns) == (1, 1)
     assert result.plan == Plan(((0,),) * 5, call=(0,) * 5)
 
 
 @needs_dnn_partitioning
-@pytest.mark.parametrize(("name", "value"), [("bert24", 100_218_500), ("resnet50", 1_156_881_279)])
-def test_rows_alone_prove_published_layer_graphs(name: str, value: int) -> None:
-    # BERT-24: what the greedy of Tarnawski et al. finds; ResNet-50: the best plan known before
+def test_rows_alone_prove_a_published_layer_graph() -> None:
+    # BERT-24: what the greedy of Tarnawski et al. finds
     folder = SHARED / "instances/dnn-partitioning/latency-inputs/LayerGraphs"
-    instance = read_model(folder / f"{name}_inference.json").instance()
+    instance = read_model(folder / "bert24_inference.json").instance()
     for semantics in LATENCY_SEMANTICS:
         result = run_method(instance, semantics, "latency", {"finish": False})
-        assert (result.status, result.value_ns) == ("optimal", value)
+        assert (result.status, result.value_ns) == ("optimal", 100_218_500)
         assert result.bound_origin == "sections"
 
 
