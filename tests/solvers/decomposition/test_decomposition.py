@@ -9,22 +9,20 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 
 import pytest
 from doubles.processes import children
+from draws import draw
 from draws.bottlenecks import SPOILS, bottleneck_instance
 from draws.tiny import SHARED, needs_moirai
-from features.makespan import instance
+from features.makespan import edges_of, instance, ops_of
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
 from placegap.instances import (
     Instance,
     Makespan,
-    Op,
     Plan,
     Semantics,
-    evaluate,
     example,
     load_cluster,
     load_corpus,
@@ -36,7 +34,6 @@ from placegap.solvers.core import worker_process
 from placegap.solvers.core.back_ends import cp_sat
 from placegap.solvers.core.back_ends.cp_sat import Answer
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.progress import Progress
 from placegap.solvers.core.result import PROOF
 from placegap.solvers.decomposition import decomposition, search, section_jobs
 from placegap.solvers.decomposition.arcs import ArcTable, tiling
@@ -90,8 +87,7 @@ def seeds(semantics: Semantics, end: int) -> range:
 
 @by_label
 def test_it_equals_brute_force(semantics: Semantics) -> None:
-    # test_agreement_makespan.py has other instances
-    for number, seed in enumerate(seeds(semantics, 96)):
+    for number, seed in enumerate(seeds(semantics, 32)):
         problem = bottleneck_instance(seed)
         result = run_method(problem, semantics, "decomposition", {**ONE, "start": number % 2 == 0})
         agrees(problem, semantics, result, proven=True)
@@ -100,7 +96,7 @@ def test_it_equals_brute_force(semantics: Semantics) -> None:
 @by_label
 def test_sections_alone_are_exact_where_the_theorem_holds(semantics: Semantics) -> None:
     exact: Counter[bool] = Counter()
-    for seed in seeds(semantics, 80):
+    for seed in seeds(semantics, 48):
         problem = bottleneck_instance(seed)
         with without_the_whole_model(LP_FROM=2 if seed % 3 == 0 else 40):
             result = run_method(
@@ -108,20 +104,16 @@ def test_sections_alone_are_exact_where_the_theorem_holds(semantics: Semantics) 
             )
         agrees(problem, semantics, result, proven=is_exact(problem))
         exact[is_exact(problem)] += 1
-    assert min(exact.values()) >= 2
+    assert min(exact.values()) >= 1
 
 
 @by_label
 def test_intervals_alone_give_bounds(semantics: Semantics) -> None:
-    for seed in seeds(semantics, 24):
+    for seed in seeds(semantics, 16):
         problem = bottleneck_instance(seed)
         with without_the_whole_model(MOST_INNER=-1, LP_FROM=1 if seed % 3 == 0 else 40):
-            agrees(
-                problem,
-                semantics,
-                run_method(problem, semantics, "decomposition", ONE),
-                proven=False,
-            )
+            result = run_method(problem, semantics, "decomposition", ONE)
+        agrees(problem, semantics, result, proven=False)
 
 
 @pytest.mark.deep
@@ -132,9 +124,8 @@ def test_thousands_of_instances(first: int) -> None:
         problem = bottleneck_instance(seed)
         semantics = MAKESPAN_SEMANTICS[seed // 5 % 8]
         params = {**ONE, "start": seed % 3 > 0}
-        agrees(
-            problem, semantics, run_method(problem, semantics, "decomposition", params), proven=True
-        )
+        result = run_method(problem, semantics, "decomposition", params)
+        agrees(problem, semantics, result, proven=True)
         most = -1 if seed % 4 == 0 else 100
         with without_the_whole_model(LP_FROM=1 if seed % 2 else 40, MOST_INNER=most):
             result = run_method(problem, semantics, "decomposition", params)
@@ -147,11 +138,10 @@ def test_thousands_of_instances(first: int) -> None:
 # ------------------------------------------------------------------------------- limits and the end
 
 
-@by_label
-def test_stopped_at_once_it_returns_its_start_and_a_valid_bound(semantics: Semantics) -> None:
+def test_stopped_at_once_it_returns_its_start_and_a_valid_bound() -> None:
     gaps = 0
-    for seed in seeds(semantics, 24):
-        problem = bottleneck_instance(seed)
+    for seed in range(16):
+        problem, semantics = bottleneck_instance(seed), MAKESPAN_SEMANTICS[seed % 8]
         result = run_method(problem, semantics, "decomposition", time_limit_s=0.0)
         agrees(problem, semantics, result, proven=False)
         gaps += result.status == "feasible"
@@ -224,7 +214,7 @@ def test_an_incumbent_is_never_lost() -> None:
 
 
 def test_one_worker_returns_the_same_plan_every_time() -> None:
-    for seed in range(0, 40, 8):
+    for seed in range(0, 24, 8):
         problem = bottleneck_instance(seed)
         plans = [run_method(problem, PORT, "decomposition", ONE, seed=7).plan for _ in range(2)]
         assert plans[0] == plans[1]
@@ -296,33 +286,12 @@ def test_where_no_process_can_start_the_work_is_done_here(monkeypatch: pytest.Mo
 # ------------------------------------------------------------------------------------ real graphs
 
 
-@pytest.mark.parametrize(
-    ("graph", "cluster", "optimum_ns"),
-    [
-        ("squeezenet", "celeritas-4xV100-pcie", 423_673),
-        ("resnet50", "moirai-inter-server", 1_883_914),
-        pytest.param("inception_v2", "moirai-inter-server", 1_556_362, marks=pytest.mark.deep),
-    ],
-)
-def test_optima_of_the_corpus(graph: str, cluster: str, optimum_ns: int) -> None:
-    problem = load_corpus(graph).instance(load_cluster(cluster))
-    result = run_method(problem, PORT, "decomposition", ONE)
-    assert (result.status, result.value_ns) == ("optimal", optimum_ns)
-
-
 def test_sections_are_equal_only_if_groups_leave_their_ops_the_same_devices() -> None:
     # b and e take the same, but only x runs c, and b with it: b takes 100 ns there. e does not, as
     # it is free to go: a, b and c on x, d and e on y take 1 + 100 + 1 + 2 + 1 + 1 ns
-    times = {"a": (1, 1), "b": (100, 1), "c": (1, None), "d": (1, 1), "e": (100, 1)}
-    ops = [
-        Op(
-            name=name,
-            time_ns={"kind0": x} if y is None else {"kind0": x, "kind1": y},
-            colocation="g" if name in "bc" else None,
-        )
-        for name, (x, y) in times.items()
-    ]
-    row = instance("row", ops, [(a, b, 2) for a, b in pairwise("abcde")])
+    ops = ops_of("a 0:1 1:1") + ops_of("b 0:100 1:1, c 0:1", colocation="g")
+    ops += ops_of("d 0:1 1:1, e 0:100 1:1")
+    row = instance("row", ops, edges_of("a b 2, b c 2, c d 2, d e 2"))
     for params in ({"start": False, **ONE}, ONE):
         result = run_method(row, PORT, "decomposition", params)
         assert (result.value_ns, result.bound_ns) == (106, 106)
@@ -331,12 +300,8 @@ def test_sections_are_equal_only_if_groups_leave_their_ops_the_same_devices() ->
 def test_nothing_is_asked_of_an_arc_that_no_better_plan_can_use() -> None:
     # on kind0 all takes 4 ns; from `in` to `out` on kind1 x alone takes 1,000. Memory may lead a
     # path there, but no plan of less than 4 ns: a horizon below 0 was an error in CP-SAT
-    ops = [
-        Op(name=name, time_ns={"kind0": 1, "kind1": 1000 if name in "xy" else 1})
-        for name in ("in", "x", "y", "out")
-    ]
-    pairs = [("in", "x", 2), ("in", "y", 2), ("x", "out", 2), ("y", "out", 2)]
-    diamond = instance("diamond", ops, pairs)
+    ops = ops_of("in 0:1 1:1, x 0:1 1:1000, y 0:1 1:1000, out 0:1 1:1")
+    diamond = instance("diamond", ops, edges_of("in x 2, in y 2, x out 2, y out 2"))
     task = Task(diamond, PORT)
     table = ArcTable(diamond, PORT)
     tiles = tiling(table, sections_between(diamond, cuts(diamond)))
@@ -352,30 +317,17 @@ def test_section_plans_are_packed_into_memory_that_binds() -> None:
     # Each of the four devices holds half of the sum of all ops. Without limits, 423,673 ns.
     problem = load_corpus("squeezenet").instance(load_cluster("celeritas-4xV100-pcie"))
     half = sum(op.resident_bytes for op in problem.graph.ops) // 2
-    devices = [d.model_copy(update={"memory_bytes": half}) for d in problem.cluster.devices]
-    cluster = problem.cluster.model_copy(update={"devices": tuple(devices)})
-    tight = problem.model_copy(update={"cluster": cluster})
+    tight = draw.with_memory(problem, half)
     with without_the_whole_model():
         result = run_method(tight, PORT, "decomposition", ONE)
     # the whole model proves the same optimum; runs that fit into memory do so without it
     assert (result.status, result.value_ns) == ("optimal", 453_464)
 
 
-def test_those_who_listen_are_given_its_plans() -> None:
-    heard = list[Progress]()
-    alone = {"workers": 1, "start": False}
-    found = run_method(example(), Makespan(), "decomposition", alone, progress=heard.append)
-    assert heard[-1].value_ns == found.value_ns == 34
-    assert heard[-1].plan is not None
-    assert evaluate(example(), heard[-1].plan, Makespan()).value_ns == 34
-
-
 def test_the_three_ops_of_the_documentation_take_11_ns() -> None:
     # Forward over (op, device): a 2, 4; b min(2 + 9, 4 + 12) = 11, min(2 + 7, 4 + 4) = 8;
     # c min(11 + 3, 8 + 4) = 12, min(11 + 4, 8 + 3) = 11.
-    times = {"a": (2, 4), "b": (9, 4), "c": (3, 3)}
-    ops = [Op(name=op, time_ns={"kind0": p, "kind1": q}) for op, (p, q) in times.items()]
-    edges = [("a", "b", 3), ("b", "c", 1)]
+    ops, edges = ops_of("a 0:2 1:4, b 0:9 1:4, c 0:3 1:3"), edges_of("a b 3, b c 1")
     row, skipped = instance("row", ops, edges), instance("skip", ops, [*edges, ("a", "c", 1)])
     assert (cuts(row), cuts(skipped)) == ((0, 1, 2), (0, 2))
     with without_the_whole_model():
@@ -383,6 +335,7 @@ def test_the_three_ops_of_the_documentation_take_11_ns() -> None:
     assert (result.status, result.value_ns) == ("optimal", 11)
 
 
+@pytest.mark.deep
 @needs_moirai
 def test_googlenet_takes_1_27811_ms() -> None:
     # moirai-semantics.md: the optimum of the sample

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
+from draws import draw
 from draws.hybrid import hybrid_instance, hybrid_plan, hybrid_semantics, layer_row
 from draws.tiny import SHARED, needs_inputs
 
@@ -35,15 +37,15 @@ needs_piper = needs_inputs("piper", "it holds the inputs of github.com/msr-fiddl
 
 def published(name: str, devices: int, memory_gb: float) -> Instance:
     """An input of the planner with other devices, at its 25 GB/s."""
-    names = tuple(f"gpu{k}" for k in range(devices))
-    cluster = Cluster(
-        name=f"{devices}",
-        devices=tuple(
-            Device(name=n, kind="accelerator", memory_bytes=int(memory_gb * 10**9)) for n in names
-        ),
-        links=Links((Group(names, 25 * 10**9),)),
-    )
-    return read_model(INPUTS / f"{name}.json").instance(cluster)
+    made = draw.devices(["accelerator"] * devices, lambda k: int(memory_gb * 10**9))
+    return read_model(INPUTS / f"{name}.json").instance(joined(made, 25 * 10**9))
+
+
+def joined(devices: Sequence[Device], width: int) -> Cluster:
+    """All devices joined by links of so many bytes per second."""
+    names = tuple(device.name for device in devices)
+    links = Links((Group(names, width),)) if len(names) > 1 else ()
+    return Cluster(name="joined", devices=tuple(devices), links=links)
 
 
 def proven(instance: Instance, semantics: HybridPipeline, method: str = "hybrid-cuts") -> Result:
@@ -79,12 +81,12 @@ def check_draws(seeds: range) -> int:
 
 
 def test_both_referees_and_brute_force_agree_on_random_layers() -> None:
-    assert check_draws(range(1000)) > 100
+    assert check_draws(range(200)) > 20
 
 
 @pytest.mark.deep
 def test_both_referees_and_brute_force_agree_on_many_random_layers() -> None:
-    assert check_draws(range(1000, 20_000)) > 2000
+    assert check_draws(range(200, 20_000)) > 2000
 
 
 def enlarged(instance: Instance, ns: int, size: int, width: int) -> Instance:
@@ -101,21 +103,18 @@ def enlarged(instance: Instance, ns: int, size: int, width: int) -> Instance:
     def op(own: Op) -> Op:
         return own.model_copy(update={"modes": tuple(map(mode, own.modes))})
 
-    graph, cluster = instance.graph, instance.cluster
-    names = tuple(device.name for device in cluster.devices)
-    ops = tuple(map(op, graph.ops))
-    edges = tuple(edge.model_copy(update={"bytes": size * edge.bytes}) for edge in graph.edges)
-    devices = tuple(
+    graph = Graph(
+        name="layers",
+        ops=tuple(map(op, instance.graph.ops)),
+        edges=tuple(e.model_copy(update={"bytes": size * e.bytes}) for e in instance.graph.edges),
+    )
+    devices = [
         device.model_copy(
             update={"memory_bytes": device.memory_bytes and size * device.memory_bytes}
         )
-        for device in cluster.devices
-    )
-    return Instance(
-        name="enlarged",
-        graph=Graph(name="layers", ops=ops, edges=edges),
-        cluster=Cluster(name="c", devices=devices, links=Links((Group(names, width),))),
-    )
+        for device in instance.cluster.devices
+    ]
+    return Instance(name="enlarged", graph=graph, cluster=joined(devices, width))
 
 
 MODE_BYTES = (
@@ -157,49 +156,42 @@ def check_large_numbers(seeds: range) -> tuple[int, int]:
 
 
 def test_times_and_bytes_of_any_size_have_their_optimum() -> None:
-    rounded, gaps = check_large_numbers(range(150))
-    assert rounded > 30
+    rounded, gaps = check_large_numbers(range(50))
+    assert rounded > 10
     assert gaps == 0
 
 
 @pytest.mark.deep
 def test_where_costs_are_rounded_few_draws_keep_a_gap() -> None:
-    rounded, gaps = check_large_numbers(range(150, 5000))
+    rounded, gaps = check_large_numbers(range(50, 5000))
     assert rounded > 1000
     assert 0 < gaps < rounded / 50
 
 
-def pair(devices: int, **fields: object) -> Instance:
-    """Two layers of 1000 ns that hold as many bytes as given, on devices joined at 1 byte/ns."""
-    layer = Mode(name="keep", time_ns={"gpu": 1000}, **fields)  # type: ignore[arg-type]
-    ops = tuple(Op(name=name, time_ns={"gpu": 1000}, modes=(layer,)) for name in "ab")
-    edges = (Edge(producer="a", consumer="b", bytes=10),)
-    names = tuple(f"d{k}" for k in range(devices))
-    cluster = Cluster(
-        name="c",
-        devices=tuple(Device(name=name, kind="gpu") for name in names),
-        links=Links((Group(names, 10**9),)) if devices > 1 else (),
+def row(count: int, layer: Mode, devices: Sequence[Device], sent_bytes: int = 0) -> Instance:
+    """Equal layers in a row, on devices joined at 1 byte/ns."""
+    ops = tuple(Op(name=f"v{i}", time_ns={"gpu": 1}, modes=(layer,)) for i in range(count))
+    edges = tuple(
+        Edge(producer=a.name, consumer=b.name, bytes=sent_bytes) for a, b in pairwise(ops)
     )
-    return Instance(name="p", graph=Graph(name="g", ops=ops, edges=edges), cluster=cluster)
+    graph = Graph(name="row", ops=ops, edges=edges)
+    return Instance(name="row", graph=graph, cluster=joined(devices, 10**9))
 
 
 @pytest.mark.parametrize("method", ["hybrid-cuts", "piper"])
-@pytest.mark.parametrize(("devices", "microbatches", "expected"), [(1, 4, 8000), (2, 5, 5100)])
-def test_gradients_of_any_size_cost_nothing_without_replicas(
-    method: str, devices: int, microbatches: int, expected: int
-) -> None:
+def test_gradients_of_any_size_cost_nothing_without_replicas(method: str) -> None:
     # 4 x 2000 ns on one device; 5 x 1000 + 2 x 5 x 10 ns on two, of which no other d divides 5
-    instance = pair(devices, parameter_bytes=10**15)
-    result = proven(instance, HybridPipeline(microbatches=microbatches, degrees="free"), method)
-    assert result.value_ns == expected, result.message
+    layer = Mode(name="keep", time_ns={"gpu": 1000}, parameter_bytes=10**15)
+    for devices, microbatches, expected_ns in ((1, 4, 8000), (2, 5, 5100)):
+        instance = row(2, layer, draw.devices(["gpu"] * devices), 10)
+        rules = HybridPipeline(microbatches=microbatches, degrees="free")
+        assert proven(instance, rules, method).value_ns == expected_ns
 
 
 @needs_piper
 def test_a_measured_bandwidth_has_its_optimum() -> None:
     instance = published("bert32a100", 8, 16)
-    names = tuple(device.name for device in instance.cluster.devices)
-    links = Links((Group(names, 23_456_789_012),))
-    cluster = Cluster(name="measured", devices=instance.cluster.devices, links=links)
+    cluster = joined(instance.cluster.devices, 23_456_789_012)
     instance = Instance(name="bert", graph=instance.graph, cluster=cluster)
     rules = HybridPipeline(microbatches=512, degrees="free")
     result = proven(instance, rules)
@@ -217,13 +209,7 @@ def test_each_layer_may_be_a_stage_of_its_own() -> None:
     # 70 layers of 10 ns, a byte of state each, on devices of one byte: 71 microbatches, so
     # 710 ns in each stage; one of them also passes the other 69
     layer = Mode(name="keep", time_ns={"gpu": 10}, state_bytes=1)
-    names = tuple(f"v{i}" for i in range(70))
-    ops = tuple(Op(name=name, time_ns={"gpu": 1}, modes=(layer,)) for name in names)
-    edges = tuple(Edge(producer=a, consumer=b) for a, b in pairwise(names))
-    devices = tuple(Device(name=name, kind="gpu", memory_bytes=1) for name in names)
-    cluster = Cluster(name="70", devices=devices, links=Links((Group(names, 10**9),)))
-    graph = Graph(name="row", ops=ops, edges=edges)
-    instance = Instance(name="row@70", graph=graph, cluster=cluster)
+    instance = row(70, layer, draw.devices(["gpu"] * 70, lambda k: 1))
     rules = HybridPipeline(microbatches=71, bubble=True)
     assert proven(instance, rules.model_copy(update={"bubble": False})).value_ns == 710
     result = proven(instance, rules)
@@ -258,7 +244,7 @@ def test_where_times_of_stages_are_too_many_a_full_pipeline_is_the_bound(
 ) -> None:
     monkeypatch.setattr(hybrid_cuts, "MOST_KEPT", 0)
     method, gaps = METHODS["hybrid-cuts"], 0
-    for seed in range(60):
+    for seed in range(24):
         rng = random.Random(f"bubble-{seed}")
         instance = hybrid_instance(rng, most_ops=4, most_devices=6)
         full = HybridPipeline(microbatches=rng.randrange(1, 9))
@@ -278,14 +264,10 @@ def test_where_times_of_stages_are_too_many_a_full_pipeline_is_the_bound(
 # devices, microbatches, GB, ms per microbatch: shared/reference/hybrid-plans.md, section 4, where
 # the planner's own program has the same values
 BERT = [
-    (8, 1920, 80, 122.036712),
-    (64, 1920, 24, 17.590410),
     (8, 1920, 16, 149.495672),
     (64, 128, 8, 21.830986),
-    (256, 128, 8, 7.844203),
     (512, 1920, 8, 2.635244),
     (32, 1920, 2, 78.027773),
-    (256, 1920, 2, 7.676448),
 ]
 
 
@@ -320,14 +302,8 @@ def test_what_restrictions_cost_on_bert() -> None:
 
 # ResNet-50 with 7680 microbatches: the optimum, and what the greedy rule of the planner reaches
 @needs_piper
-@pytest.mark.parametrize(
-    ("devices", "memory_gb", "optimum", "planner"),
-    [(16, 4, 35.336825, 35.965721), (8, 8, 64.673871, 64.800497)],
-)
-def test_resnet_has_a_better_plan_than_the_planner_finds(
-    devices: int, memory_gb: int, optimum: float, planner: float
-) -> None:
-    instance = published("resnet", devices, memory_gb)
+def test_resnet_has_a_better_plan_than_the_planner_finds() -> None:
+    instance, optimum, planner = published("resnet", 8, 8), 64.673871, 64.800497
     semantics = HybridPipeline(microbatches=7680, degrees="free")
     for method, expected in (("hybrid-cuts", optimum), ("piper", planner)):
         result = proven(instance, semantics, method)

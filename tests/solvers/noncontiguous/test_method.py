@@ -7,22 +7,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
+from features.makespan import anywhere
+from features.makespan import instance as instance_of
 from references.brute_force import max_load_draws, oracle
 
-from placegap.instances import (
-    Cluster,
-    Device,
-    Edge,
-    Graph,
-    Instance,
-    Link,
-    MaxLoad,
-    Op,
-    Semantics,
-    example,
-)
+from placegap.instances import Instance, MaxLoad, Semantics, example
 from placegap.instances.importers.reader import read_model
-from placegap.instances.reading.errors import InputError
 from placegap.solvers import METHODS, Result, Task, run_method
 from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.registry import why_not
@@ -46,48 +36,35 @@ def split(instance: Instance, semantics: Semantics = ANY, **options: float) -> R
 
 def chain_of_three() -> Instance:
     """a -> b -> c, 4 ns each, tensors of 1 ns, two equal devices."""
-    return Instance(
-        name="three",
-        graph=Graph(
-            name="three",
-            ops=tuple(Op(name=name, time_ns={"gpu": 4}) for name in "abc"),
-            edges=tuple(Edge(producer=a, consumer=b, bytes=1) for a, b in ("ab", "bc")),
-        ),
-        cluster=Cluster(
-            name="two",
-            devices=tuple(Device(name=name, kind="gpu") for name in ("g0", "g1")),
-            links=tuple(
-                Link(source=a, target=b, bandwidth_bytes_per_s=10**9)
-                for a, b in (("g0", "g1"), ("g1", "g0"))
-            ),
-        ),
-    )
-
-
-# What brute force finds on random instances is compared with its bounds in test_agreement_load.py.
+    edges = [("a", "b", 1), ("b", "c", 1)]
+    return instance_of("three", [anywhere(name, 4) for name in "abc"], edges)
 
 
 def test_three_ops_of_which_two_share_a_device() -> None:
     # {a, b} costs 4 + 4 + 1; a device that holds two ops holds at least that, and one must
     result = split(chain_of_three())
     assert (result.status, result.value_ns) == ("optimal", 9)
+    assert (result.bound_origin, result.rests_on) == ("column generation", "proof")
+    # it takes max(4 + 4, 1) where the tensor is hidden
+    result = split(chain_of_three(), OVERLAP)
+    assert (result.status, result.value_ns) == ("optimal", 8)
 
 
-@pytest.mark.parametrize("draw", range(3, 110, 12))
 def test_searches_on_coarser_problems_stay_between_bound_and_value(
-    draw: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As on large graphs: coarse blocks first."""
-    instance = max_load_draws()[draw]
     monkeypatch.setattr(partition_search, "LARGE", 0)
     monkeypatch.setattr(multilevel, "COARSEST", 1)
-    best = oracle(instance, ANY)
-    result = split(instance)
-    if best is None:
-        assert result.status in ("infeasible", "no_plan")
+    for instance in max_load_draws()[3:110:24]:
+        lies_between(instance, split(instance), oracle(instance, ANY))
+
+
+def lies_between(instance: Instance, result: Result, best_ns: int | None) -> None:
+    if best_ns is None:
+        assert result.plan is None, instance.name
     elif result.value_ns is not None:
-        assert result.bound_ns is not None
-        assert result.bound_ns <= best <= result.value_ns
+        assert (result.bound_ns or 0) <= best_ns <= result.value_ns, instance.name
 
 
 def test_without_time_for_frontiers_there_is_still_a_plan_and_a_bound(
@@ -104,33 +81,24 @@ def test_without_time_for_frontiers_there_is_still_a_plan_and_a_bound(
     assert result.bound_ns <= result.value_ns
 
 
-def test_overlapping_transfers_of_three_ops_are_free() -> None:
-    # {a, b} takes max(4 + 4, 1): the tensor is hidden; a device that holds two ops takes 8
-    result = split(chain_of_three(), OVERLAP)
-    assert (result.status, result.value_ns) == ("optimal", 8)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_columns_alone_bound_larger_instances_from_below(seed: int) -> None:
-    instance = tiny_instance(seed, num_ops=14, num_devices=3, hosts=1, density=0.2)
-    best = run_method(instance, ANY, "throughput-ip")
-    result = split(instance)
-    if result.value_ns is not None and best.value_ns is not None:
-        assert result.bound_ns is not None
-        assert result.bound_ns <= best.value_ns <= result.value_ns
+def test_columns_alone_bound_larger_instances_from_below() -> None:
+    for seed in range(2):
+        instance = tiny_instance(seed, num_ops=12, num_devices=3, hosts=1, density=0.2)
+        best = run_method(instance, ANY, "throughput-ip")
+        lies_between(instance, split(instance), best.value_ns)
 
 
 def test_it_is_never_worse_than_the_best_chain() -> None:
     chains = MaxLoad(plans="chain")
     dp, compared = METHODS["ideal-dp"], 0
-    for instance in max_load_draws()[::4]:
+    for instance in max_load_draws()[::12]:
         best = oracle(instance, chains)
         if best is not None and why_not(dp, Task(instance, chains), dp.params()) is None:
             result = split(instance, moves=0, rounds=0)
             assert result.value_ns is not None
             assert result.value_ns <= best
             compared += 1
-    assert compared > 5
+    assert compared > 1
 
 
 def test_no_time_still_gives_a_plan_and_a_bound() -> None:
@@ -147,9 +115,8 @@ def test_an_interrupt_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> No
     def interrupted(*args: object) -> None:
         raise KeyboardInterrupt
 
-    instance = tiny_instance(5, num_ops=14, num_devices=3, density=0.3)
     monkeypatch.setattr(split_search, "cover_all", interrupted)
-    result = split(instance)
+    result = split(open_instance())
     assert result.plan is not None
     assert result.message.startswith("interrupted")
 
@@ -160,16 +127,8 @@ def test_a_gap_that_suffices_ends_the_search() -> None:
 
 
 def test_the_same_call_gives_the_same_plan_and_bound() -> None:
-    instance = tiny_instance(5, num_ops=14, num_devices=3, density=0.3)
-    first, second = (split(instance) for _ in range(2))
+    first, second = (split(open_instance()) for _ in range(2))
     assert (first.plan, first.bound_ns) == (second.plan, second.bound_ns)
-
-
-@pytest.mark.parametrize("rules", [{"plans": "chain"}, {"replicas": True}], ids=str)
-def test_other_rules_are_declined(rules: dict[str, object]) -> None:
-    semantics = MaxLoad(**rules)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="not"):
-        run_method(example(), semantics, "noncontiguous")
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -211,13 +170,8 @@ def test_ten_thousand_draws_lie_between_bound_and_value(start: int, semantics: S
             hosts=seed % 3 % 2,
             backward=seed % 5 == 0,
         )
-        best = oracle(instance, semantics)
         result = split(instance, semantics, **few)
-        if best is None:
-            assert result.plan is None
-        elif result.value_ns is not None:
-            assert result.bound_ns is not None
-            assert result.bound_ns <= best <= result.value_ns
+        lies_between(instance, result, oracle(instance, semantics))
 
 
 @pytest.mark.deep
@@ -225,11 +179,8 @@ def test_ten_thousand_draws_lie_between_bound_and_value(start: int, semantics: S
 @pytest.mark.parametrize(
     ("name", "known_ns"),  # values of plans that longer searches found
     [
-        ("LayerGraphs/inceptionv3_inference", 51_153_526),
         ("LayerGraphs/inceptionv3_training", 116_889_030),
         ("LayerGraphs/resnet50_inference", 33_222_220),
-        ("LayerGraphs/resnet50_training", 76_227_440),
-        ("OperatorGraphs/bert_l-12_inference", 130_038_086),
         ("OperatorGraphs/bert_L-12_training", 373_424_051),
     ],
 )
@@ -276,11 +227,6 @@ def test_under_a_limit_rounds_go_on_while_they_find_something(
     monkeypatch.setattr(partition_search.PartitionSearch, "improve", lambda *_: None)
     result = split(open_instance(), rounds=0, time_limit_s=60.0)
     assert result.message.startswith(f"ended after {rounds} rounds of pricing")
-
-
-def test_what_columns_prove_is_a_proof_of_its_own() -> None:
-    own = split(chain_of_three())
-    assert (own.bound_origin, own.rests_on) == ("column generation", "proof")
 
 
 @pytest.mark.usefixtures("open_gap")
