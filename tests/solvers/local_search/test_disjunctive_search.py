@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from draws import draw
 from draws.binding_memory import binding_instance
 from draws.tiny import tiny_instance
+from references.brute_force import MAKESPAN_SEMANTICS
 from references.placers import pressed_instance, with_room
 
-from placegap.instances import Instance, Makespan, Plan, evaluate, example
-from placegap.instances.problem import Channels, Cluster, Device, Graph, Op, Transfers
+from placegap.instances import Instance, Makespan, Op, Plan, evaluate, example
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers import run_method
@@ -24,12 +24,7 @@ from placegap.solvers.local_search.disjunctive_graph import AFTER, START, TAIL, 
 from placegap.solvers.local_search.disjunctive_search import Search, best_at_peak, improve
 from placegap.solvers.local_search.peak_memory import schedule_fits
 
-CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
-TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")
-SEMANTICS = [
-    Makespan(channels=channels, transfers=transfers)
-    for channels, transfers in itertools.product(CHANNELS, TRANSFERS)
-]
+SEMANTICS = MAKESPAN_SEMANTICS
 
 
 def drawn(instance: Instance, seed: int) -> Plan:
@@ -82,9 +77,9 @@ def walks(instances: list[Instance], most: int) -> int:
 
 
 def test_after_every_part_of_a_walk_starts_and_tails_are_those_of_its_orders() -> None:
-    instances = [tiny_instance(seed, num_ops=9, num_devices=3) for seed in range(4)]
-    instances += [binding_instance(seed) for seed in range(4)]
-    assert walks(instances, most=3) > 40
+    instances = [tiny_instance(seed, num_ops=9, num_devices=3) for seed in range(3)]
+    instances += [binding_instance(seed) for seed in range(3)]
+    assert walks(instances, most=2) > 15
 
 
 @pytest.mark.deep
@@ -98,7 +93,7 @@ def test_after_every_part_of_a_walk_starts_and_tails_are_those_of_its_orders_wid
 
 def test_plans_that_come_are_better_and_better_and_fit() -> None:
     improved = 0
-    for seed in range(12):
+    for seed in range(8):
         instance, semantics = tiny_instance(seed, num_ops=8), SEMANTICS[seed % len(SEMANTICS)]
         start = drawn(instance, seed)
         verdict = evaluate(instance, start, semantics)
@@ -115,7 +110,7 @@ def test_plans_that_come_are_better_and_better_and_fit() -> None:
             assert verdict.value_ns < last_ns
             last_ns = verdict.value_ns
             improved += 1
-    assert improved >= 5
+    assert improved >= 3
 
 
 def tight_draws(count: int) -> Iterator[tuple[Instance, Makespan, Search, Plan]]:
@@ -133,17 +128,17 @@ def tight_draws(count: int) -> Iterator[tuple[Instance, Makespan, Search, Plan]]
 
 def test_a_schedule_fits_at_its_peak_where_the_referee_says_so() -> None:
     seen = Counter[bool]()
-    for instance, rules, search, plan in tight_draws(160):
+    for instance, rules, search, plan in tight_draws(48):
         verdict = evaluate(instance, plan, rules)
         fits = schedule_fits(search.machines, search.orders, search.peak)
         assert fits == verdict.feasible, rules.label
         seen[fits] += 1
-    assert min(seen[True], seen[False]) >= 20
+    assert min(seen[True], seen[False]) >= 5
 
 
 def test_from_a_plan_that_fits_at_its_peak_all_plans_do() -> None:
     improved = 0
-    for instance, rules, search, start in tight_draws(160):
+    for instance, rules, search, start in tight_draws(48):
         if not evaluate(instance, start, rules).feasible:
             continue
         floor, plain = search.instance, search.semantics
@@ -156,7 +151,7 @@ def test_from_a_plan_that_fits_at_its_peak_all_plans_do() -> None:
             assert verdict.value_ns < last_ns
             last_ns = verdict.value_ns
             improved += 1
-    assert improved >= 20
+    assert improved >= 5
 
 
 def test_of_plans_that_fit_at_their_peak_the_best_is_the_start() -> None:
@@ -176,7 +171,7 @@ def test_of_plans_that_fit_at_their_peak_the_best_is_the_start() -> None:
 
 def test_it_finds_most_optima_of_small_graphs() -> None:
     optimal = total = 0
-    for seed in range(20):
+    for seed in range(10):
         instance = tiny_instance(seed, num_ops=6, num_devices=2)
         best = run_method(instance, Makespan(), "brute-force").value_ns
         if best is not None:
@@ -190,20 +185,12 @@ def test_it_finds_most_optima_of_small_graphs() -> None:
 
 def test_ops_change_places_where_no_device_has_room_for_one_more() -> None:
     # each op takes 1 ns on its own device and 9 ns on the other, and fills the device that it is on
-    names = ("here", "there")
-    instance = Instance(
-        name="full",
-        graph=Graph(
-            name="two ops",
-            ops=tuple(
-                Op(name=mine, time_ns={k: 1 if k == mine else 9 for k in names}, resident_bytes=5)
-                for mine in names
-            ),
-        ),
-        cluster=Cluster(
-            name="pair", devices=tuple(Device(name=k, kind=k, memory_bytes=5) for k in names)
-        ),
-    )
+    ops = [
+        Op(name=mine, time_ns={mine: 1, other: 9}, resident_bytes=5)
+        for mine, other in (("here", "there"), ("there", "here"))
+    ]
+    devices = draw.devices(["here", "there"], lambda k: 5)
+    instance = draw.instance_of("full", ops, (), devices, draw.links(2, lambda a, b: (10**9, 0)))
     values = [
         evaluate(instance, plan, Makespan()).value_ns
         for plan in improve(instance, Makespan(), [Plan.on([1, 0])], steps=400)
@@ -213,9 +200,9 @@ def test_ops_change_places_where_no_device_has_room_for_one_more() -> None:
 
 def test_no_exchange_touches_more_than_can_be_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "EXCHANGE_SHARE", 1.0)
-    most = [_most_touched(seed) for seed in range(40)]
+    most = [_most_touched(seed) for seed in range(20)]
     monkeypatch.setattr(walk, "MOST_TOUCHED", 8)
-    assert max(most) > 8 >= max(_most_touched(seed) for seed in range(40)) > 0
+    assert max(most) > 8 >= max(_most_touched(seed) for seed in range(20)) > 0
 
 
 def _most_touched(seed: int) -> int:
@@ -250,7 +237,7 @@ def test_windows_improve_what_a_whole_walk_would(monkeypatch: pytest.MonkeyPatch
     # a window of 20 of 60 ops at a time; the rest waits, and follows
     monkeypatch.setattr(disjunctive_search, "LARGEST_WALK", 1)
     monkeypatch.setattr(disjunctive_search, "WINDOW_OPS", 20)
-    for number, semantics in enumerate(SEMANTICS):
+    for number, semantics in enumerate(SEMANTICS[::2]):
         instance = tiny_instance(number, num_ops=60, num_devices=3, density=0.1)
         start = drawn(instance, number)
         value_ns = evaluate(instance, start, semantics).value_ns
@@ -263,14 +250,11 @@ def test_windows_improve_what_a_whole_walk_would(monkeypatch: pytest.MonkeyPatch
             assert last.value_ns < 0.9 * value_ns
 
 
-def test_a_deadline_that_is_over_brings_nothing() -> None:
+def test_a_deadline_that_is_over_brings_nothing_and_there_has_to_be_some_limit() -> None:
     start = Plan.on([0] * 4)
     assert list(improve(example(), Makespan(), [start], deadline=now_s())) == []
-
-
-def test_without_a_limit_there_is_no_search() -> None:
     with pytest.raises(ValueError, match="deadline or a number of steps"):
-        next(improve(example(), Makespan(), [Plan.on([0] * 4)]))
+        next(improve(example(), Makespan(), [start]))
 
 
 def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,27 +8,20 @@ from threading import Event
 import pytest
 from draws.binding_memory import binding_instance
 from draws.tiny import tiny_instance
+from references.brute_force import MAKESPAN_SEMANTICS
 
 from placegap.instances import Instance, Makespan, Plan, evaluate, example
-from placegap.instances.problem import Channels, Transfers
 from placegap.solvers import run_method
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import Start
 from placegap.solvers.local_search import rolling_horizon as built
 from placegap.solvers.local_search.rolling_horizon import Stop, rolling_plan, rolling_plans
 
-CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
-TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")
-SEMANTICS = [
-    Makespan(channels=channels, transfers=transfers)
-    for channels, transfers in itertools.product(CHANNELS, TRANSFERS)
-]
-
 
 def check_plans(instances: list[Instance], length: int, moves_per_op: int) -> int:
     """Every plan fits and takes what the search says; how many there are."""
     found = 0
-    for instance, semantics in itertools.product(instances, SEMANTICS):
+    for instance, semantics in itertools.product(instances, MAKESPAN_SEMANTICS):
         rolled = rolling_plan(instance, semantics, length=length, moves_per_op=moves_per_op)
         if rolled is not None:
             verdict = evaluate(instance, rolled.plan, semantics)
@@ -39,9 +32,9 @@ def check_plans(instances: list[Instance], length: int, moves_per_op: int) -> in
 
 
 def test_a_plan_fits_and_takes_what_the_search_says() -> None:
-    instances = [tiny_instance(seed, num_ops=9, num_devices=3) for seed in range(8)]
-    instances += [binding_instance(seed) for seed in range(8)]
-    assert check_plans(instances, length=4, moves_per_op=30) > 40
+    instances = [tiny_instance(seed, num_ops=9, num_devices=3) for seed in range(3)]
+    instances += [binding_instance(seed) for seed in range(3)]
+    assert check_plans(instances, length=4, moves_per_op=30) > 15
 
 
 @pytest.mark.deep
@@ -65,7 +58,7 @@ def test_a_search_shortens_the_list_schedule_it_begins_with() -> None:
 
 
 def test_plans_get_better_and_none_is_below_the_optimum() -> None:
-    for seed in range(10):
+    for seed in range(6):
         instance = tiny_instance(seed, num_ops=6, num_devices=2)
         best_ns = run_method(instance, Makespan(), "brute-force").value_ns
         first = run_method(instance, Makespan(), "single-device")
@@ -86,14 +79,11 @@ def test_the_seed_alone_decides_the_plans_where_there_is_no_deadline() -> None:
     assert calls[0] == calls[1] != []
 
 
-def test_a_deadline_that_is_over_leaves_the_list_schedule() -> None:
-    assert rolling_plan(example(), Makespan(), stop=Stop(now_s() - 1)) is not None
-
-
 def test_in_a_hurry_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: object) -> None:
         raise AssertionError
 
+    assert rolling_plan(example(), Makespan(), stop=Stop(now_s() - 1)) is not None
     hurry = Event()
     hurry.set()
     monkeypatch.setattr(built, "anneal_horizon", never)
