@@ -7,8 +7,6 @@ numbers, and says one JSON line for each that ends in anything but an instance o
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import multiprocessing
 import os
@@ -20,10 +18,11 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import yaml
 from doubles.bad_files import good_dnn, good_document
 from doubles.damage import (
     as_json,
@@ -37,7 +36,21 @@ from doubles.damage import (
 )
 
 from placegap.experiments.research.bench.measuring import peak_bytes
-from placegap.instances import InputError
+from placegap.experiments.studies.config import load_study
+from placegap.experiments.studies.log import RunLog
+from placegap.experiments.studies.plan import plan_study
+from placegap.instances import Document, InputError, Makespan, Plan, load_corpus
+from placegap.instances.certificates.verification import verify
+from placegap.instances.corpus.corpus import read_best_known
+from placegap.instances.costing.costing import read_catalogue
+from placegap.instances.files.cluster_file import load_cluster
+from placegap.instances.files.document import parse_document
+from placegap.instances.files.plan_file import describe_plan, load_stated_plan
+from placegap.instances.importers.dnn_partitioning import read_split
+from placegap.instances.importers.measured_times import MEASURED, read_times, with_times
+from placegap.instances.importers.measurements import read_ops
+from placegap.instances.importers.reader import read_model
+from placegap.instances.importers.standard_evaluation import standard_evaluation
 
 CPU_S = 10
 WALL_S = 120
@@ -92,39 +105,23 @@ tables:
 
 def ops_csv() -> str:
     """Measurements of the good document's ops."""
-    out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow(["op", "device", "batch", "time_us", "memory_bytes"])
-    for op in ("first", "second", "third"):
-        for batch in (1, 2, 4):
-            writer.writerow([op, "gpu", batch, 2.5 * batch, 100 * batch])
-    return out.getvalue()
+    rows = [
+        f"{op},gpu,{batch},{2.5 * batch},{100 * batch}"
+        for op in ("first", "second", "third")
+        for batch in (1, 2, 4)
+    ]
+    return "\n".join(["op,device,batch,time_us,memory_bytes", *rows, ""])
 
 
-def _instance() -> Any:
-    from placegap.instances.files.document import parse_document
-
-    return parse_document(good_document(), "good").instance()
-
-
-def _dnn_instance(folder: Path) -> Any:
-    from placegap.instances.importers.reader import read_model
-
-    path = folder / "good-dnn.json"
-    path.write_bytes(as_json(good_dnn()))
-    return read_model(path).instance()
+def _document() -> Document:
+    return parse_document(good_document(), "good")
 
 
 @cache
 def good_plan() -> dict[str, Any]:
     """A plan of the good document, with all that a file may state."""
-    from placegap.instances import Makespan, simulate
-    from placegap.instances.files.plan_file import describe_plan
-    from placegap.instances.problem import Plan
-
-    instance, semantics = _instance(), Makespan(channels="link")
+    instance, semantics = _document().instance(), Makespan(channels="link")
     plan = Plan.on([0, 1, 1])
-    simulate(instance, plan, semantics)
     content = describe_plan(instance, plan, semantics, "heft", value_ns=26)
     raw: dict[str, Any] = content.model_dump(mode="json", exclude_none=True)
     raw["device_order"] = {"g0": ["first"], "g1": ["second", "third"]}
@@ -143,23 +140,11 @@ def damaged_plan(rng: random.Random) -> bytes:
     return json_damage(good_plan())(rng)
 
 
-def read_instance(path: Path) -> object:
+def read_instance(path: Path, **dims: int) -> object:
     """Read a model, and what every command asks of it."""
-    from placegap.instances.files.cluster_file import load_cluster
-    from placegap.instances.importers.reader import read_model
-
-    document = read_model(path)
+    document = read_model(path, dims=dims)
     instance = document.instance(load_cluster(OTHER_CLUSTER) if document.cluster is None else None)
     return instance.content_hash
-
-
-def read_sized(path: Path) -> object:
-    """Read an ONNX model of which two sizes are stated."""
-    from placegap.instances.files.cluster_file import load_cluster
-    from placegap.instances.importers.reader import read_model
-
-    document = read_model(path, dims={"batch": 2, "seq": 4})
-    return document.instance(load_cluster(OTHER_CLUSTER)).content_hash
 
 
 def drawn_cluster_text(rng: random.Random) -> bytes:
@@ -188,9 +173,6 @@ def drawn_cluster_text(rng: random.Random) -> bytes:
 
 def read_cluster_text(path: Path) -> object:
     """Read a line that states a cluster, and place a graph on it where it is small."""
-    from placegap.instances import load_corpus
-    from placegap.instances.files.cluster_file import load_cluster
-
     try:
         cluster = load_cluster(path.read_bytes().decode(errors="replace"))
         assert load_cluster(cluster.name).devices == cluster.devices
@@ -202,28 +184,18 @@ def read_cluster_text(path: Path) -> object:
 
 def read_cluster(path: Path) -> object:
     """Read a cluster, and place a graph's arrays on it."""
-    from placegap.instances import load_corpus
-    from placegap.instances.files.cluster_file import load_cluster
-
     return load_corpus("squeezenet").instance(load_cluster(path)).content_hash
 
 
 def read_plan(path: Path) -> object:
     """Read a plan and let both referees judge it."""
-    from placegap.instances.certificates.verification import verify
-    from placegap.instances.files.plan_file import load_stated_plan
-
-    instance = _instance()
+    instance = _document().instance()
     return verify(instance, load_stated_plan(instance, path), any_content=True)
 
 
 def read_measurements(path: Path) -> object:
     """Read measurements and estimate a batch from them."""
-    from placegap.instances.files.document import parse_document
-    from placegap.instances.importers.measurements import read_ops
-    from placegap.instances.importers.standard_evaluation import standard_evaluation
-
-    document = parse_document(good_document(), "good")
+    document = _document()
     assert document.cluster is not None
     return standard_evaluation(document, document.cluster, read_ops([path]), 8)
 
@@ -247,10 +219,7 @@ def good_trace() -> dict[str, Any]:
 
 def read_measured_times(path: Path) -> object:
     """Read measured times and put them into the good document."""
-    from placegap.instances.files.document import parse_document
-    from placegap.instances.importers.measured_times import MEASURED, read_times, with_times
-
-    document = parse_document(good_document(), "good")
+    document = _document()
     assert document.cluster is not None
     measured = with_times(document.graph, read_times(path), document.cluster)
     assert "\n" not in str(measured.graph.provenance.parameters[MEASURED])
@@ -259,67 +228,25 @@ def read_measured_times(path: Path) -> object:
 
 def read_study(path: Path) -> object:
     """Read a study and plan its runs."""
-    from placegap.experiments.studies.config import load_study
-    from placegap.experiments.studies.plan import plan_study
-
     return list(plan_study(load_study(path), path))
 
 
 def read_split_file(path: Path) -> object:
     """Read a split of the good dnn-partitioning input."""
-    from placegap.instances.importers.dnn_partitioning import read_split
-
-    return read_split(_dnn_instance(path.parent), path)
-
-
-def read_catalogue_file(path: Path) -> object:
-    """Read a device catalogue."""
-    from placegap.instances.costing.costing import read_catalogue
-
-    return read_catalogue(path)
+    model = path.with_name("good-dnn.json")
+    model.write_bytes(as_json(good_dnn()))
+    return read_split(read_model(model).instance(), path)
 
 
-def read_best(path: Path) -> object:
-    """Read best-known values."""
-    from placegap.instances.corpus.corpus import read_best_known
-
-    return read_best_known(path)
-
-
-CONFIGS: list[Any] = [
-    {
-        "model_type": "gpt2",
-        "architectures": ["GPT2LMHeadModel"],
-        "n_layer": 1,
-        "n_embd": 8,
-        "n_head": 2,
-        "n_positions": 16,
-        "vocab_size": 11,
-        "activation_function": "gelu_new",
-    },
-    {
-        "model_type": "llama",
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "intermediate_size": 8,
-        "vocab_size": 11,
-        "hidden_act": "silu",
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
-    },
-    {
-        "model_type": "swin",
-        "image_size": 8,
-        "patch_size": 2,
-        "depths": [1, 1],
-        "window_size": 2,
-        "num_heads": [1, 2],
-        "embed_dim": 4,
-        "num_labels": 3,
-        "architectures": ["SwinModel"],
-    },
-]
+CONFIGS = yaml.safe_load("""
+- {model_type: gpt2, architectures: [GPT2LMHeadModel], n_layer: 1, n_embd: 8, n_head: 2,
+   n_positions: 16, vocab_size: 11, activation_function: gelu_new}
+- {model_type: llama, hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 4,
+   num_key_value_heads: 2, intermediate_size: 8, vocab_size: 11, hidden_act: silu,
+   rope_parameters: {rope_type: default, rope_theta: 10000.0}}
+- {model_type: swin, architectures: [SwinModel], image_size: 8, patch_size: 2, depths: [1, 1],
+   window_size: 2, num_heads: [1, 2], embed_dim: 4, num_labels: 3}
+""")
 
 
 def damaged_config(rng: random.Random) -> bytes:
@@ -357,8 +284,6 @@ def load_torch(folder: Path) -> None:
 
 def read_log(path: Path) -> object:
     """Open a log of runs."""
-    from placegap.experiments.studies.log import RunLog
-
     with RunLog(path) as log:
         return log.records
 
@@ -369,22 +294,16 @@ T4: {peak_flops_per_s: 8_100_000_000_000, bandwidth_bytes_per_s: 320_000_000_000
 mine: {peak_flops_per_s: {float32: 2e13, int8: 1.6e14}, bandwidth_bytes_per_s: 9e11,
        memory_bytes: 24e9, reserved_bytes: 1.5e9, nvlink_bytes_per_s: 5.625e10}
 """
-BEST = [
-    {
-        "graph": "g",
-        "cluster": "c",
-        "content_hash": "0" * 64,
-        "value_ns": 5,
-        "bound_ns": 4,
-        "semantics": {"objective": "makespan"},
-        "value_origin": "heft",
-    },
-]
-SPLIT = {
-    "fpgas": [{"load": 1.5, "nodes": [1, 4]}, {"nodes": [2, 3]}],
-    "cpus": [],
-    "maxLoad": 2.5,
-}
+BEST, SPLIT, CLUSTER = yaml.safe_load(
+    """
+- - {graph: g, cluster: c, content_hash: "", value_ns: 5, bound_ns: 4,
+     semantics: {objective: makespan}, value_origin: heft}
+- {fpgas: [{load: 1.5, nodes: [1, 4]}, {nodes: [2, 3]}], cpus: [], maxLoad: 2.5}
+- {name: c, devices: [{name: g, count: 2, kind: T4}],
+   links: [{all_to_all: all, bandwidth_bytes_per_s: 9, latency_ns: 1}]}
+"""
+)
+BEST[0]["content_hash"] = "0" * 64
 LOG = '{"key":"a","value":1}\n{"key":"b","status":"ok"}\n'
 
 IMPORTERS: dict[str, Importer] = {
@@ -394,27 +313,17 @@ IMPORTERS: dict[str, Importer] = {
     "dnn-split": Importer("split.json", json_damage(SPLIT), read_split_file),
     "moirai": Importer("moirai.xlsx", damaged_workbook, read_instance),
     "onnx": Importer("net.onnx", damaged_model, read_instance),
-    "onnx-dim": Importer("net.onnx", damaged_transformer, read_sized),
+    "onnx-dim": Importer("net.onnx", damaged_transformer, partial(read_instance, batch=2, seq=4)),
     "cluster-yaml": Importer("c.yaml", text_damage(CLUSTER_YAML), read_cluster),
-    "cluster-json": Importer(
-        "c.json",
-        json_damage(
-            {
-                "name": "c",
-                "devices": [{"name": "g", "count": 2, "kind": "T4"}],
-                "links": [{"all_to_all": "all", "bandwidth_bytes_per_s": 9, "latency_ns": 1}],
-            }
-        ),
-        read_cluster,
-    ),
+    "cluster-json": Importer("c.json", json_damage(CLUSTER), read_cluster),
     "cluster-text": Importer("text.txt", drawn_cluster_text, read_cluster_text),
     "plan": Importer("plan.json", damaged_plan, read_plan),
     "measurements": Importer("ops.csv", text_damage(ops_csv()), read_measurements),
     "times-csv": Importer("times.csv", text_damage(times_csv()), read_measured_times),
     "times-trace": Importer("trace.json", json_damage(good_trace()), read_measured_times),
     "study": Importer("study.yaml", text_damage(STUDY_YAML), read_study),
-    "catalogue": Importer("devices.yaml", text_damage(CATALOGUE_YAML), read_catalogue_file),
-    "best-known": Importer("best.json", json_damage(BEST), read_best),
+    "catalogue": Importer("devices.yaml", text_damage(CATALOGUE_YAML), read_catalogue),
+    "best-known": Importer("best.json", json_damage(BEST), read_best_known),
     "run-log": Importer("runs.jsonl", text_damage(LOG), read_log),
     "hf-config": Importer("config.json", damaged_config, read_config, needs_torch=True),
 }
