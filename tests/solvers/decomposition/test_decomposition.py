@@ -86,14 +86,6 @@ def seeds(semantics: Semantics, end: int) -> range:
 
 
 @by_label
-def test_it_equals_brute_force(semantics: Semantics) -> None:
-    for number, seed in enumerate(seeds(semantics, 32)):
-        problem = bottleneck_instance(seed)
-        result = run_method(problem, semantics, "decomposition", {**ONE, "start": number % 2 == 0})
-        agrees(problem, semantics, result, proven=True)
-
-
-@by_label
 def test_sections_alone_are_exact_where_the_theorem_holds(semantics: Semantics) -> None:
     exact: Counter[bool] = Counter()
     for seed in seeds(semantics, 48):
@@ -211,13 +203,6 @@ def test_an_incumbent_is_never_lost() -> None:
     params = {**ONE, "start": False}
     stopped = run_method(example(), PORT, "decomposition", params, time_limit_s=0.0, incumbent=best)
     assert stopped.value_ns == 34
-
-
-def test_one_worker_returns_the_same_plan_every_time() -> None:
-    for seed in range(0, 24, 8):
-        problem = bottleneck_instance(seed)
-        plans = [run_method(problem, PORT, "decomposition", ONE, seed=7).plan for _ in range(2)]
-        assert plans[0] == plans[1]
 
 
 def test_a_claim_that_the_referee_cannot_confirm_is_an_error(

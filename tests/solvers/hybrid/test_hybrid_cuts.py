@@ -188,23 +188,6 @@ def test_gradients_of_any_size_cost_nothing_without_replicas(method: str) -> Non
         assert proven(instance, rules, method).value_ns == expected_ns
 
 
-@needs_piper
-def test_a_measured_bandwidth_has_its_optimum() -> None:
-    instance = published("bert32a100", 8, 16)
-    cluster = joined(instance.cluster.devices, 23_456_789_012)
-    instance = Instance(name="bert", graph=instance.graph, cluster=cluster)
-    rules = HybridPipeline(microbatches=512, degrees="free")
-    result = proven(instance, rules)
-    assert result.status == "optimal"
-    assert result.plan is not None
-    assert recheck(instance, result.plan, rules).value_ns == result.value_ns
-    # what is best at 25 GB/s takes at most 25 / 23.456789012 as long at this bandwidth
-    at_25 = proven(published("bert32a100", 8, 16), rules).value_ns
-    assert at_25 is not None
-    assert result.value_ns is not None
-    assert at_25 < result.value_ns < at_25 * 25 / 23.456789012
-
-
 def test_each_layer_may_be_a_stage_of_its_own() -> None:
     # 70 layers of 10 ns, a byte of state each, on devices of one byte: 71 microbatches, so
     # 710 ns in each stage; one of them also passes the other 69

@@ -33,21 +33,6 @@ def agrees(instance: Instance, semantics: Semantics, params: Mapping[str, object
     assert (result.value_ns, result.bound_ns) == (value, value), instance.name
 
 
-@every_q
-@every_model
-def test_it_equals_brute_force(semantics: Semantics, params: Mapping[str, object]) -> None:
-    for instance in latency_draws()[::12]:
-        agrees(instance, semantics, params)
-
-
-@pytest.mark.deep
-@every_q
-@every_model
-def test_it_equals_brute_force_on_many(semantics: Semantics, params: Mapping[str, object]) -> None:
-    for instance in latency_draws(400):
-        agrees(instance, semantics, params)
-
-
 @every_model
 def test_it_equals_brute_force_without_a_start(
     params: Mapping[str, object], monkeypatch: pytest.MonkeyPatch

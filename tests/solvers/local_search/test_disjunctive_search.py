@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pytest
@@ -91,25 +91,30 @@ def test_after_every_part_of_a_walk_starts_and_tails_are_those_of_its_orders_wid
         walks(instances, most=20)
 
 
+def num_improved(instance: Instance, rules: Makespan, start: Plan, plans: Iterable[Plan]) -> int:
+    """How many plans came; each fits and is better than the one before it."""
+    last_ns, improved = evaluate(instance, start, rules).value_ns, 0
+    for plan in plans:
+        verdict = evaluate(instance, plan, rules)
+        assert verdict.feasible, rules.label
+        assert verdict.value_ns is not None
+        assert last_ns is not None
+        assert verdict.value_ns < last_ns
+        last_ns = verdict.value_ns
+        improved += 1
+    return improved
+
+
 def test_plans_that_come_are_better_and_better_and_fit() -> None:
     improved = 0
     for seed in range(8):
         instance, semantics = tiny_instance(seed, num_ops=8), SEMANTICS[seed % len(SEMANTICS)]
         start = drawn(instance, seed)
-        verdict = evaluate(instance, start, semantics)
-        plans = list(improve(instance, semantics, [start], steps=300, seed=seed))
-        if not verdict.feasible:
-            assert plans == []
-            continue
-        last_ns = verdict.value_ns
-        for plan in plans:
-            verdict = evaluate(instance, plan, semantics)
-            assert verdict.feasible
-            assert verdict.value_ns is not None
-            assert last_ns is not None
-            assert verdict.value_ns < last_ns
-            last_ns = verdict.value_ns
-            improved += 1
+        plans = improve(instance, semantics, [start], steps=300, seed=seed)
+        if evaluate(instance, start, semantics).feasible:
+            improved += num_improved(instance, semantics, start, plans)
+        else:
+            assert list(plans) == []
     assert improved >= 3
 
 
@@ -139,18 +144,10 @@ def test_a_schedule_fits_at_its_peak_where_the_referee_says_so() -> None:
 def test_from_a_plan_that_fits_at_its_peak_all_plans_do() -> None:
     improved = 0
     for instance, rules, search, start in tight_draws(48):
-        if not evaluate(instance, start, rules).feasible:
-            continue
-        floor, plain = search.instance, search.semantics
-        last_ns = evaluate(instance, start, rules).value_ns
-        for plan in improve(floor, plain, [start], steps=400, at_peak=instance):
-            verdict = evaluate(instance, plan, rules)
-            assert verdict.feasible, rules.label
-            assert verdict.value_ns is not None
-            assert last_ns is not None
-            assert verdict.value_ns < last_ns
-            last_ns = verdict.value_ns
-            improved += 1
+        if evaluate(instance, start, rules).feasible:
+            floor, plain = search.instance, search.semantics
+            plans = improve(floor, plain, [start], steps=400, at_peak=instance)
+            improved += num_improved(instance, rules, start, plans)
     assert improved >= 5
 
 
@@ -167,20 +164,6 @@ def test_of_plans_that_fit_at_their_peak_the_best_is_the_start() -> None:
             assert best_at_peak(task, found[:1]) is found[0]
             return
     raise AssertionError("no draw has both")
-
-
-def test_it_finds_most_optima_of_small_graphs() -> None:
-    optimal = total = 0
-    for seed in range(10):
-        instance = tiny_instance(seed, num_ops=6, num_devices=2)
-        best = run_method(instance, Makespan(), "brute-force").value_ns
-        if best is not None:
-            found = run_method(instance, Makespan(), "disjunctive-search", {"steps": 1000}).value_ns
-            assert found is not None
-            assert found >= best
-            total += 1
-            optimal += found == best
-    assert optimal >= 0.8 * total > 0
 
 
 def test_ops_change_places_where_no_device_has_room_for_one_more() -> None:
@@ -222,15 +205,6 @@ def _most_touched(seed: int) -> int:
             ops = chosen[:moved]
             most = max(most, int((np.diff(index.succ_ptr) + np.diff(index.pred_ptr))[ops].sum()))
     return most
-
-
-def test_the_same_seed_and_steps_give_the_same_plans() -> None:
-    instance = tiny_instance(3, num_ops=9, num_devices=3)
-    start = drawn(instance, 3)
-    calls = [
-        list(improve(instance, Makespan(), [start], steps=400, seed=5, workers=2)) for _ in range(2)
-    ]
-    assert calls[0] == calls[1]
 
 
 def test_windows_improve_what_a_whole_walk_would(monkeypatch: pytest.MonkeyPatch) -> None:

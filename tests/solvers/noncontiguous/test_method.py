@@ -126,11 +126,6 @@ def test_a_gap_that_suffices_ends_the_search() -> None:
     assert result.status in ("optimal", "gap_met")
 
 
-def test_the_same_call_gives_the_same_plan_and_bound() -> None:
-    first, second = (split(open_instance()) for _ in range(2))
-    assert (first.plan, first.bound_ns) == (second.plan, second.bound_ns)
-
-
 @pytest.mark.parametrize("overlap", [False, True])
 def test_annealing_keeps_memory_and_repeats_itself(overlap: bool) -> None:
     instance = next(i for i in max_load_draws() if i.arrays.memory_bytes.min() < 2**62)
@@ -155,23 +150,6 @@ def test_bert_3_gains_27_percent_over_the_best_chain() -> None:
     assert result.status in ("gap_met", "optimal")
     assert result.value_ns is not None
     assert 27_918_568 / result.value_ns >= 1.274
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("semantics", [ANY, OVERLAP], ids=lambda semantics: semantics.load)
-@pytest.mark.parametrize("start", range(5000, 10000, 500))
-def test_ten_thousand_draws_lie_between_bound_and_value(start: int, semantics: Semantics) -> None:
-    few = {"moves": 500, "rounds": 1}
-    for seed in range(start, start + 500):
-        instance = tiny_instance(
-            seed,
-            num_ops=5 + seed % 4,
-            num_devices=2 + seed % 2,
-            hosts=seed % 3 % 2,
-            backward=seed % 5 == 0,
-        )
-        result = split(instance, semantics, **few)
-        lies_between(instance, result, oracle(instance, semantics))
 
 
 @pytest.mark.deep

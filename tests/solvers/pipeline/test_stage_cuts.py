@@ -338,22 +338,6 @@ def test_proves_chains_of_128_layers_in_16_stages(seed: int, microbatches: int) 
     assert found.status == "optimal"
 
 
-def test_proves_chains_on_devices_of_two_speeds() -> None:
-    row = model_row(24, 6, 0, 10**5)
-    unlike = draw.changed(
-        row,
-        ops=[
-            op.model_copy(
-                update={"time_ns": {"gpu": op.time_ns["gpu"], "fast": op.time_ns["gpu"] // 2}}
-            )
-            for op in row.graph.ops
-        ],
-        devices=draw.devices(["gpu", "fast"] * 3),
-    )
-    semantics = PipelineIteration(microbatches=16)
-    assert run_method(unlike, semantics, "stage-cuts", time_limit_s=120).status == "optimal"
-
-
 def test_the_last_device_is_tried_of_each_kind_that_is_as_fast() -> None:
     # the second layer takes 1 ns on b, c and e; the link from a carries 50 bytes in 10 ns to c, and
     # in 50 to the others: 1 + 2 * 10 + 1 ns for two microbatches
