@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Edge, Instance, Op
+from placegap.instances import Edge, Instance
 
 SPOILS = ("nothing", "skip", "colocation", "memory", "everything")
 """What may keep the schedules of sections from being independent; drawn by `seed % 5`."""
@@ -45,14 +45,11 @@ def bottleneck_instance(seed: int, *, num_ops: int = 7, most_edges: int = 9) -> 
     num_devices = rng.choice([2, 2, 3])
     kinds = [f"gpu{rng.choice([0, 0, k])}" for k in range(num_devices)]
     pool = sorted(set(kinds))
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.9),
-            resident_bytes=rng.randrange(4),
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(
+        num_ops,
+        lambda: draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.9),
+        lambda: rng.randrange(4),
+    )
     if spoils in ("colocation", "everything"):
         ops = draw.together(ops, rng.sample(range(num_ops), rng.choice([2, 2, 3])), kinds, "group")
     tight = spoils in ("memory", "everything")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations
-from typing import Literal
+from typing import Any, Literal
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
 
@@ -30,29 +30,14 @@ def instance_of(
     )
 
 
-def changed(
-    instance: Instance,
-    *,
-    ops: Iterable[Op] | None = None,
-    edges: Iterable[Edge] | None = None,
-    devices: Iterable[Device] | None = None,
-    links: Iterable[Link] | None = None,
-) -> Instance:
-    """The instance with some of its parts replaced."""
-    graph, cluster = instance.graph, instance.cluster
-    return Instance(
-        name=instance.name,
-        graph=Graph(
-            name=graph.name,
-            ops=graph.ops if ops is None else tuple(ops),
-            edges=graph.edges if edges is None else tuple(edges),
-        ),
-        cluster=Cluster(
-            name=cluster.name,
-            devices=cluster.devices if devices is None else tuple(devices),
-            links=cluster.links if links is None else tuple(links),
-        ),
-    )
+def changed(instance: Instance, **parts: Iterable[Any]) -> Instance:
+    """The instance with other ops, edges, devices or links."""
+    graph, cluster = dict(instance.graph), dict(instance.cluster)
+    for name, part in parts.items():
+        of = graph if name in graph else cluster
+        assert name in of, name
+        of[name] = tuple(part)
+    return Instance(name=instance.name, graph=Graph(**graph), cluster=Cluster(**cluster))
 
 
 def with_memory(instance: Instance, *memory_bytes: int | None) -> Instance:
@@ -77,6 +62,13 @@ def times(
     """A time on one kind, which runs the op in any case, and by chance on each other."""
     always = rng.choice(kinds) if always is None else always
     return {kind: time_ns() for kind in kinds if kind == always or rng.random() < chance}
+
+
+def ops(
+    count: int, time_ns: Callable[[], dict[str, int]], size: Callable[[], int] = lambda: 0
+) -> list[Op]:
+    """Op by op, its times and then its bytes are drawn."""
+    return [Op(name=f"op{i}", time_ns=time_ns(), resident_bytes=size()) for i in range(count)]
 
 
 def pairs(rng: random.Random, sources: Iterable[int], num_ops: int, chance: float) -> list[Pair]:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import cycle
 
+from draws import draw
 from draws.tiny import tiny_instance
 
 from placegap.instances import Edge, Instance, MaxLoad, Op, Plan, Semantics, evaluate
@@ -35,7 +36,7 @@ def add_state(instance: Instance, seed: int) -> Instance:
         device.model_copy(update={"memory_bytes": rng.choice([None, total, 2 * total])})
         for device in instance.cluster.devices
     )
-    return _rebuilt(instance, ops, instance.graph.edges, devices)
+    return draw.changed(instance, ops=ops, devices=devices)
 
 
 def peak_instances(seed: int, semantics: Semantics) -> Iterator[Instance]:
@@ -63,10 +64,7 @@ def peak_instances(seed: int, semantics: Semantics) -> Iterator[Instance]:
         edges = plain.graph.edges
         if seed % 2 == 0:
             ops, edges = _like_training(ops, edges)
-        free = tuple(
-            device.model_copy(update={"memory_bytes": None}) for device in plain.cluster.devices
-        )
-        loose = _rebuilt(plain, ops, edges, free)
+        loose = draw.with_memory(draw.changed(plain, ops=ops, edges=edges), None)
         yield _tightened(loose, semantics, rng)
 
 
@@ -122,14 +120,5 @@ def _tightened(loose: Instance, semantics: Semantics, rng: random.Random) -> Ins
         rules = MaxLoad(load=rules.load)
     uses = evaluate(loose, Plan.on(device), with_peak(rules)).uses
     less = rng.randrange(len(uses) * 3)
-    devices = tuple(
-        spec.model_copy(update={"memory_bytes": max(0, use.memory_bytes - (k == less))})
-        for k, (spec, use) in enumerate(zip(loose.cluster.devices, uses, strict=True))
-    )
-    return _rebuilt(loose, loose.graph.ops, loose.graph.edges, devices)
-
-
-def _rebuilt(instance: Instance, ops: object, edges: object, devices: object) -> Instance:
-    graph = instance.graph.model_copy(update={"ops": ops, "edges": edges})
-    cluster = instance.cluster.model_copy(update={"devices": devices})
-    return instance.model_copy(update={"graph": graph, "cluster": cluster})
+    room = [max(0, use.memory_bytes - (k == less)) for k, use in enumerate(uses)]
+    return draw.with_memory(loose, *room)

@@ -83,8 +83,7 @@ def regrouped(instance: Instance, rng: random.Random) -> Instance:
         )
         for i, op in enumerate(instance.graph.ops)
     )
-    graph = instance.graph.model_copy(update={"ops": ops})
-    return instance.model_copy(update={"graph": graph})
+    return draw.changed(instance, ops=ops)
 
 
 def every_instance(seed: int) -> Iterator[Instance]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from draws import draw
 
-from placegap.instances import Instance, Op
+from placegap.instances import Instance
 from placegap.instances.problem.integers import UNSUPPORTED
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -58,15 +58,13 @@ def tiny_instance(
     rng = random.Random(f"tiny-{seed}-{num_ops}-{num_devices}")
     kinds = ["cpu" if k < hosts else f"gpu{rng.choice([0, 0, k])}" for k in range(num_devices)]
     pool = sorted(set(kinds))
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.9),
-            resident_bytes=rng.choice([0, 1, 2, 3]),
-            backward=backward and i >= num_ops - num_ops // 2,
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(
+        num_ops,
+        lambda: draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.9),
+        lambda: rng.choice([0, 1, 2, 3]),
+    )
+    for i in range(num_ops - num_ops // 2, num_ops if backward else 0):
+        ops[i] = ops[i].model_copy(update={"backward": True})
     pairs = draw.pairs(rng, range(num_ops), num_ops, density)
     if max_edges is not None and len(pairs) > max_edges:
         pairs = draw.some(rng, pairs, max_edges)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
+from placegap.instances import Edge, Instance, Op
 
 
 def mirrored_instance(seed: int) -> Instance:
@@ -35,14 +35,11 @@ def mirrored_instance(seed: int) -> Instance:
     num_devices = rng.choice([2, 2, 3])
     kinds = [f"gpu{rng.choice([0, 0, k])}" for k in range(num_devices)]
     pool = sorted(set(kinds))
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.95),
-            resident_bytes=rng.randrange(5),
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(
+        num_ops,
+        lambda: draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=0.95),
+        lambda: rng.randrange(5),
+    )
     for i in range(layers):
         if rng.random() < 0.8:
             ops = draw.together(ops, [i, 2 * layers - 1 - i], kinds, f"layer{i}")
@@ -90,13 +87,10 @@ def nested_instance(seed: int, *, layers: int = 2) -> Instance:
     edges = draw.edges(pairs, size, [rng.random() < 0.5] * len(group), lambda: rng.randrange(6))
     kinds = [f"gpu{rng.choice([0, 0, k])}" for k in range(rng.choice([2, 2, 2, 3]))]
     pool, chance = sorted(set(kinds)), rng.choice([1, 1, 0.9])
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=chance),
-        )
-        for i in range(len(group))
-    ]
+    ops = draw.ops(
+        len(group),
+        lambda: draw.times(rng, pool, lambda: rng.choice([0, *range(1, 10)]), chance=chance),
+    )
     for name in dict.fromkeys(filter(None, group)):
         members = [i for i, layer in enumerate(group) if layer == name]
         if len(members) > 1:
@@ -129,17 +123,11 @@ def tight_instance(seed: int, *, layers: int = 2) -> Instance:
         times = {kind: -(-base * slow[kind] // 2) for kind in slow}
         size = scaled(rng.choice([0, 1, 1, 2, 3, 5]))
         ops.append(op.model_copy(update={"time_ns": times, "resident_bytes": size}))
-    devices = [
-        device.model_copy(
-            update={
-                "kind": kind,
-                "memory_bytes": rng.choice(
-                    [None, *(draw.share_of(ops, share, 10) for share in (3, 4, 5, 5, 6, 7))]
-                ),
-            }
-        )
-        for device, kind in zip(plain.cluster.devices, kinds, strict=True)
-    ]
+    devices = []
+    for device, kind in zip(plain.cluster.devices, kinds, strict=True):
+        shares = [None, *(draw.share_of(ops, share, 10) for share in (3, 4, 5, 5, 6, 7))]
+        fields = {"kind": kind, "memory_bytes": rng.choice(shares)}
+        devices.append(device.model_copy(update=fields))
     widths = [10**9, 10**9, 2] if large > 1 else [10**9]
     links = draw.links(len(kinds), lambda a, b: (rng.choice(widths), rng.choice([0, 0, 1, 2])))
     return draw.instance_of(f"tight-{seed}", ops, plain.graph.edges, devices, links)
@@ -161,11 +149,8 @@ def training_step(layers: int, transfer_ns: int, num_devices: int = 2) -> Instan
     ops = [Op(name=name, time_ns={"gpu": 10}, colocation=f"layer{name[1:]}") for name in names]
     ops.append(Op(name="loss", time_ns={"gpu": 0}, colocation=f"layer{layers - 1}"))
     edges = tuple(Edge(producer=u, consumer=v, transfer_ns=rows) for u, v in pairs)
-    devices = tuple(Device(name=f"d{k}", kind="gpu") for k in numbers)
-    links = tuple(draw.links(num_devices, lambda a, b: (10**9, 0)))
-    graph = Graph(name="step", ops=tuple(ops), edges=edges)
-    cluster = Cluster(name="pair", devices=devices, links=links)
-    return Instance(name="step", graph=graph, cluster=cluster)
+    links = draw.links(num_devices, lambda a, b: (10**9, 0))
+    return draw.instance_of("step", ops, edges, draw.devices(["gpu"] * num_devices), links)
 
 
 def two_servers_instance(seed: int) -> Instance:
@@ -193,14 +178,12 @@ def two_servers_instance(seed: int) -> Instance:
     size = [rng.choice([0, 1, 3, 10]) for _ in range(num_ops)]
     edges = draw.edges(pairs, size, [rng.random() < 0.5] * num_ops, lambda: rng.randrange(6))
     held = [rng.randrange(1, 5) for _ in range(num_ops)]
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, sorted(set(kinds)), lambda: rng.randrange(10), chance=0.95),
-            resident_bytes=held[i],
-        )
-        for i in range(num_ops)
-    ]
+    sizes = iter(held)
+    ops = draw.ops(
+        num_ops,
+        lambda: draw.times(rng, sorted(set(kinds)), lambda: rng.randrange(10), chance=0.95),
+        lambda: next(sizes),
+    )
     if trains:
         for i in range(layers - 1):
             if rng.random() < 0.8:

@@ -6,7 +6,7 @@ import random
 
 from draws import draw
 
-from placegap.instances import Cluster, Edge, Instance, Op
+from placegap.instances import Cluster, Edge, Instance
 
 CLUSTERS = (
     ("gpu", "gpu"),
@@ -34,14 +34,11 @@ def twin_instance(seed: int, *, num_ops: int, kinds: list[str], max_edges: int =
     """
     rng = random.Random(f"twins-{seed}-{num_ops}-{kinds}")
     pool = sorted(set(kinds))
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, pool, lambda: rng.randrange(8), chance=0.8),
-            resident_bytes=rng.randrange(1, 4),
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(
+        num_ops,
+        lambda: draw.times(rng, pool, lambda: rng.randrange(8), chance=0.8),
+        lambda: rng.randrange(1, 4),
+    )
     shared = [kind for kind in pool if all(kind in op.time_ns for op in ops[1:3])]
     if shared and rng.random() < 0.4:
         ops = draw.together(ops, range(num_ops)[1:3], kinds, "pair")
@@ -68,15 +65,11 @@ def single_and_paired_instance(seed: int) -> Instance:
     pool = [*range(alone), alone, alone] + [1, 1] * (alone == 0)
     num_devices = len(pool)
     kinds = ["single" if k < alone else "pair" for k in range(num_devices)]
-    times = [1, 1, 2, 5, 100]
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns={kind: rng.choice(times) for kind in sorted(set(kinds))},
-            resident_bytes=rng.choice([0, 1, 1, 2]),
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(
+        num_ops,
+        lambda: {kind: rng.choice([1, 1, 2, 5, 100]) for kind in sorted(set(kinds))},
+        lambda: rng.choice([0, 1, 1, 2]),
+    )
     pairs = [(i, i + 1) for i in range(num_ops - 1)] + [(0, num_ops - 1)] * (rng.random() < 0.3)
     edges = draw.edges(pairs, [], [False] * num_ops, lambda: rng.choice([1, 2, 3]))
     room = rng.choice([1, 2])

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from draws import draw
 from references.brute_force import oracle
 
-from placegap.instances import Cluster, Graph, Instance, Semantics
+from placegap.instances import Instance, Semantics
 from placegap.solvers import METHODS, Result, Task, run_method
 from placegap.solvers.core.method import Method
 from placegap.solvers.core.registry import parse_params, why_not
@@ -142,10 +143,11 @@ def disguised(instance: Instance, seed: int) -> Instance:
         return tuple(rng.sample(list(parts), len(parts)))
 
     graph, cluster = instance.graph, instance.cluster
-    return Instance(
-        name=f"{instance.name}-disguised",
-        graph=Graph(name=graph.name, ops=shuffled(graph.ops), edges=shuffled(graph.edges)),
-        cluster=Cluster(
-            name=cluster.name, devices=shuffled(cluster.devices), links=shuffled(cluster.links)
-        ),
+    other = draw.changed(
+        instance,
+        ops=shuffled(graph.ops),
+        edges=shuffled(graph.edges),
+        devices=shuffled(cluster.devices),
+        links=shuffled(cluster.links),
     )
+    return other.model_copy(update={"name": f"{instance.name}-disguised"})

@@ -14,14 +14,11 @@ from draws import draw
 from draws.tiny import tiny_instance
 
 from placegap.instances import (
-    Cluster,
-    Graph,
     Instance,
     LatencySubgraphs,
     Makespan,
     MaxLoad,
     MaxLoadFwdBwd,
-    Op,
     Semantics,
 )
 from placegap.solvers import Task, brute_force
@@ -74,13 +71,7 @@ def scattered_instance(seed: int, *, num_ops: int, num_devices: int, max_edges: 
     """
     rng = random.Random(f"scattered-{seed}-{num_ops}-{num_devices}-{max_edges}")
     kinds = [f"gpu{k}" for k in range(num_devices)]
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns=draw.times(rng, kinds, lambda: rng.randrange(6), chance=0.35),
-        )
-        for i in range(num_ops)
-    ]
+    ops = draw.ops(num_ops, lambda: draw.times(rng, kinds, lambda: rng.randrange(6), chance=0.35))
     sources = sorted(rng.sample(range(num_ops - 2), min(num_ops - 2, rng.choice([2, 3]))))
     pairs = draw.some(rng, draw.pairs(rng, sources, num_ops, 0.8), max_edges)
     size = [rng.randrange(10) for _ in ops]
@@ -166,15 +157,8 @@ def _in_servers(instance: Instance, seed: int) -> Instance:
     )
     links = instance.cluster.links
     if seed % 2 == 0:
-        links = tuple(
-            link.model_copy(update={"bandwidth_bytes_per_s": 10**9, "latency_ns": 0})
-            for link in links
-        )
-    return Instance(
-        name=f"servers-{seed}",
-        graph=Graph(name=f"servers-{seed}", ops=ops, edges=instance.graph.edges),
-        cluster=Cluster(name="servers", devices=devices, links=links),
-    )
+        links = tuple(draw.links(3, lambda a, b: (10**9, 0)))
+    return draw.instance_of(f"servers-{seed}", ops, instance.graph.edges, devices, links)
 
 
 @cache

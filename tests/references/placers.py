@@ -14,7 +14,7 @@ from draws import draw
 from draws.tiny import tiny_instance
 from references.brute_force import scattered_instance
 
-from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op, Plan
+from placegap.instances import Device, Edge, Instance, Link, Op, Plan
 
 Number = int | Fraction
 Times = tuple[list[int], list[int], list[int]]
@@ -245,9 +245,7 @@ def pressed_instance(seed: int, *, num_ops: int = 30, num_devices: int = 3) -> I
     """A random instance whose memory limits leave 0 to 30 % more room than its ops need."""
     drawn = tiny_instance(seed, num_ops=num_ops, num_devices=num_devices, density=3.5 / num_ops)
     limit = draw.share_of(drawn.graph.ops, 10 + seed % 4, 10 * num_devices)
-    devices = draw.devices([d.kind for d in drawn.cluster.devices], lambda k: limit)
-    graph, links = drawn.graph, drawn.cluster.links
-    return draw.instance_of(f"pressed-{seed}", graph.ops, graph.edges, devices, links)
+    return draw.with_memory(drawn, limit).model_copy(update={"name": f"pressed-{seed}"})
 
 
 def busy_instance(seed: int, *, num_ops: int, num_devices: int) -> Instance:
@@ -266,29 +264,17 @@ def table_instance(times: Sequence[Sequence[int]], edges: str) -> Instance:
         for i, row in enumerate(times, start=1)
     )
     rows = [edge.replace("-", " ").split() for edge in edges.split(", ")] if edges else []
-    links = tuple(
-        Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in permutations(names, 2)
-    )
-    return Instance(
-        name="table",
-        graph=Graph(
-            name="table",
-            ops=ops,
-            edges=tuple(
-                Edge(producer=f"T{a}", consumer=f"T{b}", bytes=int(cost)) for a, b, cost in rows
-            ),
-        ),
-        cluster=Cluster(
-            name="table", devices=tuple(Device(name=p, kind=p) for p in names), links=links
-        ),
+    return draw.instance_of(
+        "table",
+        ops,
+        [Edge(producer=f"T{a}", consumer=f"T{b}", bytes=int(cost)) for a, b, cost in rows],
+        [Device(name=p, kind=p) for p in names],
+        [Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in permutations(names, 2)],
     )
 
 
 def with_room(instance: Instance, times: int) -> Instance:
     """The instance on devices of so many times the memory."""
-    devices = tuple(
-        device.model_copy(update={"memory_bytes": times * (device.memory_bytes or 0)})
-        for device in instance.cluster.devices
+    return draw.with_memory(
+        instance, *(times * (device.memory_bytes or 0) for device in instance.cluster.devices)
     )
-    cluster = instance.cluster.model_copy(update={"devices": devices})
-    return instance.model_copy(update={"cluster": cluster})
