@@ -32,11 +32,12 @@ def instance_of(
 
 def changed(instance: Instance, **parts: Iterable[Any]) -> Instance:
     """The instance with other ops, edges, devices or links."""
-    graph, cluster = dict(instance.graph), dict(instance.cluster)
+    graph, cluster = (
+        {name: getattr(one, name) for name in type(one).model_fields}
+        for one in (instance.graph, instance.cluster)
+    )
     for name, part in parts.items():
-        of = graph if name in graph else cluster
-        assert name in of, name
-        of[name] = tuple(part)
+        (graph if name in graph else cluster)[name] = tuple(part)
     return Instance(name=instance.name, graph=Graph(**graph), cluster=Cluster(**cluster))
 
 
