@@ -281,10 +281,7 @@ def _document_cases() -> Cases:
         "link to an unknown device": ("links[1]: there is no device 'g7'", link(target="g7")),
         "link to itself": ("links[1]", link(target="g1")),
         "duplicate link": ("links[1]", link(source="g0", target="g1")),
-        "zero bandwidth": (
-            "cluster.links[1].bandwidth_bytes_per_s",
-            link(bandwidth_bytes_per_s=0),
-        ),
+        "zero bandwidth": ("cluster.links[1].bandwidth_bytes_per_s", link(bandwidth_bytes_per_s=0)),
         "unknown objective": ("semantics.objective", top(semantics={"objective": "speed"})),
         "foreign semantics": (
             "semantics",

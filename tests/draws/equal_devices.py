@@ -52,8 +52,7 @@ def staged_instance(seed: int) -> Instance:
     uneven = rng.random() < 0.3
     near = [10**9, 2 * 10**9] if uneven else [10**9]
     links = draw.links(
-        num_devices,
-        lambda a, b: (rng.choice(near) if server[a] == server[b] else 10**9 // 2, 0),
+        num_devices, lambda a, b: (rng.choice(near) if server[a] == server[b] else 10**9 // 2, 0)
     )
     if rng.random() < 0.5:
         ops = [op.model_copy(update={"colocation": None}) for op in ops]

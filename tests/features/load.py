@@ -119,10 +119,7 @@ LOAD_FEATURES = [
     ),
     # together 5 + 5, though apart they would take 5
     _feature(
-        "colocated ops are together",
-        ops_of("a *:5, b *:5", colocation="pair"),
-        "",
-        every_class(10),
+        "colocated ops are together", ops_of("a *:5, b *:5", colocation="pair"), "", every_class(10)
     ),
     # d0 is left and entered again: 2 + 2 compute, 1 out, 1 in; no such plan is convex
     _feature(

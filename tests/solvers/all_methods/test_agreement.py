@@ -37,9 +37,7 @@ from placegap.instances import Instance, Semantics
 
 FAMILIES: Sequence[
     tuple[
-        Sequence[Semantics],
-        Callable[[], Sequence[Instance]],
-        Callable[[int], Iterator[Instance]],
+        Sequence[Semantics], Callable[[], Sequence[Instance]], Callable[[int], Iterator[Instance]]
     ]
 ] = (
     (MAKESPAN_SEMANTICS, makespan_draws, more_makespan),

@@ -10,16 +10,7 @@ import pytest
 from draws import draw
 from draws.tiny import SHARED, needs_dnn_partitioning
 
-from placegap.instances import (
-    InputError,
-    Instance,
-    Makespan,
-    MaxLoad,
-    Op,
-    Plan,
-    example,
-    save_plan,
-)
+from placegap.instances import InputError, Instance, Makespan, MaxLoad, Op, Plan, example, save_plan
 from placegap.instances.importers.reader import read_model
 from placegap.solvers import run_method
 from placegap.solvers.placers.baselines import expert as _expert  # noqa: F401 - it registers itself
