@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+import pytest
 from draws import draw
 from references.brute_force import oracle
 
@@ -48,6 +49,29 @@ FORM_STEP = 4
 
 DEAR = ("throughput-ip", "moirai", "pesto")
 """Models that a MIP solver takes ten times as long for as all other methods on a small instance."""
+
+
+def few_and_many(few: int, many: int) -> pytest.MarkDecorator:
+    """A test of so few seeds, and a deep one of those from there on up to so many."""
+    deep = pytest.param(range(few, many), marks=pytest.mark.deep)
+    return pytest.mark.parametrize("seeds", [range(few), deep], ids=["few", "many"])
+
+
+def keeps_sides(result: Result, best_ns: int | None, where: str) -> None:
+    """Assert bound <= optimum <= value, and no value where no plan is feasible."""
+    if best_ns is None:
+        assert result.value_ns is None, where
+    else:
+        assert result.status != "infeasible", where
+        assert result.value_ns is None or result.value_ns >= best_ns, where
+        assert result.bound_ns is None or result.bound_ns <= best_ns, where
+
+
+def proves(result: Result, best_ns: int | None, where: str) -> None:
+    """Assert that the result is the optimum, or that there is none."""
+    assert result.status == ("infeasible" if best_ns is None else "optimal"), where
+    assert result.value_ns == best_ns, where
+    assert best_ns is None or result.bound_ns == best_ns, where
 
 
 def methods(*claims: str) -> list[Method]:
@@ -102,10 +126,7 @@ def compare_exact(
                     continue
                 runs[method.name] += 1
                 where = f"{method.name} {dict(params)} on {instance.name}, {semantics.label}"
-                if best is None:
-                    assert (result.status, result.value_ns) == ("infeasible", None), where
-                else:
-                    assert (result.value_ns, result.bound_ns) == (best, best), where
+                proves(result, best, where)
     return runs
 
 
@@ -125,14 +146,8 @@ def compare_one(instance: Instance, semantics: Semantics, method: Method) -> Res
     result = run(instance, semantics, method.name, little(method))
     if result is None:
         return None
-    where = f"{method.name} on {instance.name}, {semantics.label}"
-    if best is None:
-        assert result.value_ns is None, where
-        return None
-    assert result.status != "infeasible", where
-    assert result.value_ns is None or result.value_ns >= best, where
-    assert result.bound_ns is None or result.bound_ns <= best, where
-    return result
+    keeps_sides(result, best, f"{method.name} on {instance.name}, {semantics.label}")
+    return None if best is None else result
 
 
 def disguised(instance: Instance, seed: int) -> Instance:

@@ -9,6 +9,7 @@ import pytest
 from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
 from features.makespan import anywhere
 from features.makespan import instance as instance_of
+from references.agreement import keeps_sides
 from references.brute_force import max_load_draws, oracle
 
 from placegap.instances import Instance, MaxLoad, Semantics, example
@@ -57,14 +58,7 @@ def test_searches_on_coarser_problems_stay_between_bound_and_value(
     monkeypatch.setattr(partition_search, "LARGE", 0)
     monkeypatch.setattr(multilevel, "COARSEST", 1)
     for instance in max_load_draws()[3:110:24]:
-        lies_between(instance, split(instance), oracle(instance, ANY))
-
-
-def lies_between(instance: Instance, result: Result, best_ns: int | None) -> None:
-    if best_ns is None:
-        assert result.plan is None, instance.name
-    elif result.value_ns is not None:
-        assert (result.bound_ns or 0) <= best_ns <= result.value_ns, instance.name
+        keeps_sides(split(instance), oracle(instance, ANY), instance.name)
 
 
 def test_without_time_for_frontiers_there_is_still_a_plan_and_a_bound(
@@ -85,7 +79,7 @@ def test_columns_alone_bound_larger_instances_from_below() -> None:
     for seed in range(2):
         instance = tiny_instance(seed, num_ops=12, num_devices=3, hosts=1, density=0.2)
         best = run_method(instance, ANY, "throughput-ip")
-        lies_between(instance, split(instance), best.value_ns)
+        keeps_sides(split(instance), best.value_ns, instance.name)
 
 
 def test_it_is_never_worse_than_the_best_chain() -> None:

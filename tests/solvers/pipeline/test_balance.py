@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 from itertools import chain, combinations
 
-import pytest
 from draws import draw
 from draws.pipelines import layer_row, pipeline_instance
+from references.agreement import few_and_many
 
 from placegap.instances import Instance, Op, PipelineIteration, Plan, evaluate
 from placegap.instances.oracle.stage_chains import MOST_PLANS, chains, count_chains
@@ -64,12 +64,12 @@ def all_cuts(row: Instance, num_layers: int, num_devices: int) -> Iterator[Plan]
         yield Plan.on([stage[int(op.name[1:])] for op in row.graph.ops])
 
 
-def compare(seeds: range, most_layers: int, most_devices: int) -> int:
-    """Balance of the plan against that of all chains; how many were proven."""
+@few_and_many(25, 3025)
+def test_the_plan_is_the_best_balanced_of_all_chains(seeds: range) -> None:
     proven = 0
     for seed in seeds:
         rng = random.Random(f"balance-{seed}")
-        instance = pipeline_instance(seed, most_layers=most_layers, most_devices=most_devices)
+        instance = pipeline_instance(seed, most_layers=5, most_devices=3)
         semantics = PipelineIteration(
             schedule=rng.choice(["gpipe", "1f1b"]),
             microbatches=rng.randrange(1, 4),
@@ -84,16 +84,7 @@ def compare(seeds: range, most_layers: int, most_devices: int) -> int:
         best = min(each for each in every if each is not None)
         assert balance(instance, semantics, found.plan) == best, (seed, semantics.label)
         proven += 1
-    return proven
-
-
-def test_the_plan_is_the_best_balanced_of_all_chains() -> None:
-    assert compare(range(25), most_layers=5, most_devices=3) >= 10
-
-
-@pytest.mark.deep
-def test_the_plan_is_the_best_balanced_of_all_chains_3000_times() -> None:
-    assert compare(range(25, 3025), most_layers=6, most_devices=3) >= 1000
+    assert proven >= len(seeds) // 3
 
 
 def test_of_equally_light_plans_the_one_with_little_memory_is_kept() -> None:

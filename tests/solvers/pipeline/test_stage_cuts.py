@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Iterable
@@ -11,6 +12,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from draws import draw
+from draws.extremes import stretched
 from draws.peak import add_state, with_peak
 from draws.pipelines import (
     iteration_semantics,
@@ -19,9 +21,11 @@ from draws.pipelines import (
     pipeline_instance,
     zero_bubble,
 )
+from references.agreement import few_and_many, keeps_sides, proves, run
 
 from placegap.instances import (
     Edge,
+    InputError,
     Instance,
     Op,
     PipelineIteration,
@@ -33,10 +37,9 @@ from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.oracle.stage_chains import MOST_PLANS, best_chain, count_chains
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import stage_blocks
-from placegap.solvers import METHODS, Task, run_method
+from placegap.solvers import Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
 from placegap.solvers.core.progress import Progress, listening
-from placegap.solvers.core.registry import why_not
 from placegap.solvers.pipeline import stage_cuts as method
 from placegap.solvers.pipeline.branch_and_bound import Part, PartSearch
 from placegap.solvers.pipeline.cuts import build_cuts
@@ -70,37 +73,10 @@ def row_with_updates(seed: int) -> Draw:
     return instance, zero_bubble(rng) if apart else iteration_semantics(rng)
 
 
-SCALES_NS = (0, 1, 2, 3, 1000, 10**9, 10**12, 10**15)
-
-
-def extreme_row(seed: int) -> Draw:
-    """A few layers, many edges that skip layers, little room; times and transfers of all scales.
-
-    Each is of one to three scales. Where edges that skip layers have their own, as in half of the
-    draws, the value may be far above all that bounds count: these leave such messages out.
-    """
-    rng = random.Random(f"extreme-{seed}")
-    rules = iteration_semantics(rng)
-    n, most = rng.randrange(3, 7), rng.choice([2, 2, 3])
-    most_ns = rng.choice([10, 10**16])
-    scales = [scale for scale in SCALES_NS if scale < most_ns]
-    times, sends = (rng.sample(scales, rng.choice([1, 2, 3])) for _ in range(2))
-    backward = [rng.choice(times) for _ in range(n)] if rng.random() < 0.5 else None
-    layers = layer_row(
-        [rng.choice(times) for _ in range(n)], backward, num_devices=most, resident_bytes=1
-    )
-    skips = [(f"f{i}", f"f{j}") for i in range(n) for j in range(i + 2, n) if rng.random() < 0.6]
-    if backward:
-        skips += [(f"b{b[1:]}", f"b{a[1:]}") for a, b in skips if rng.random() < 0.6]
-    edges = [(edge.producer, edge.consumer) for edge in layers.graph.edges]
-    far = rng.choice([sends, (10**15,)])
-    made = [
-        Edge(producer=a, consumer=b, bytes=rng.choice(own))
-        for pairs, own in ((edges, sends), (skips, far))
-        for a, b in pairs
-    ]
-    room = rng.choice([None, n, -(-n // most)])
-    return draw.with_memory(draw.changed(layers, edges=made), room), rules
+def extreme_row(seed: int) -> Draw | None:
+    """Times, transfers and memory far apart; values may be far above all that bounds count."""
+    instance = stretched(pipeline_instance(seed, most_layers=5, most_devices=3), seed)
+    return instance and (instance, iteration_semantics(random.Random(f"extreme-{seed}")))
 
 
 FAMILIES = {
@@ -114,33 +90,29 @@ FAMILIES = {
 by_family = pytest.mark.parametrize("family", FAMILIES)
 
 
-def compare(drawn: Iterable[Draw]) -> Counter[str]:
+def compare(drawn: Iterable[Draw | None]) -> Counter[str]:
     """Solve random instances both ways; how many ended how."""
     ended = Counter[str]()
-    for instance, semantics in drawn:
+    for instance, semantics in filter(None, drawn):
         if count_chains(instance, semantics) > MOST_PLANS:
             continue
-        best, where = best_chain(instance, semantics), (instance.name, semantics.label)
-        found = run_method(instance, semantics, "stage-cuts")
-        assert found.value_ns == (None if best is None else best[0]), where
-        assert best is None or quick_bound(instance, semantics).ns <= best[0], where
-        assert found.status == ("infeasible" if best is None else "optimal"), (where, found.message)
-        ended[found.status] += 1
+        with contextlib.suppress(InputError):  # sums of microbatches are refused
+            best, where = best_chain(instance, semantics), f"{instance.name} {semantics.label}"
+            best_ns = None if best is None else best[0]
+            found = run_method(instance, semantics, "stage-cuts")
+            proves(found, best_ns, f"{where} {found.message}")
+            assert best_ns is None or quick_bound(instance, semantics).ns <= best_ns, where
+            ended[found.status] += 1
     return ended
 
 
 @by_family
-def test_finds_and_proves_what_brute_force_finds(family: str) -> None:
+@few_and_many(30, 3030)
+def test_finds_and_proves_what_brute_force_finds(family: str, seeds: range) -> None:
     drawn, optimal, infeasible = FAMILIES[family]
-    ended = compare(drawn(seed) for seed in range(30))
+    ended = compare(drawn(seed) for seed in seeds)
     assert ended["optimal"] >= optimal
     assert ended["infeasible"] >= infeasible
-
-
-@pytest.mark.deep
-@by_family
-def test_finds_and_proves_what_brute_force_finds_3000_times(family: str) -> None:
-    compare(FAMILIES[family][0](seed) for seed in range(30, 3030))
 
 
 def test_with_some_of_the_cuts_it_tells_of_no_bound() -> None:
@@ -156,9 +128,9 @@ def test_with_some_of_the_cuts_it_tells_of_no_bound() -> None:
     assert all(news.bound_ns is None or news.bound_ns <= 21 for news in told)
 
 
-def compare_peaks(seeds: range) -> Counter[str]:
-    """Methods of iterations on instances whose memory binds at its peak; how many ended how."""
-    ended = Counter[str]()
+@few_and_many(24, 3024)
+def test_at_its_peak_memory_is_kept_and_most_optima_are_proven(seeds: range) -> None:
+    ended = Counter[tuple[str, str]]()
     for seed in seeds:
         rng = random.Random(f"peak-{seed}")
         weights = rng.random() < 0.2
@@ -168,35 +140,18 @@ def compare_peaks(seeds: range) -> Counter[str]:
         if count_chains(instance, rules) > MOST_PLANS:
             continue
         best = best_chain(instance, rules)
+        best_ns = None if best is None else best[0]
         for name in ("stage-cuts", "even-split", "heaviest-stage", "simulated-moves"):
-            applies = why_not(METHODS[name], Task(instance, rules), METHODS[name].params()) is None
-            if not applies:
-                continue
-            found, where = run_method(instance, rules, name), (seed, name, rules.label)
-            if best is None:
-                assert found.value_ns is None, where
+            found = run(instance, rules, name, {})
+            if found is not None:
+                keeps_sides(found, best_ns, f"{name} {seed} {rules.label}")
                 ended[name, found.status] += 1
-                continue
-            assert found.status != "infeasible", where
-            assert found.value_ns is None or found.value_ns >= best[0], where
-            assert found.bound_ns is None or found.bound_ns <= best[0], where
-            ended[name, "best" if found.value_ns == best[0] else "not best"] += 1
-            ended[name, found.status] += found.status == "optimal"
-    return ended
-
-
-def test_at_its_peak_memory_is_kept_and_most_optima_are_proven() -> None:
-    ended = compare_peaks(range(24))
-    assert ended["stage-cuts", "best"] >= 8
-    assert ended["stage-cuts", "not best"] <= 1
-    assert ended["stage-cuts", "optimal"] >= 8
-    assert ended["stage-cuts", "infeasible"] >= 5
+                ended[name, "best"] += best_ns is not None and found.value_ns == best_ns
+    feasible = ended["stage-cuts", "optimal"] + ended["stage-cuts", "feasible"]
+    assert ended["stage-cuts", "best"] >= feasible - len(seeds) // 20
+    assert ended["stage-cuts", "optimal"] >= len(seeds) // 3
+    assert ended["stage-cuts", "infeasible"] >= len(seeds) // 5
     assert min(ended[name, "best"] for name in ("even-split", "simulated-moves")) >= 2
-
-
-@pytest.mark.deep
-def test_at_its_peak_memory_is_kept_3000_times() -> None:
-    compare_peaks(range(24, 3024))
 
 
 def test_inference_that_only_fits_at_its_peak_is_placed_and_proven() -> None:
@@ -287,7 +242,10 @@ def repeated_row(seed: int) -> Draw:
     return row, rules
 
 
-def test_interleaved_rows_of_equal_layers_are_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+@few_and_many(16, 3016)
+def test_interleaved_rows_of_equal_layers_are_proven(
+    seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limits = Counter[bool]()  # whether a search was split by the layers of a device
     ask = PartSearch._device_limit
 
@@ -297,13 +255,8 @@ def test_interleaved_rows_of_equal_layers_are_proven(monkeypatch: pytest.MonkeyP
         return found
 
     monkeypatch.setattr(PartSearch, "_device_limit", note)
-    compare_with_all_cuts((repeated_row(seed) for seed in range(16)), start=False)
+    compare_with_all_cuts((repeated_row(seed) for seed in seeds), start=False)
     assert limits[True] >= 8
-
-
-@pytest.mark.deep
-def test_interleaved_rows_of_equal_layers_are_proven_3000_times() -> None:
-    compare_with_all_cuts((repeated_row(seed) for seed in range(16, 3016)), start=False)
 
 
 def test_the_bound_of_interleaved_stages_counts_whole_layers_of_a_device() -> None:
