@@ -250,11 +250,9 @@ CONFIGS = yaml.safe_load("""
 
 
 def damaged_config(rng: random.Random) -> bytes:
-    """A damaged configuration of one of three small models.
-
-    The number of layers stays: without it these are sound models of 12 or 32 layers, which take
-    longer to trace than an input may.
-    """
+    """A damaged configuration of one of three small models."""
+    # the number of layers stays: without it these are sound models of 12 or 32 layers, whose trace
+    # takes longer than an input may
     config = rng.choice(CONFIGS)
     data = json_damage(config)(rng)
     layers = {name: config[name] for name in ("n_layer", "num_hidden_layers") if name in config}

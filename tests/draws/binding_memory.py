@@ -17,19 +17,7 @@ from placegap.instances import Instance, Op
 def binding_instance(
     seed: int, *, hosts: int = 0, sizes: bool = True, far_times: bool = False
 ) -> Instance:
-    """A random instance of 5 to 7 ops on 2 or 3 different devices whose memory binds to the byte.
-
-    Parameters
-    ----------
-    seed : int
-        The same seed gives the same instance.
-    hosts : int
-        So many of the devices are hosts, which have no memory limit.
-    sizes : bool
-        Sizes of 1e9 to 1e12 bytes; otherwise there is no memory limit at all.
-    far_times : bool
-        Times of a few ns stand beside times of up to 1e12 ns.
-    """
+    """5 to 7 ops on 2 or 3 unlike devices; sizes that bind to the byte, or times far apart."""
     rng = random.Random(f"binding-{seed}-{hosts}-{sizes}-{far_times}")
     num_devices = rng.choice((2, 2, 2, 3))
     num_ops = rng.choice((6, 7)) if num_devices == 2 else 5

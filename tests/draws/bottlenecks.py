@@ -14,12 +14,7 @@ SPOILS = ("nothing", "skip", "colocation", "memory", "everything")
 
 
 def bottleneck_instance(seed: int, *, num_ops: int = 7, most_edges: int = 9) -> Instance:
-    """Layers of one to three ops, each op of a layer joined with some of the next.
-
-    Every second layer has one op, so that most graphs have bottlenecks; by seed, a few edges skip
-    layers, two ops are colocated, or memory is tight. Drawn besides: 2 or 3 devices, identical or
-    not, zero times, unsupported ops, tensors that are shared or sent twice between two ops.
-    """
+    """Layers of one to three ops, each op of a layer joined with some of the next."""
     rng = random.Random(f"bottlenecks-{seed}-{num_ops}")
     spoils = SPOILS[seed % len(SPOILS)]
     layers = _layers(rng, num_ops)

@@ -15,11 +15,7 @@ from placegap.instances import Device, Edge, Instance, Op
 
 
 def chain_instance(seed: int, *, most_ops: int = 7) -> Instance:
-    """A random instance of 1 to `most_ops` ops on 0 to 3 equal accelerators and 0 to 2 equal hosts.
-
-    Drawn at random: zero times, unsupported ops, shared tensors, light or heavy communication,
-    tight or ample memory of either kind, colocation groups, backward ops, the order of devices.
-    """
+    """1 to `most_ops` ops on 0 to 3 equal accelerators and 0 to 2 equal hosts."""
     rng = random.Random(f"chain-{seed}-{most_ops}")
     n, accelerators = rng.randrange(1, most_ops + 1), rng.randrange(4)
     hosts = rng.randrange(0 if accelerators else 1, 3)
@@ -68,10 +64,7 @@ def chain_instance(seed: int, *, most_ops: int = 7) -> Instance:
 
 
 def wide_instance(seed: int, *, detours: bool = True) -> Instance:
-    """A random instance of 66 to 120 blocks, more than a word has bits, but few ideals.
-
-    A line of ops with detours of two or three parallel ops now and then, and skipping edges.
-    """
+    """A random instance of 66 to 120 blocks, more than a word has bits, but few ideals."""
     rng = random.Random(f"wide-{seed}")
     n, accelerators = rng.randrange(66, 121), rng.randrange(1, 4)
     hosts = rng.randrange(3)
@@ -107,11 +100,7 @@ def wide_instance(seed: int, *, detours: bool = True) -> Instance:
 
 
 def idle_instance(seed: int, *, most_ops: int = 7, most_hosts: int = 8) -> Instance:
-    """A random instance most of whose ops take no time and hold 1e9 to 1e12 bytes.
-
-    Sources, sinks and links between others; on 0 to 3 equal accelerators and up to `most_hosts`
-    equal hosts, whose memory is ample, binds, or is tight to the byte for a random set of ops.
-    """
+    """A random instance most of whose ops take no time and hold 1e9 to 1e12 bytes."""
     rng = random.Random(f"idle-{seed}-{most_ops}")
     n, accelerators = rng.randrange(2, most_ops + 1), rng.randrange(4)
     hosts = rng.choice([0, 1, 2, rng.randrange(most_hosts + 1)])
@@ -150,11 +139,7 @@ def idle_instance(seed: int, *, most_ops: int = 7, most_hosts: int = 8) -> Insta
 
 
 def best_chain(instance: Instance, *, overlap: bool = False) -> int | None:
-    """Least max_load of all chains of ideals x devices, None if no chain fits.
-
-    By recursion: the next device of some kind takes a set of colour classes that nothing left over
-    feeds. Exponential in the number of classes.
-    """
+    """Least max_load of all chains of ideals x devices, None if no chain fits."""
     cost = _Cost(instance, overlap)
     devices, arcs = cost.devices, cost.arcs
 

@@ -11,13 +11,7 @@ from placegap.instances import Device, Edge, Instance, Link, Op
 
 
 def odd_instance(seed: int, *, largest: int = 7) -> Instance:
-    """At most `largest` ops on 1 to 3 devices.
-
-    Drawn at random: hosts (also only hosts), kinds that some ops cannot run on, memory that is just
-    enough or zero, overlapping wishes of colocation groups, backward ops, shared and empty tensors,
-    graphs without edges and complete ones, ops listed against their topological order, times that
-    are all zero.
-    """
+    """At most `largest` ops on 1 to 3 devices."""
     rng = random.Random(f"odd-{seed}")
     n = rng.choice([size for size in (1, 1, 2, 3, 4, 5, 6, 7) if size <= largest])
     sizes = [rng.randrange(rng.choice([1, 2, 5])) for _ in range(n)]

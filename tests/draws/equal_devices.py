@@ -13,12 +13,7 @@ from placegap.instances import Device, Edge, Instance, Op
 
 
 def staged_instance(seed: int) -> Instance:
-    """4 or 5 ops with parameters on 3 or 4 devices, most of them alike, in one to three servers.
-
-    The links within a server are alike, those between servers are slower; some clusters have links
-    of different bandwidths between equal devices, a host, or little memory. Every fourth graph is
-    two pairs of ops with more parameters than replicas are worth: convex plans gain on chains.
-    """
+    """4 or 5 ops with parameters on 3 or 4 devices, most of them alike, in one to three servers."""
     if seed % 4 == 1:
         return _two_pairs(seed)
     rng = random.Random(f"staged-{seed}")

@@ -58,10 +58,7 @@ RULES: dict[Objective, Sequence[Semantics]] = {
 def extreme_tasks(
     seed: int, objectives: Sequence[Objective]
 ) -> Iterator[tuple[Instance, Semantics]]:
-    """Instances and semantics of these objectives without end; what the door refuses is left out.
-
-    Some instances lack what their semantics needs.
-    """
+    """Without end, but what the door refuses; some lack what their semantics needs."""
     rng = random.Random(f"extreme-{seed}-{objectives}")
     for number in count(100_000 * seed):
         objective = rng.choice(objectives)

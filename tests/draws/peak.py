@@ -22,10 +22,7 @@ def with_peak(semantics: Semantics) -> Semantics:
 
 
 def add_state(instance: Instance, seed: int) -> Instance:
-    """The instance with random state, shared state and workspace, about as large as its tensors.
-
-    Devices of finite memory get a share of all bytes: some plans fit and some do not.
-    """
+    """The instance with random state, shared state and workspace, about as large as its tensors."""
     rng = random.Random(f"state-{seed}")
     unit = 1 + max((edge.bytes for edge in instance.graph.edges), default=3)
     ops = tuple(_with_state(op, unit, rng) for op in instance.graph.ops)
@@ -40,11 +37,7 @@ def add_state(instance: Instance, seed: int) -> Instance:
 
 
 def peak_instances(seed: int, semantics: Semantics) -> Iterator[Instance]:
-    """Small instances without end, for brute force; about one in ten has no plan that fits.
-
-    Every device can hold what it holds at its peak under some random plan, or a byte less: so
-    memory binds, and the plan with the best value often does not fit.
-    """
+    """Small instances without end, for brute force; about one in ten has no plan that fits."""
     is_makespan = semantics.objective == "makespan"
     load_sizes = ((5, 2), (6, 3), (7, 2), (6, 2))
     sizes = cycle(((4, 2), (5, 2), (4, 3)) if is_makespan else load_sizes)
@@ -83,10 +76,7 @@ def _with_state(op: Op, unit: int, rng: random.Random) -> Op:
 def _like_training(
     ops: tuple[Op, ...], edges: tuple[Edge, ...]
 ) -> tuple[tuple[Op, ...], tuple[Edge, ...]]:
-    """The first ops forward, the last ones backward, each in one group with its forward op.
-
-    The backward op reads what its forward op wrote.
-    """
+    """The first ops forward, the last ones backward, each in one group with its forward op."""
     half = len(ops) // 2
     kinds = [
         tuple(kind for kind in op.time_ns if kind in ops[-1 - i].time_ns)

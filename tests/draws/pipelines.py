@@ -21,13 +21,7 @@ def pipeline_instance(
     weights: bool = False,
     updates: bool = False,
 ) -> Instance:
-    """Layers with or without backward ops, in a row with skips, or (`wide`) in a random DAG.
-
-    Zero times, devices of several kinds, hosts, unlike links, tight memory, shared tensors, host
-    times and matrices occur; layers of a training graph are colour classes, but for a few. With
-    `weights` most layers of a training graph have weight gradients of their own, with `updates` an
-    update that runs once.
-    """
+    """Layers with or without backward ops, in a row with skips, or (`wide`) in a random DAG."""
     rng = random.Random(f"pipeline-{seed}")
     n, count = rng.randrange(1, most_layers + 1), rng.randrange(1, most_devices + 1)
     trains, scale = rng.random() < 0.7, rng.choice(SCALES)
@@ -169,10 +163,7 @@ def layer_row(
     stash_bytes: int = 0,
     resident_bytes: int = 0,
 ) -> Instance:
-    """Layers in a row with these times, on equal devices, by default one for each layer.
-
-    Links carry a byte per ns.
-    """
+    """Layers in a row with these times, on equal devices, by default one for each layer."""
     n = len(forward_ns)
     ops = [
         Op(
@@ -203,10 +194,7 @@ def split_row(
     gradient_bytes: int = 0,
     **options: int | None,
 ) -> Instance:
-    """A `layer_row` whose layers have weight gradients of their own.
-
-    They read a tensor of the forward op, `read_bytes`, and one of the backward op.
-    """
+    """A `layer_row` whose layers have weight gradients of their own."""
     row = layer_row(forward_ns, backward_ns, **options)  # type: ignore[arg-type]
     marks = {"backward": True, "weight_gradient": True}
     gradients = [
@@ -222,10 +210,7 @@ def split_row(
 
 
 def shared_weight_row(forward_ns: list[int], backward_ns: list[int], bytes_each: int) -> Instance:
-    """A `layer_row` whose first and last layers update copies of one weight, in no time.
-
-    The first layer's backward op sums the gradients; they are so many bytes.
-    """
+    """A `layer_row` whose first and last layers update copies of one weight, in no time."""
     row, last = layer_row(forward_ns, backward_ns), len(forward_ns) - 1
     layers = ("layer0", f"layer{last}")
     updates = [
@@ -240,10 +225,7 @@ def shared_weight_row(forward_ns: list[int], backward_ns: list[int], bytes_each:
 def model_row(
     num_layers: int, num_devices: int, seed: int, bytes_each: int = 0, *, split: bool = False
 ) -> Instance:
-    """A light first layer, a heavy last one, the others about alike; backward about twice.
-
-    `split`: half of the backward time is gradients of weights.
-    """
+    """A light first layer, a heavy last one, the others about alike; backward about twice."""
     rng = random.Random(f"model-{num_layers}-{seed}")
     weight = [0.2, *(rng.uniform(0.7, 1.3) for _ in range(num_layers - 2)), rng.uniform(2, 5)]
     forward = [int(1e6 * each) for each in weight]

@@ -96,11 +96,7 @@ def every_instance(seed: int) -> Iterator[Instance]:
 
 
 def wide_instance(seed: int) -> Instance:
-    """Up to 40 ops on up to 6 devices, whose numbers range from 0 and 1 to 1e12.
-
-    Links may be missing (also all paths between two devices, where no tensor needs one), tensors
-    may state host times or matrices, several edges may join two ops.
-    """
+    """Up to 40 ops on up to 6 devices, numbers from 0 and 1 to 1e12; links may be missing."""
     rng = random.Random(f"wide-{seed}")
     n, count = rng.choice([2, 5, 12, 40]), rng.randrange(1, 7)
     largest = rng.choice([3, 1000, 10**12])

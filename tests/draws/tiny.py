@@ -49,12 +49,7 @@ def tiny_instance(
     backward: bool = False,
     max_edges: int | None = None,
 ) -> Instance:
-    """A random instance with integer times of a few ns; the same seed gives the same instance.
-
-    Drawn at random: device kinds (also all alike), unsupported ops, zero times, shared tensors,
-    asymmetric links with latency, tight memory (a plan that fits exists for every single op, not
-    always for all together), colocation groups, and on request hosts and backward ops.
-    """
+    """A few ns each; kinds, support, tensors, links, memory and colocation by seed."""
     rng = random.Random(f"tiny-{seed}-{num_ops}-{num_devices}")
     kinds = ["cpu" if k < hosts else f"gpu{rng.choice([0, 0, k])}" for k in range(num_devices)]
     pool = sorted(set(kinds))

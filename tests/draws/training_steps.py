@@ -11,12 +11,7 @@ from placegap.instances import Edge, Instance, Op
 
 
 def mirrored_instance(seed: int) -> Instance:
-    """Two to four layers forward and backward, with branches, under memory that binds.
-
-    Most backward ops are colocated with their forward op; some are not, and some have none. By
-    seed, an op beside a layer forward or backward, an edge from a forward op to its backward op, an
-    edge that skips a layer, 2 or 3 devices, alike or not, unsupported ops and slow links.
-    """
+    """Two to four layers forward and backward, with branches, under memory that binds."""
     rng = random.Random(f"mirrored-{seed}")
     layers = rng.choice([2, 3, 3, 4])
     pairs = [(i, i + 1) for i in range(2 * layers - 1)]  # u0 u1 ... v1 v0
@@ -51,12 +46,7 @@ def mirrored_instance(seed: int) -> Instance:
 
 
 def nested_instance(seed: int, *, layers: int = 2) -> Instance:
-    """Layers forward, layers backward, and a last op; colocated by layer, at most 9 ops for two.
-
-    By seed: a first op of no layer, gradients of weights, an op beside a layer on the way back, ops
-    without colocation, an edge from a forward op to its backward op or over a layer, 2 or 3
-    devices, alike or not, and unsupported ops. Memory does not bind.
-    """
+    """Layers forward, layers backward, and a last op; colocated by layer, at most 9 ops for two."""
     rng = random.Random(f"nested-{seed}-{layers}")
     group, pairs = list[str](), list[tuple[int, int]]()
 
@@ -101,12 +91,7 @@ def nested_instance(seed: int, *, layers: int = 2) -> Instance:
 
 
 def tight_instance(seed: int, *, layers: int = 2) -> Instance:
-    """A nested instance under memory that binds, mostly on devices of unlike speed.
-
-    By seed, nanoseconds and bytes alone, or seconds and gigabytes beside them; a device is half, as
-    much again, or ten times as fast as another one, and has room for a share of all bytes of its
-    own, or no limit.
-    """
+    """A nested instance under memory that binds, mostly on devices of unlike speed."""
     rng = random.Random(f"tight-{seed}-{layers}")
     plain = nested_instance(rng.randrange(10**9), layers=layers)
     large, kinds = rng.choice([1, 1, 10**9]), [device.kind for device in plain.cluster.devices]
@@ -134,11 +119,7 @@ def tight_instance(seed: int, *, layers: int = 2) -> Instance:
 
 
 def training_step(layers: int, transfer_ns: int, num_devices: int = 2) -> Instance:
-    """A row of layers, a loss that takes no time, and the layers back, on equal devices.
-
-    Of each layer an op forward, one backward, and after it one for its weights are colocated and
-    take 10 ns each.
-    """
+    """A row of layers, a loss that takes no time, and the layers back, on equal devices."""
     numbers = range(num_devices)
     rows = tuple(tuple(transfer_ns * (a != b) for b in numbers) for a in numbers)
     there, back = ([f"{way}{x}" for x in range(layers)] for way in "fb")
@@ -154,12 +135,7 @@ def training_step(layers: int, transfer_ns: int, num_devices: int = 2) -> Instan
 
 
 def two_servers_instance(seed: int) -> Instance:
-    """A row of two to four layers, forward and often backward, on three or four devices.
-
-    Most backward ops are colocated with their forward op. By seed, an op beside a layer, an edge
-    that skips one, devices that are alike or not, and how much slower the links between servers
-    are. Capacities are the parts of a random partition of all bytes: they bind to the byte.
-    """
+    """A row of two to four layers, forward and often backward, on three or four devices."""
     rng = random.Random(f"two-servers-{seed}")
     layers, trains = rng.choice([2, 3, 3, 4]), rng.random() < 0.6
     num_ops = 2 * layers - 1 if trains else layers  # the innermost layer has one op

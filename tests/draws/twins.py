@@ -27,11 +27,7 @@ def gpus(kinds: list[str], memory_bytes: int | None = None) -> Cluster:
 
 
 def twin_instance(seed: int, *, num_ops: int, kinds: list[str], max_edges: int = 5) -> Instance:
-    """A random instance whose devices of one kind are identical; alike for the same arguments.
-
-    Drawn at random: times, also zero, unsupported kinds, shared tensors, memory that may be too
-    small, and a colocation group.
-    """
+    """A random instance whose devices of one kind are identical; alike for the same arguments."""
     rng = random.Random(f"twins-{seed}-{num_ops}-{kinds}")
     pool = sorted(set(kinds))
     ops = draw.ops(
@@ -55,11 +51,7 @@ def twin_instance(seed: int, *, num_ops: int, kinds: list[str], max_edges: int =
 
 
 def single_and_paired_instance(seed: int) -> Instance:
-    """A row of 3 to 5 ops, on devices that stand alone and on pairs with a fast link between them.
-
-    Kinds tell pairs from others, so devices that may be swapped are often in pools of their own,
-    and each has room for the bytes of one op, or two.
-    """
+    """A row of 3 to 5 ops, on devices that stand alone and on pairs with a fast link."""
     rng = random.Random(f"single-and-paired-{seed}")
     alone, num_ops = rng.choice([0, 1, 2, 2]), rng.choice([3, 4, 5])
     pool = [*range(alone), alone, alone] + [1, 1] * (alone == 0)

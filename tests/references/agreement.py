@@ -106,10 +106,7 @@ def exact_methods_of(semantics: Semantics, instances: Sequence[Instance]) -> set
 def compare_exact(
     semantics: Semantics, instances: Sequence[Instance], *, dear_step: int = 1
 ) -> Counter[str]:
-    """Assert that all exact methods find brute force's optimum; how often each was run.
-
-    Dear methods are run on every `dear_step`-th instance.
-    """
+    """Assert that all exact methods find brute force's optimum; how often each was run."""
     runs: Counter[str] = Counter()
     for number, instance in enumerate(instances):
         best = oracle(instance, semantics)

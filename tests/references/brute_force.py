@@ -64,11 +64,7 @@ _VALUES: dict[tuple[str, Semantics], int | None] = {}
 
 
 def scattered_instance(seed: int, *, num_ops: int, num_devices: int, max_edges: int) -> Instance:
-    """A random instance whose ops must be spread, so that its channels are busy.
-
-    Every device is a kind of its own and every op runs on few of them; two or three producers
-    share their tensors among many consumers. Without memory limits, always feasible.
-    """
+    """A random instance whose ops must be spread, so that its channels are busy."""
     rng = random.Random(f"scattered-{seed}-{num_ops}-{num_devices}-{max_edges}")
     kinds = [f"gpu{k}" for k in range(num_devices)]
     ops = draw.ops(num_ops, lambda: draw.times(rng, kinds, lambda: rng.randrange(6), chance=0.35))
@@ -83,10 +79,7 @@ def scattered_instance(seed: int, *, num_ops: int, num_devices: int, max_edges: 
 
 @cache
 def makespan_draws() -> tuple[Instance, ...]:
-    """110 random instances of 4 to 6 ops, 2 or 3 devices, at most 6 edges; 5 are infeasible.
-
-    Half are `tiny_instance` (memory, colocation, equal devices), half `scattered_instance`.
-    """
+    """110 random instances of 4 to 6 ops, 2 or 3 devices, at most 6 edges; 5 are infeasible."""
     return _some(more_makespan(0), 110, MAKESPAN_SEMANTICS[0])
 
 
@@ -102,10 +95,7 @@ def more_makespan(first_seed: int) -> Iterator[Instance]:
 
 @cache
 def max_load_draws() -> tuple[Instance, ...]:
-    """110 random instances of 5 to 8 ops, 2 or 3 devices, some with a host and backward ops.
-
-    5 of them are infeasible for plans of any kind, a few more for chains.
-    """
+    """110 random instances of 5 to 8 ops, 2 or 3 devices, some with a host and backward ops."""
     return _some(more_max_load(0), 110, MAX_LOAD_SEMANTICS[0])
 
 
@@ -120,10 +110,7 @@ def more_max_load(first_seed: int) -> Iterator[Instance]:
 
 @cache
 def stage_draws() -> tuple[Instance, ...]:
-    """100 random instances of 3 to 5 ops on 3 devices in two servers, ops with parameters.
-
-    In half of them two devices of one server are alike, and may share a stage.
-    """
+    """100 random instances of 3 to 5 ops on 3 devices in two servers, ops with parameters."""
     return tuple(islice(more_stages(1000), 100))
 
 

@@ -81,15 +81,7 @@ LIMIT_S = "0.5"
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a page.
-
-    Attributes
-    ----------
-    text : str
-        Without its comment, and on one line.
-    shown : str
-        What the page shows as its output.
-    """
+    """A command of a page."""
 
     page: str
     line: int

@@ -254,10 +254,7 @@ def busy_instance(seed: int, *, num_ops: int, num_devices: int) -> Instance:
 
 
 def table_instance(times: Sequence[Sequence[int]], edges: str) -> Instance:
-    """An instance as papers print it: a row of times per task T1, T2, ...; edges "1-2 18, ...".
-
-    Transfers take the edge's cost between any two processors.
-    """
+    """An instance as papers print it: a row of times per task T1, T2, ...; edges "1-2 18, ..."."""
     names = [f"p{k}" for k in range(1, len(times[0]) + 1)]
     ops = tuple(
         Op(name=f"T{i}", time_ns=dict(zip(names, row, strict=True)))

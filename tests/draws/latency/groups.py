@@ -17,11 +17,7 @@ BYTES = {"small": (0, 1, 2, 3), "real": (0, 1, 2 * 10**9 + 1, 24_579_416_992, 10
 
 
 def grouped_draw(seed: int, scale: str = "small") -> Instance:
-    """Four to six ops, most of them in one of two groups; constants, copies, unused outputs.
-
-    Memory is tight, to the byte for some. In half of them accelerators differ. In the scale "real"
-    times go from 1 ns to 1e12 ns, and memory from 1 byte to 1e12 bytes.
-    """
+    """Four to six ops, most of them in one of two groups; constants, copies, unused outputs."""
     rng = random.Random(f"grouped-{scale}-{seed}")
     num_ops, accelerators, hosts = SIZES[seed % len(SIZES)]
     alike = rng.random() < 0.5

@@ -11,10 +11,7 @@ from placegap.instances import Instance, Op
 
 
 def spine_instance(seed: int, num_ops: int, num_devices: int, hosts: int) -> Instance:
-    """Layers of one to three ops, edges between neighbours and a few beyond; tight memory.
-
-    Accelerators are alike. In half of the instances a colocation group of two or three ops.
-    """
+    """Layers of one to three ops, edges between neighbours and a few beyond; tight memory."""
     rng = random.Random(f"spine-{seed}")
     layers: list[list[int]] = []
     while (made := sum(map(len, layers))) < num_ops:

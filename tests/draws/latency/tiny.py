@@ -41,10 +41,7 @@ def by_hand(
 
 @cache
 def latency_draws(number: int = 48) -> tuple[Instance, ...]:
-    """Random instances: zero times, memory pressure, colocation, hosts or none, equal devices.
-
-    At most three of them are infeasible.
-    """
+    """Random instances: zero times, memory pressure, colocation, hosts or none, equal devices."""
     found, infeasible = list[Instance](), 0
     for seed, (num_ops, num_devices, hosts) in zip(count(), cycle(SIZES), strict=False):
         instance = tiny_instance(

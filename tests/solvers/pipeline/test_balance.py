@@ -18,9 +18,7 @@ from placegap.solvers import run_method
 def balance(
     instance: Instance, semantics: PipelineIteration, plan: Plan
 ) -> tuple[int, int, int, int] | None:
-    """Value, devices left empty, second-heaviest work on a microbatch, most memory, as the referee
-    says; None for a plan that breaks a rule.
-    """
+    """Value, devices left empty, second-heaviest work, most memory; None if it breaks a rule."""
     verdict = evaluate(instance, plan, semantics)
     if not verdict.feasible or verdict.value_ns is None:
         return None

@@ -172,9 +172,7 @@ def test_inference_that_only_fits_at_its_peak_is_placed_and_proven() -> None:
 
 
 def shared_row(seed: int) -> Draw:
-    """Five or six layers on two equal devices, two stages each. A forward tensor goes to the next
-    layer, and by chance to the backward op of the layer before, which may be on the same device.
-    """
+    """Two stages on each of two devices; a forward tensor may have a reader in another stage."""
     rng = random.Random(f"shared-row-{seed}")
     n = rng.choice([5, 6])
     forward, backward = ([rng.randint(5, 30) for _ in range(n)] for _ in range(2))
