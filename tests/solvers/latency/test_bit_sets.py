@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from draws import draw
 
-from placegap.formulations.shared.pairs import op_reach
-from placegap.instances import Edge, Instance, MaxLoad, Op, Plan, check
+from placegap.instances import Instance, MaxLoad, Op, Plan, check
 from placegap.solvers import run_method
 from placegap.solvers.latency.masks import beyond, count_ideals, has, masks, meets, members
 
@@ -49,29 +48,11 @@ def test_ideals_of_a_line_are_its_beginnings(count: int) -> None:
     assert count_ideals(masks(np.zeros((count, count), bool)), 10) > min(10, count)
 
 
-@AT_THE_EDGE
-def test_reach_holds_every_op(count: int) -> None:
-    ancestors, descendants = op_reach(line(count).arrays.index)
-    assert [bits.bit_count() for bits in ancestors] == list(range(count))
-    assert descendants[0] == 2**count - 2
-
-
 @pytest.mark.parametrize("count", [63, 64, 65, 128])
 def test_the_ideal_dp_splits_a_line_evenly(count: int) -> None:
     # no transfers: half of the ops, rounded up
     result = run_method(line(count), MaxLoad(plans="chain"), "ideal-dp")
     assert (result.value_ns, result.bound_ns) == (-(-count // 2), -(-count // 2))
-
-
-@pytest.mark.parametrize("devices", [64, 65])
-def test_brute_force_tells_many_devices_apart(devices: int) -> None:
-    # op 0 runs on the first device only and op 1 on the last only: convex, whatever their numbers
-    kinds = ["first", *["other"] * (devices - 2), "last"]
-    ops = (Op(name="a", time_ns={"first": 1}), Op(name="b", time_ns={"last": 2}))
-    edges = [Edge(producer="a", consumer="b", host_time_ns=0)]
-    instance = draw.instance_of("far", ops, edges, draw.devices(kinds))
-    semantics = MaxLoad(plans="convex")
-    assert run_method(instance, semantics, "brute-force").value_ns == 2
 
 
 @pytest.mark.parametrize("count", [63, 64, 65])

@@ -6,6 +6,7 @@ import pytest
 from draws.latency.spines import spine_draw, spine_instance
 from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, by_hand, optimum
 from draws.tiny import SHARED, needs_dnn_partitioning
+from references.agreement import keeps_sides, proves
 
 from placegap.instances import Instance, Op, Plan, Semantics, evaluate, example
 from placegap.instances.importers.reader import read_model
@@ -18,9 +19,7 @@ every_q = pytest.mark.parametrize("semantics", LATENCY_SEMANTICS, ids=["once", "
 
 def agrees(instance: Instance, semantics: Semantics) -> Result:
     result = run_method(instance, semantics, "latency", FEW)
-    value = optimum(instance, semantics)
-    assert result.status == ("infeasible" if value is None else "optimal"), instance.name
-    assert (result.value_ns, result.bound_ns) == (value, value), instance.name
+    proves(result, optimum(instance, semantics), instance.name)
     assert "failed" not in result.details, result.message
     assert result.faults == ()
     return result
@@ -36,13 +35,7 @@ def test_without_the_finish_bounds_hold_and_plans_are_feasible() -> None:
     for seed in range(100, 112):
         instance = spine_draw(seed)
         result = run_method(instance, ONCE, "latency", {**FEW, "finish": False})
-        best = optimum(instance, ONCE)
-        if best is None:
-            assert result.value_ns is None
-        else:
-            assert result.bound_ns is not None
-            assert result.bound_ns <= best
-            assert result.value_ns is None or result.value_ns >= best
+        keeps_sides(result, optimum(instance, ONCE), instance.name)
 
 
 def test_a_plan_is_found_where_no_placer_has_one() -> None:

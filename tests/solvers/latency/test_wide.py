@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from draws.latency.groups import grouped_draw
-from draws.latency.spines import spine_draw
 from draws.latency.tiny import by_hand, optimum
+from references.agreement import few_and_many, keeps_sides, proves
 
 from placegap.formulations.latency_ip.chain_bound import chain_bound_ns
 from placegap.instances import Instance, LatencySubgraphs, Op, Semantics
@@ -111,11 +111,11 @@ def compare_bounds(instance: Instance, semantics: Semantics) -> bool:
     return max(found) == best
 
 
-def grouped(scale: str, first: int, count: int) -> list[tuple[Instance, Semantics]]:
+def grouped(scale: str, seeds: range) -> list[tuple[Instance, Semantics]]:
     """Instances and semantics that brute force takes few ms for."""
     return [
         (instance, semantics)
-        for seed in range(first, first + count)
+        for seed in seeds
         for semantics in (ONCE, TWICE, THRICE)
         if (instance := grouped_draw(seed, scale)) and slots(instance, semantics) <= 8000
     ]
@@ -127,49 +127,27 @@ def slots(instance: Instance, semantics: Semantics) -> int:
     return int((hosts + calls) ** instance.num_ops)
 
 
+@few_and_many(6, 4000)
 @pytest.mark.parametrize("scale", ["small", "real"])
 def test_no_bound_is_above_the_optimum_of_groups(
-    scale: str, monkeypatch: pytest.MonkeyPatch
+    scale: str, seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pairs = grouped(scale, 0, 6)
+    pairs = grouped(scale, seeds)
     exact = [compare_bounds(*pair) for pair in pairs]
     monkeypatch.setattr(latency_spine, "MOST_IDEALS", 3)
     for pair in pairs[::4]:
         compare_bounds(*pair)
-    assert len(pairs) >= 9
-    assert sum(exact) >= 3
+    assert len(pairs) >= len(seeds)
+    assert sum(exact) >= len(seeds) // 2
 
 
-@pytest.mark.deep
+@few_and_many(6, 1000)
 @pytest.mark.parametrize("scale", ["small", "real"])
-def test_no_bound_is_above_the_optimum_of_many_groups(scale: str) -> None:
-    for first, count in ((12, 28), (1000, 4000)):
-        for pair in grouped(scale, first, count):
-            compare_bounds(*pair)
-    for seed in range(4000, 5000):
-        compare_bounds(spine_draw(seed), THRICE)
-
-
-def agrees(instance: Instance, semantics: Semantics) -> None:
-    result = run_method(instance, semantics, "latency", {"workers": 1, "moves": 300})
-    assert "failed" not in result.details
-    best = optimum(instance, semantics)
-    if best is None:
-        assert result.value_ns is None, instance.name
-    else:
-        assert (result.bound_ns or 0) <= best <= (result.value_ns or best), instance.name
-        if instance.name.startswith("grouped-small"):  # CP-SAT counts long times in larger units
-            assert (result.value_ns, result.bound_ns) == (best, best), instance.name
-
-
-@pytest.mark.parametrize("scale", ["small", "real"])
-def test_it_agrees_with_brute_force_on_groups(scale: str) -> None:
-    for pair in grouped(scale, 0, 6):
-        agrees(*pair)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("scale", ["small", "real"])
-def test_it_agrees_with_brute_force_on_many_groups(scale: str) -> None:
-    for pair in grouped(scale, 5000, 1000):
-        agrees(*pair)
+def test_it_agrees_with_brute_force_on_groups(scale: str, seeds: range) -> None:
+    for instance, semantics in grouped(scale, seeds):
+        result = run_method(instance, semantics, "latency", {"workers": 1, "moves": 300})
+        assert "failed" not in result.details
+        best, where = optimum(instance, semantics), f"{instance.name} {semantics.label}"
+        keeps_sides(result, best, where)
+        if best is not None and scale == "small":  # CP-SAT counts long times in larger units
+            proves(result, best, where)

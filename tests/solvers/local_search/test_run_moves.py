@@ -57,17 +57,6 @@ def test_it_begins_with_plans_that_overfill_memory_and_finds_one_that_fits() -> 
     assert found >= 1
 
 
-def test_it_begins_with_the_order_of_its_start_where_its_own_does_not_fit() -> None:
-    semantics = PORT.model_copy(update={"memory": "peak"})
-    instance = with_room(pressed_instance(2, num_ops=30, num_devices=3), 2)
-    start = run_method(instance, semantics, "mp-dps")
-    assert start.plan is not None
-    assert start.value_ns is not None
-    found = run_method(instance, semantics, "run-moves", {"steps": 1000}, incumbent=start.plan)
-    assert found.value_ns is not None
-    assert found.value_ns < start.value_ns
-
-
 def test_a_walk_that_never_fits_has_no_plan_and_says_so() -> None:
     instance = pressed_instance(1, num_ops=30, num_devices=3)
     semantics = PORT.model_copy(update={"memory": "peak"})

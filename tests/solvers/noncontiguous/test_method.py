@@ -146,23 +146,6 @@ def test_bert_3_gains_27_percent_over_the_best_chain() -> None:
     assert 27_918_568 / result.value_ns >= 1.274
 
 
-@pytest.mark.deep
-@needs_dnn_partitioning
-@pytest.mark.parametrize(
-    ("name", "known_ns"),  # values of plans that longer searches found
-    [
-        ("LayerGraphs/inceptionv3_training", 116_889_030),
-        ("LayerGraphs/resnet50_inference", 33_222_220),
-        ("OperatorGraphs/bert_L-12_training", 373_424_051),
-    ],
-)
-def test_bounds_of_published_inputs_come_close_to_half_a_percent(name: str, known_ns: int) -> None:
-    path = SHARED / "instances/dnn-partitioning/throughput-inputs" / f"{name}.json"
-    result = run_method(read_model(path).instance(), ANY, "noncontiguous")
-    assert result.bound_ns is not None
-    assert 0.995 * known_ns <= result.bound_ns <= known_ns
-
-
 def open_instance() -> Instance:
     """Fourteen ops, of which the heaviest is far from the optimum."""
     return tiny_instance(5, num_ops=14, num_devices=3, density=0.3)
