@@ -26,7 +26,6 @@ import yaml
 from doubles.bad_files import good_dnn, good_document
 from doubles.damage import (
     as_json,
-    damage_bytes,
     damaged_model,
     damaged_transformer,
     damaged_workbook,
@@ -90,6 +89,8 @@ links:
   - matrix_bytes_per_s: {cpu: {x: 5}}
 """
 
+CLUSTER_TEXT = "2x(4xT4:64GB + 1 x host)+1x(3*rtx-3090:1.5TiB), PCIe-3 x8, nvlink, ethernet-10g"
+
 STUDY_YAML = """\
 name: small
 tables:
@@ -145,30 +146,6 @@ def read_instance(path: Path, **dims: int) -> object:
     document = read_model(path, dims=dims)
     instance = document.instance(load_cluster(OTHER_CLUSTER) if document.cluster is None else None)
     return instance.content_hash
-
-
-def drawn_cluster_text(rng: random.Random) -> bytes:
-    """A line that looks like a cluster, of good pieces and now and then an odd one."""
-
-    def pick(good: list[str], odd: list[str]) -> str:
-        return rng.choice(odd if rng.random() < 0.07 else good)
-
-    def term() -> str:
-        many = pick(["", "2x", "1 x ", "3*"], ["0x", "x", "-1x", "99999x", "7" * 12 + "x"])
-        kind = pick(["T4", "rtx-3090", "host", "H100", "DDR4-2ch"], ["RTX3080", "", "T5", "\u00b2"])
-        memory = pick(["", "", ":64GB", ":1.5TiB"], [":", ":x", ":0GB", ":9" + "9" * 20 + "GB"])
-        return many + kind + memory
-
-    servers = pick(["2x", "16X", "3x"], ["", "0x", "9999x"]) if rng.random() < 0.4 else None
-    terms = "+".join(term() for _ in range(rng.choice([1, 2, 3, 9])))
-    text = terms if servers is None else f"{servers}({terms})+1x({term()})"
-    links = [pick(["pcie4", "PCIe-3 x8"], ["pcie9", "", "pcie3x3"])]
-    if rng.random() < 0.3:
-        links.append("nvlink")
-    if (servers is None) != (rng.random() < 0.9):
-        links.append(pick(["infiniband", "ethernet-10g"], ["ethernet-0g", "wire", "ethernet-9g-"]))
-    text = ", ".join([text, *links])
-    return damage_bytes(rng, text.encode()) if rng.random() < 0.2 else text.encode()
 
 
 def read_cluster_text(path: Path) -> object:
@@ -314,7 +291,7 @@ IMPORTERS: dict[str, Importer] = {
     "onnx-dim": Importer("net.onnx", damaged_transformer, partial(read_instance, batch=2, seq=4)),
     "cluster-yaml": Importer("c.yaml", text_damage(CLUSTER_YAML), read_cluster),
     "cluster-json": Importer("c.json", json_damage(CLUSTER), read_cluster),
-    "cluster-text": Importer("text.txt", drawn_cluster_text, read_cluster_text),
+    "cluster-text": Importer("text.txt", text_damage(CLUSTER_TEXT), read_cluster_text),
     "plan": Importer("plan.json", damaged_plan, read_plan),
     "measurements": Importer("ops.csv", text_damage(ops_csv()), read_measurements),
     "times-csv": Importer("times.csv", text_damage(times_csv()), read_measured_times),

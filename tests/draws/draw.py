@@ -130,6 +130,16 @@ def devices(
     ]
 
 
+def hosts_by_kind(kinds: Sequence[str], memory_bytes: Sequence[int | None]) -> list[Device]:
+    """A device of each kind in turn; those of kind cpu are hosts, which have no limit of memory."""
+    return [
+        Device(name=f"d{k}", kind=kind, is_host=True)
+        if kind == "cpu"
+        else Device(name=f"d{k}", kind=kind, memory_bytes=memory_bytes[k])
+        for k, kind in enumerate(kinds)
+    ]
+
+
 def together(
     ops: Sequence[Op], chosen: Iterable[int], kinds: Iterable[str], group: str
 ) -> list[Op]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Device, Instance, Op
+from placegap.instances import Instance, Op
 
 SIZES = ((5, 1, 1), (5, 2, 1), (6, 1, 1), (4, 2, 0), (6, 2, 0), (5, 2, 2), (6, 1, 0), (4, 3, 1))
 """Ops, accelerators, hosts: as large as brute force takes."""
@@ -52,13 +52,5 @@ def grouped_draw(seed: int, scale: str = "small") -> Instance:
     ]
     if alike:
         rooms = rooms[:1] * accelerators
-    devices = [
-        Device(
-            name=f"d{k}",
-            kind=kind,
-            is_host=kind == "cpu",
-            memory_bytes=None if kind == "cpu" else rooms[k],
-        )
-        for k, kind in enumerate(kinds)
-    ]
+    devices = draw.hosts_by_kind(kinds, rooms + [0] * hosts)
     return draw.instance_of(f"grouped-{scale}-{seed}", ops, edges, devices)

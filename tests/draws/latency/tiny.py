@@ -10,7 +10,7 @@ from draws import draw
 from draws.tiny import tiny_instance
 from features.makespan import edges_of
 
-from placegap.instances import Device, Edge, Instance, LatencySubgraphs, Op, Plan, Semantics
+from placegap.instances import Edge, Instance, LatencySubgraphs, Op, Plan, Semantics
 from placegap.instances.oracle.placements import best_calls
 
 ONCE, TWICE = (LatencySubgraphs(subgraphs=q) for q in (1, 2))
@@ -27,15 +27,7 @@ def by_hand(
 ) -> Instance:
     """Edges "producer consumer ns, ..." in host time; devices of kind cpu are hosts."""
     joined = [Edge(producer=a, consumer=b, host_time_ns=ns) for a, b, ns in edges_of(edges)]
-    devices = [
-        Device(
-            name=f"d{k}",
-            kind=kind,
-            is_host=kind == "cpu",
-            memory_bytes=None if kind == "cpu" else room,
-        )
-        for k, kind in enumerate(kinds)
-    ]
+    devices = draw.hosts_by_kind(kinds, [room] * len(kinds))
     return draw.instance_of("by hand", ops, joined, devices)
 
 

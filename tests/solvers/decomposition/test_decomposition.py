@@ -114,13 +114,6 @@ def test_a_time_limit_is_kept_and_plans_improve_meanwhile() -> None:
 OPTIMUM_OF_LONG_NS = 1_556_362
 
 
-def test_the_requested_gap_ends_the_search() -> None:
-    result = run_method(long(), PORT, "decomposition", ONE, gap=0.5)
-    assert result.status == "gap_met"
-    assert result.gap is not None
-    assert 0.1 < result.gap <= 0.5
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_interrupt_ends_the_search_and_keeps_what_is_known(
     workers: int, monkeypatch: pytest.MonkeyPatch

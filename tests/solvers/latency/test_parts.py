@@ -12,7 +12,6 @@ from placegap.instances import Instance, LatencySubgraphs, Op, Semantics, evalua
 from placegap.instances.problem.integers import NEVER
 from placegap.instances.referee.simulate import PlanError
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
-from placegap.solvers.latency.annealing import anneal_calls
 from placegap.solvers.latency.call_rows import Row, best_row, passing_ns, row_places
 from placegap.solvers.latency.calls import build_call_problem
 from placegap.solvers.latency.spine import build_nodes, build_spine
@@ -139,17 +138,3 @@ def test_two_small_calls_share_an_accelerator_where_memory_allows() -> None:
     place = row_places(build_call_problem(instance, 2), spine, row)
     assert place is not None
     assert place.tolist() == [0, 0, 2, 1, 1]
-
-
-def test_annealing_finds_most_small_optima() -> None:
-    found = tried = 0
-    for seed in range(30):
-        instance = spine_draw(seed)
-        problem, best = build_call_problem(instance, 1), optimum(instance, ONCE)
-        start = np.full(instance.num_ops, len(problem.device) - 1, np.int64)
-        if best is not None and problem.fits(start):
-            tried += 1
-            place = anneal_calls(problem, start, seed=1, moves=1000, hot=0.1)
-            found += problem.latency_ns(place) == best
-    assert tried >= 9
-    assert found >= 0.9 * tried
