@@ -11,7 +11,7 @@ from itertools import combinations
 
 from draws import draw
 
-from placegap.instances import Instance, Op
+from placegap.instances import Instance
 
 
 def binding_instance(
@@ -25,11 +25,7 @@ def binding_instance(
     size = [int(low * rng.uniform(1.0, 10.0)) for _ in range(num_ops)]
     kinds = ["cpu" if k < hosts else f"gpu{k}" for k in range(num_devices)]
     ops = [
-        Op(
-            name=f"op{i}",
-            time_ns={kind: _time_ns(rng, far=far_times) for kind in kinds},
-            resident_bytes=size[i] if sizes else 0,
-        )
+        draw.op(i, {kind: _time_ns(rng, far=far_times) for kind in kinds}, sizes and size[i])
         for i in range(num_ops)
     ]
     pairs = draw.some(rng, list(combinations(range(num_ops), 2)), rng.choice((0, 0, 1, 3)))

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Device, Edge, Instance, Op
+from placegap.instances import Device, Edge, Instance
 
 
 def chain_instance(seed: int, *, most_ops: int = 7) -> Instance:
@@ -26,21 +26,15 @@ def chain_instance(seed: int, *, most_ops: int = 7) -> Instance:
     ops = []
     for i in range(n):
         always = for_group.get(groups[i] or "", rng.choice(kinds))
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns=draw.times(
-                    rng,
-                    kinds,
-                    lambda: rng.choice([0, 0, 0, *range(1, 10)]) * rng.choice([1, 1, 3]),
-                    chance=0.85,
-                    always=always,
-                ),
-                resident_bytes=rng.choice([0, 0, 1, 2, 3]),
-                colocation=groups[i],
-                backward=i >= first_backward,
-            )
+        time_ns = draw.times(
+            rng,
+            kinds,
+            lambda: rng.choice([0, 0, 0, *range(1, 10)]) * rng.choice([1, 1, 3]),
+            chance=0.85,
+            always=always,
         )
+        size, backward = rng.choice([0, 0, 1, 2, 3]), i >= first_backward
+        ops.append(draw.op(i, time_ns, size, groups[i], backward=backward))
     edges, dearest, density = [], rng.choice([5, 15, 100]), rng.choice([0.15, 0.3, 0.5])
     for a in range(n):
         shared, cost = rng.random() < 0.6, rng.randrange(dearest)
@@ -81,18 +75,12 @@ def wide_instance(seed: int, *, detours: bool = True) -> Instance:
             pairs.add((a, b) if place[a] < place[b] else (b, a))
     dearest = rng.choice([2, 10, 50])
     cost = [rng.randrange(dearest) for _ in range(n)]
-    ops = [
-        Op(
-            name=f"op{i}",
-            time_ns={"gpu": rng.randrange(1, 30), "cpu": rng.randrange(1, 100)},
-            resident_bytes=rng.randrange(5),
-        )
-        for i in range(n)
-    ]
-    edges = [
-        Edge(producer=f"op{a}", consumer=f"op{b}", tensor="out", host_time_ns=cost[a])
-        for a, b in sorted(pairs)
-    ]
+    ops = draw.ops(
+        n,
+        lambda: {"gpu": rng.randrange(1, 30), "cpu": rng.randrange(1, 100)},
+        lambda: rng.randrange(5),
+    )
+    edges = draw.edges(sorted(pairs), cost, [True] * n, int, "host_time_ns")
     total = sum(op.resident_bytes for op in ops)
     memory = rng.choice([None, total * 5 // (4 * accelerators)])
     devices = _devices(accelerators, memory, hosts)
@@ -113,23 +101,13 @@ def idle_instance(seed: int, *, most_ops: int = 7, most_hosts: int = 8) -> Insta
         idle = rng.random() < 0.6
         refused = rng.random() < 0.1 and groups[i] is None
         able = [rng.choice(kinds)] if refused else kinds
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns={k: 0 if idle else rng.randrange(1, 10) * rng.choice([1, 3]) for k in able},
-                resident_bytes=rng.choice([0, rng.randrange(1, 10), rng.randrange(10**9, 10**12)]),
-                colocation=groups[i],
-                backward=i >= first_backward,
-            )
-        )
+        times = {k: 0 if idle else rng.randrange(1, 10) * rng.choice([1, 3]) for k in able}
+        size = rng.choice([0, rng.randrange(1, 10), rng.randrange(10**9, 10**12)])
+        ops.append(draw.op(i, times, size, groups[i], backward=i >= first_backward))
     dearest, degree = rng.choice([2, 5, 30]), rng.choice([0.6, 1.0, 1.6])
     cost = [rng.randrange(dearest) for _ in range(n)]
-    edges = [
-        Edge(producer=f"op{a}", consumer=f"op{b}", tensor="out", host_time_ns=cost[a])
-        for a in range(n)
-        for b in range(a + 1, n)
-        if rng.random() < degree * 2 / n
-    ]
+    pairs = draw.pairs(rng, range(n), n, degree * 2 / n)
+    edges = draw.edges(pairs, cost, [True] * n, int, "host_time_ns")
     sizes = [op.resident_bytes for op in ops]
     some = sum(rng.sample(sizes, rng.randrange(1, n + 1)))
     memory = rng.choice([None, some, some, max(some - 1, 0), sum(sizes) * 2 // 3])

@@ -7,7 +7,7 @@ from itertools import permutations
 
 from draws import draw
 
-from placegap.instances import Device, Edge, Instance, Link, Op
+from placegap.instances import Device, Edge, Instance, Link
 
 
 def odd_instance(seed: int, *, largest: int = 7) -> Instance:
@@ -22,15 +22,10 @@ def odd_instance(seed: int, *, largest: int = 7) -> Instance:
     ops = []
     for i in range(n):
         runs = [kind for kind in kinds if rng.random() < 0.75] or [rng.choice(kinds)]
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns={kind: rng.randrange(longest + 1) for kind in runs},
-                resident_bytes=sizes[i],
-                workspace_bytes=rng.randrange(3),
-                backward=is_training and i >= n - n // 2,
-            )
-        )
+        time_ns = {kind: rng.randrange(longest + 1) for kind in runs}
+        late = is_training and i >= n - n // 2
+        work = rng.randrange(3)
+        ops.append(draw.op(i, time_ns, sizes[i], workspace_bytes=work, backward=late))
     for number in range(rng.choice([0, 0, 1, 2, n])):
         chosen = rng.sample(range(n), min(n, rng.choice([2, 2, 3])))
         free = [i for i in chosen if ops[i].colocation is None]

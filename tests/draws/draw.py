@@ -65,11 +65,17 @@ def times(
     return {kind: time_ns() for kind in kinds if kind == always or rng.random() < chance}
 
 
+def op(
+    i: int, time_ns: dict[str, int], size: int = 0, group: str | None = None, **fields: Any
+) -> Op:
+    return Op(name=f"op{i}", time_ns=time_ns, resident_bytes=size, colocation=group, **fields)
+
+
 def ops(
     count: int, time_ns: Callable[[], dict[str, int]], size: Callable[[], int] = lambda: 0
 ) -> list[Op]:
     """Op by op, its times and then its bytes are drawn."""
-    return [Op(name=f"op{i}", time_ns=time_ns(), resident_bytes=size()) for i in range(count)]
+    return [op(i, time_ns(), size()) for i in range(count)]
 
 
 def pairs(rng: random.Random, sources: Iterable[int], num_ops: int, chance: float) -> list[Pair]:

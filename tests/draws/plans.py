@@ -106,16 +106,11 @@ def wide_instance(seed: int) -> Instance:
     ops = []
     for i in range(n):
         runs = [kind for kind in sorted(set(kinds)) if rng.random() < 0.9] or kinds[:1]
-        ops.append(
-            Op(
-                name=f"op{i}",
-                time_ns={kind: _number(rng, largest) for kind in runs},
-                resident_bytes=_number(rng, largest),
-                parameter_bytes=_number(rng, largest),
-                backward=rng.random() < 0.3,
-                colocation=f"g{rng.randrange(n)}" if rng.random() < 0.15 else None,
-            )
-        )
+        time_ns = {kind: _number(rng, largest) for kind in runs}
+        size, parameters = _number(rng, largest), _number(rng, largest)
+        back = rng.random() < 0.3
+        group = f"g{rng.randrange(n)}" if rng.random() < 0.15 else None
+        ops.append(draw.op(i, time_ns, size, group, parameter_bytes=parameters, backward=back))
     ops = _possible_groups(ops)
     order = rng.sample(range(n), n)
     edges: dict[tuple[int, int, str | None], Edge] = {}

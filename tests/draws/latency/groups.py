@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Instance, Op
+from placegap.instances import Instance
 
 SIZES = ((5, 1, 1), (5, 2, 1), (6, 1, 1), (4, 2, 0), (6, 2, 0), (5, 2, 2), (6, 1, 0), (4, 3, 1))
 """Ops, accelerators, hosts: as large as brute force takes."""
@@ -33,9 +33,7 @@ def grouped_draw(seed: int, scale: str = "small") -> Instance:
         )
         time_ns = {kind: time * (3 if kind == "cpu" else 1) for kind, time in time_ns.items()}
         size = rng.choice(sizes) - (rng.choice([0, 0, 1]) if scale == "real" else 0)
-        ops.append(
-            Op(name=f"op{i}", time_ns=time_ns, resident_bytes=max(0, size), colocation=group)
-        )
+        ops.append(draw.op(i, time_ns, max(0, size), group))
     # a line through most ops, so that there are bottlenecks, and some edges beside it
     line = [i for i in range(num_ops) if rng.random() < 0.7]
     pairs = dict.fromkeys(pairwise(line))

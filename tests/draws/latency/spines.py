@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from draws import draw
 
-from placegap.instances import Instance, Op
+from placegap.instances import Instance
 
 
 def spine_instance(seed: int, num_ops: int, num_devices: int, hosts: int) -> Instance:
@@ -36,7 +36,7 @@ def spine_instance(seed: int, num_ops: int, num_devices: int, hosts: int) -> Ins
         }
         if rng.random() < 0.1 and len(time_ns) > 1:
             del time_ns["cpu"]
-        ops.append(Op(name=f"op{i}", time_ns=time_ns, resident_bytes=rng.choice([0, 1, 2, 3])))
+        ops.append(draw.op(i, time_ns, rng.choice([0, 1, 2, 3])))
     if rng.random() < 0.5 and num_ops > 3:
         ops = draw.together(ops, rng.sample(range(num_ops), rng.choice([2, 3])), kinds, "group")
     one_tensor = [rng.random() < 0.6 for _ in range(num_ops)]
