@@ -27,11 +27,9 @@ from doubles.bad_files import good_dnn, good_document
 from doubles.damage import (
     as_json,
     damaged_model,
-    damaged_transformer,
     damaged_workbook,
     json_damage,
     text_damage,
-    zipped,
 )
 
 from placegap.experiments.research.bench.measuring import peak_bytes
@@ -283,12 +281,10 @@ LOG = '{"key":"a","value":1}\n{"key":"b","status":"ok"}\n'
 
 IMPORTERS: dict[str, Importer] = {
     "json": Importer("own.json", json_damage(good_document()), read_instance),
-    "json-gz": Importer("own.json.gz", zipped(json_damage(good_document())), read_instance),
     "dnn": Importer("dnn.json", json_damage(good_dnn()), read_instance),
     "dnn-split": Importer("split.json", json_damage(SPLIT), read_split_file),
     "moirai": Importer("moirai.xlsx", damaged_workbook, read_instance),
-    "onnx": Importer("net.onnx", damaged_model, read_instance),
-    "onnx-dim": Importer("net.onnx", damaged_transformer, partial(read_instance, batch=2, seq=4)),
+    "onnx": Importer("net.onnx", damaged_model, partial(read_instance, batch=2, seq=4)),
     "cluster-yaml": Importer("c.yaml", text_damage(CLUSTER_YAML), read_cluster),
     "cluster-json": Importer("c.json", json_damage(CLUSTER), read_cluster),
     "cluster-text": Importer("text.txt", text_damage(CLUSTER_TEXT), read_cluster_text),

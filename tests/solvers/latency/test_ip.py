@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from draws.latency.tiny import LATENCY_SEMANTICS, ONCE, TWICE, by_hand, latency_draws, optimum
-from draws.tiny import SHARED, needs_dnn_partitioning
+from draws.latency.tiny import ONCE, TWICE, by_hand, latency_draws, optimum
 from references.agreement import proves
 
 from placegap.instances import Instance, LatencySubgraphs, Op, Plan, Semantics, evaluate, example
-from placegap.instances.importers.reader import read_model
 from placegap.instances.reading.errors import InputError
 from placegap.solvers import run_method
 from placegap.solvers.core.method import Task
@@ -108,16 +106,6 @@ def test_a_plan_that_fits_nowhere_is_proven_infeasible() -> None:
     instance = by_hand((Op(name=x, time_ns={"gpu": 1}, resident_bytes=2) for x in "abc"), room=3)
     for params in MODELS:
         assert run_method(instance, TWICE, "latency-ip", params).status == "infeasible"
-
-
-@needs_dnn_partitioning
-def test_layer_bert_24_is_solved_to_optimality() -> None:
-    # 100.2185 ms: what the greedy of Tarnawski et al. finds, and a bound that was proven elsewhere
-    path = SHARED / "instances/dnn-partitioning/latency-inputs/LayerGraphs/bert24_inference.json"
-    instance = read_model(path).instance()
-    for semantics in LATENCY_SEMANTICS:
-        result = run_method(instance, semantics, "latency-ip", time_limit_s=60)
-        assert (result.status, result.value_ns) == ("optimal", 100_218_500)
 
 
 def test_large_models_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,16 +85,6 @@ def test_the_plan_is_the_best_balanced_of_all_chains(seeds: range) -> None:
     assert proven >= len(seeds) // 3
 
 
-def test_of_equally_light_plans_the_one_with_little_memory_is_kept() -> None:
-    # m = 1 takes 4 ns wherever the cut is, and the lighter stage takes 0 ns behind the first layer
-    # or behind the second; 10 bytes of each op are best halved
-    row = layer_row([0, 0, 4, 0], None, num_devices=2, resident_bytes=10)
-    found = run_method(row, PipelineIteration(microbatches=1), "stage-cuts")
-    assert found.plan is not None
-    assert found.plan.stage == (0, 0, 1, 1)
-    assert found.details["balance"] == "proven"
-
-
 def test_a_chain_of_equal_time_takes_the_devices_of_its_own_kinds() -> None:
     # each device holds one op, and either order of them takes 7 ns: 4 + 3 or 6 + 1, the lighter
     # stage being lighter in the second

@@ -48,7 +48,6 @@ from placegap.solvers.pipeline.event_times import (
     event_table,
     iteration_time,
     longest_path,
-    times_of,
 )
 
 Draw = tuple[Instance, PipelineIteration]
@@ -280,15 +279,6 @@ def test_proves_chains_of_a_model_under_every_schedule() -> None:
     assert values["zero_bubble"] < values["1f1b"]
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("microbatches", [16, 128])
-@pytest.mark.parametrize("seed", range(8))
-def test_proves_chains_of_128_layers_in_16_stages(seed: int, microbatches: int) -> None:
-    semantics = PipelineIteration(microbatches=microbatches)
-    found = run_method(model_row(128, 16, seed, 10**5), semantics, "stage-cuts", time_limit_s=60)
-    assert found.status == "optimal"
-
-
 def test_the_last_device_is_tried_of_each_kind_that_is_as_fast() -> None:
     # the second layer takes 1 ns on b, c and e; the link from a carries 50 bytes in 10 ns to c, and
     # in 50 to the others: 1 + 2 * 10 + 1 ns for two microbatches
@@ -319,20 +309,6 @@ def test_the_time_limit_leaves_a_plan_and_a_bound(monkeypatch: pytest.MonkeyPatc
     assert made == [8]
 
 
-def plain(instance: Instance, microbatches: int) -> int | None:
-    return run_method(instance, PipelineIteration(microbatches=microbatches), "stage-cuts").value_ns
-
-
-def test_corners() -> None:
-    # one microbatch: all stages one after another; one device: m (F + B); more devices than layers
-    assert plain(layer_row([3, 4], [5, 6]), 1) == 18
-    assert plain(layer_row([3, 4], [5, 6], num_devices=1), 5) == 90
-    assert plain(layer_row([3], [5], num_devices=4), 5) == 40
-    assert plain(layer_row([0, 0], [0, 0]), 3) == 0
-    # 1 ns beside seconds: both stages of 1f1b at 10^9 + 1 and 10^9
-    assert plain(layer_row([10**9, 1, 10**9], None, num_devices=2), 2) == 3 * 10**9 + 2
-
-
 def test_memory_is_full_to_the_byte() -> None:
     # 10 bytes and a stash of 4 per layer; two stages of 1f1b hold 2 * (10 + 4) and 2 * 10, one
     # device 40 and no more, as it ends a microbatch before the next
@@ -358,33 +334,6 @@ def test_longest_paths_bound_every_iteration_and_reach_their_own() -> None:
         path = longest_path(table, times)
         assert int(path @ times) == iteration_time(table, times)
         assert int(path @ others) <= iteration_time(table, others)
-
-
-def test_the_kernels_clock_is_the_referees_where_layers_are_in_a_row() -> None:
-    for seed in range(18):
-        rng = random.Random(f"clock-{seed}")
-        n, m = rng.randrange(2, 7), rng.randrange(1, 7)
-        split = seed % 3 == 2
-        instance = model_row(n, n, seed, rng.choice([0, 10**6]), split=split)
-        semantics = PipelineIteration(
-            schedule="zero_bubble" if split else rng.choice(["gpipe", "1f1b"]),
-            microbatches=m,
-            sending=rng.choice(["overlap", "blocking"]),
-        )
-        block = stage_blocks(instance)
-        assert block is not None
-        problem = build_cuts(instance, semantics, block, 100)
-        assert problem.plain
-        walk = np.array(
-            [
-                int(np.flatnonzero((problem.tail == s) & (problem.head == s + 1))[0])
-                for s in range(n)
-            ]
-        )
-        table = event_table(semantics, n, trains=True)
-        plan = Plan.on([*range(n)] * (3 if split else 2))
-        value_ns = evaluate(instance, plan, semantics).value_ns
-        assert iteration_time(table, times_of(problem, walk)) == value_ns
 
 
 def test_the_first_chain_keeps_layers_whole() -> None:
