@@ -34,11 +34,9 @@ from doubles.damage import (
 
 from placegap.experiments.research.bench.measuring import peak_bytes
 from placegap.experiments.studies.config import load_study
-from placegap.experiments.studies.log import RunLog
 from placegap.experiments.studies.plan import plan_study
 from placegap.instances import Document, InputError, Makespan, Plan, load_corpus
 from placegap.instances.certificates.verification import verify
-from placegap.instances.corpus.corpus import read_best_known
 from placegap.instances.costing.costing import read_catalogue
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.files.document import parse_document
@@ -255,29 +253,17 @@ def load_torch(folder: Path) -> None:
         read_config(path)
 
 
-def read_log(path: Path) -> object:
-    """Open a log of runs."""
-    with RunLog(path) as log:
-        return log.records
-
-
 CATALOGUE_YAML = """\
 T4: {peak_flops_per_s: 8_100_000_000_000, bandwidth_bytes_per_s: 320_000_000_000,
      memory_bytes: 16_000_000_000, launch_overhead_ns: 5_000, source: a datasheet}
 mine: {peak_flops_per_s: {float32: 2e13, int8: 1.6e14}, bandwidth_bytes_per_s: 9e11,
        memory_bytes: 24e9, reserved_bytes: 1.5e9, nvlink_bytes_per_s: 5.625e10}
 """
-BEST, SPLIT, CLUSTER = yaml.safe_load(
-    """
-- - {graph: g, cluster: c, content_hash: "", value_ns: 5, bound_ns: 4,
-     semantics: {objective: makespan}, value_origin: heft}
+SPLIT, CLUSTER = yaml.safe_load("""
 - {fpgas: [{load: 1.5, nodes: [1, 4]}, {nodes: [2, 3]}], cpus: [], maxLoad: 2.5}
 - {name: c, devices: [{name: g, count: 2, kind: T4}],
    links: [{all_to_all: all, bandwidth_bytes_per_s: 9, latency_ns: 1}]}
-"""
-)
-BEST[0]["content_hash"] = "0" * 64
-LOG = '{"key":"a","value":1}\n{"key":"b","status":"ok"}\n'
+""")
 
 IMPORTERS: dict[str, Importer] = {
     "json": Importer("own.json", json_damage(good_document()), read_instance),
@@ -294,8 +280,6 @@ IMPORTERS: dict[str, Importer] = {
     "times-trace": Importer("trace.json", json_damage(good_trace()), read_measured_times),
     "study": Importer("study.yaml", text_damage(STUDY_YAML), read_study),
     "catalogue": Importer("devices.yaml", text_damage(CATALOGUE_YAML), read_catalogue),
-    "best-known": Importer("best.json", json_damage(BEST), read_best_known),
-    "run-log": Importer("runs.jsonl", text_damage(LOG), read_log),
     "hf-config": Importer("config.json", damaged_config, read_config, needs_torch=True),
 }
 """Every kind of file that is read."""

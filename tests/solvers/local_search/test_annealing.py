@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 from draws import draw
@@ -9,7 +11,7 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import Makespan, evaluate, example
 from placegap.solvers import run_method
-from placegap.solvers.local_search import run_moves
+from placegap.solvers.local_search import disjunctive_search, rolling_horizon, run_moves
 from placegap.solvers.local_search.annealing import Annealing
 
 PORT = Makespan(channels="port")
@@ -44,11 +46,21 @@ def test_a_makespan_of_nothing_is_kept() -> None:
     assert evaluate(instance, plan, PORT).value_ns == 0
 
 
-def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("module", "kernel", "method"),
+    [
+        (run_moves, "anneal_runs", "annealing"),
+        (disjunctive_search, "walk_on", "disjunctive-search"),
+        (rolling_horizon, "anneal_horizon", "disjunctive-search"),
+    ],
+)
+def test_an_interrupt_returns_the_best_plan_so_far(
+    module: ModuleType, kernel: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_moves, "anneal_runs", interrupt)
-    found = run_method(example(), PORT, "annealing")
+    monkeypatch.setattr(module, kernel, interrupt)
+    found = run_method(tiny_instance(1), PORT, method)
     assert found.value_ns is not None
     assert found.message == "interrupted"

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from draws import draw
 from draws.tiny import drawn_devices, tiny_instance
 from features.makespan import anywhere
 from features.makespan import instance as instance_of
 from references.brute_force import MAKESPAN_SEMANTICS
 
-from placegap.instances import Instance, Makespan, evaluate
+from placegap.instances import Makespan, evaluate
 from placegap.solvers.local_search.disjunctive_graph import machines_of
 from placegap.solvers.local_search.quick_schedule import insert_all, new_work, plan_of
-
-
-def with_idle_ops(instance: Instance, rng: np.random.Generator) -> Instance:
-    """The instance, some of whose ops take no time."""
-    ops = [
-        op.model_copy(update={"time_ns": dict.fromkeys(op.time_ns, 0)})
-        if rng.random() < 0.3
-        else op
-        for op in instance.graph.ops
-    ]
-    return draw.changed(instance, ops=ops)
 
 
 @pytest.mark.parametrize("semantics", MAKESPAN_SEMANTICS, ids=lambda semantics: semantics.label)
@@ -32,8 +20,6 @@ def test_the_orders_of_an_insertion_take_no_longer_than_it_says(semantics: Makes
     for seed in range(10):
         rng = np.random.default_rng(seed)
         instance = tiny_instance(seed, num_ops=9, num_devices=3, density=0.4)
-        if seed % 2:
-            instance = with_idle_ops(instance, rng)
         data, device = machines_of(instance, semantics), drawn_devices(instance, rng)
         work = new_work(data)
         makespan = insert_all(data, device, rng.integers(0, 20, 9), work)

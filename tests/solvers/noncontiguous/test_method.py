@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import numpy as np
 import pytest
 from draws.tiny import SHARED, needs_dnn_partitioning, tiny_instance
 from features.makespan import anywhere
@@ -20,8 +19,6 @@ from placegap.solvers.core.registry import why_not
 from placegap.solvers.noncontiguous import annealing as multilevel
 from placegap.solvers.noncontiguous import noncontiguous as split_search
 from placegap.solvers.noncontiguous import partition_search
-from placegap.solvers.noncontiguous.annealing import anneal
-from placegap.solvers.noncontiguous.problem import build_split_problem
 
 ANY = MaxLoad()
 
@@ -106,20 +103,6 @@ def test_an_interrupt_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> No
     result = split(open_instance())
     assert result.plan is not None
     assert result.message.startswith("interrupted")
-
-
-@pytest.mark.parametrize("overlap", [False, True])
-def test_annealing_keeps_memory_and_repeats_itself(overlap: bool) -> None:
-    instance = next(i for i in max_load_draws() if i.arrays.memory_bytes.min() < 2**62)
-    problem = build_split_problem(instance, overlap=overlap)
-    plan = run_method(instance, OVERLAP if overlap else ANY, "brute-force").plan
-    assert plan is not None
-    start = np.zeros(problem.num_blocks, np.int64)
-    start[problem.block] = plan.devices
-    found = [anneal(problem, start, seed=7, moves=3000) for _ in range(2)]
-    assert (found[0] == found[1]).all()
-    assert problem.fits(found[0])
-    assert problem.loads(found[0]).max() <= problem.loads(start).max()
 
 
 @pytest.mark.deep
