@@ -55,7 +55,6 @@ def test_human_experts_have_their_recorded_values() -> None:
             if row["human_expert"] and split.exists():
                 instance = read_model(folder / row["file"]).instance()
                 value = run_method(instance, ANY, "expert", {"path": str(split)}).value_ns
-                assert value is not None
                 assert value / 1e6 == pytest.approx(float(row["human_expert"]), rel=1e-6)
                 compared += 1
     assert compared == 6
@@ -74,14 +73,12 @@ def two(kinds: str, memory_bytes: int | None = None) -> Instance:
 def test_all_equal_devices_share_the_samples_and_sum_up_the_weights() -> None:
     # ceil(31 / 3) + ceil(2 * 2 * 5 bytes / (3 * 1 byte per ns)) = 11 + 7
     result = run_method(two("ggg"), REPLICAS, "data-parallel")
-    assert result.plan is not None
     assert (result.plan.placement, result.value_ns) == (((0, 1, 2),) * 2, 18)
 
 
 def test_of_several_classes_the_best_is_taken() -> None:
     # two g: ceil(31 / 2) + ceil(2 * 5 / 2) = 21; three h: 60 / 3 + 7 = 27
     result = run_method(two("hghgh"), REPLICAS, "data-parallel")
-    assert result.plan is not None
     assert (result.plan.placement[0], result.value_ns) == ((1, 3), 21)
 
 

@@ -155,7 +155,6 @@ def test_prices_keep_runs_from_sharing_one_device() -> None:
     instance = draw.instance_of("row", ops, edges, devices, draw.links(2, lambda a, b: (10**9, 0)))
     chain = next(chains_of(instance, 10**9))
     runs = runs_of(instance, chain)
-    assert runs is not None
     # d0 three times, d1, d0 three times, d1
     assert runs.shortest(lower_table)[0] == (6 + 2 * 10) * 10**6
     priced = runs.priced(lower_table, 53 * 10**6)

@@ -147,10 +147,8 @@ def test_each_layer_may_be_a_stage_of_its_own() -> None:
 def test_the_bubble_makes_one_stage_that_recomputes_of_two_that_keep_all() -> None:
     rules = HybridPipeline(microbatches=4)
     full = proven(layer_row(memory=50), rules)
-    assert full.plan is not None
     assert (len(full.plan.tensor or ()), set(full.plan.mode or ())) == (2, {"keep"})
     result = proven(layer_row(memory=50), rules.model_copy(update={"bubble": True}))
-    assert result.plan is not None
     # 4 x 2: one microbatch each. State is 8 * 4 bytes, both ends hold one each, so 16 of 50 are
     # left: five layers are selective (3 bytes, 15 ns), one full (1, 20). Ends take 4 + 4, and
     # gradients 2 * 3 / 4 * 16 = 24
@@ -162,7 +160,6 @@ def test_a_bubble_without_time_for_a_proof_leaves_a_gap() -> None:
     instance = layer_row(memory=50)
     rules = HybridPipeline(microbatches=4, bubble=True)
     result = run_method(instance, rules, "hybrid-cuts", time_limit_s=0)
-    assert result.bound_ns is not None
     assert result.bound_ns <= 127  # the optimum, as above
     assert result.status != "optimal"
 
@@ -202,7 +199,6 @@ def test_bert_has_the_optimum_that_the_planner_finds(
     semantics = HybridPipeline(microbatches=microbatches, degrees="free")
     result = proven(published("bert32a100", devices, memory_gb), semantics)
     assert result.status == "optimal"
-    assert result.value_ns is not None
     assert result.value_ns / microbatches / 1e6 == pytest.approx(expected_ms, abs=6e-7)
 
 
@@ -230,7 +226,6 @@ def test_resnet_has_a_better_plan_than_the_planner_finds() -> None:
     semantics = HybridPipeline(microbatches=7680, degrees="free")
     for method, expected in (("hybrid-cuts", optimum), ("piper", planner)):
         result = proven(instance, semantics, method)
-        assert result.value_ns is not None
         assert result.value_ns / 7680 / 1e9 == pytest.approx(expected, abs=6e-7)
 
 

@@ -57,7 +57,6 @@ def test_the_start_cuts_an_order_where_memory_and_transfers_say() -> None:
     ops = [Op(name=x, time_ns={"gpu": 1}, resident_bytes=1) for x in "abc"]
     instance = by_hand(ops, "a b 9, b c 2", room=2)
     plan = best_slices(Task(instance, ONCE))
-    assert plan is not None
     assert plan.devices.tolist() == [0, 0, 1]
     assert evaluate(instance, plan, ONCE).value_ns == 7
 

@@ -45,7 +45,6 @@ def test_wide_sections_give_a_plan_and_a_bound() -> None:
     for semantics in (ONCE, TWICE):
         params = {"finish": False, "moves": 200, "rounds": 1}
         result = run_method(instance, semantics, "latency", params, time_limit_s=0.5)
-        assert result.value_ns is not None
         assert "failed" not in result.details
         # a path of that many ops, each at least 1 ns
         assert count // width + 2 <= (result.bound_ns or 0) <= result.value_ns
