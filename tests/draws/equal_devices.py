@@ -27,16 +27,13 @@ def staged_instance(seed: int) -> Instance:
     )
     server = [f"s{rng.randrange(rng.choice([1, 2, 3]))}" for _ in range(num_devices)]
     odd = rng.random() < 0.2
-    devices = tuple(
-        Device(
-            name=device.name,
-            kind=device.kind if device.is_host or odd else base.cluster.devices[-1].kind,
-            memory_bytes=device.memory_bytes,
-            is_host=device.is_host,
-            server=server[k],
+    last = base.cluster.devices[-1].kind
+    devices = [
+        device.model_copy(
+            update={"kind": device.kind if device.is_host or odd else last, "server": server[k]}
         )
         for k, device in enumerate(base.cluster.devices)
-    )
+    ]
     kinds = {device.kind for device in devices}
     ops = [
         op

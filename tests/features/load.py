@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from draws import draw
-from features.makespan import edges_of, instance, ops_of
+from features.makespan import Feature, edges_of, instance, ops_of
 
-from placegap.instances import Instance, LatencySubgraphs, Op, Semantics
+from placegap.instances import LatencySubgraphs, Op, Semantics
 from placegap.instances.problem import parse_semantics
 
 Optimum = Mapping[Semantics, int | None]
-
-
-@dataclass(frozen=True)
-class LoadFeature:
-    """A named instance, and its optimum under some semantics; None where no plan is feasible."""
-
-    name: str
-    instance: Instance
-    optimum: Optimum
-
-    def cases(self) -> list[tuple[Semantics, int | None]]:
-        return list(self.optimum.items())
 
 
 def load(plans: str = "any", rule: str = "add", **fields: object) -> Semantics:
@@ -52,14 +39,14 @@ def _feature(
     optimum: Optimum,
     devices: Mapping[str, tuple[object, ...]] | None = None,
     **fields: Any,
-) -> LoadFeature:
+) -> Feature:
     """Fields of devices have a value for each."""
     plain = instance(name, ops, edges_of(edges), **fields)
     made = [
         device.model_copy(update={name: values[k] for name, values in (devices or {}).items()})
         for k, device in enumerate(plain.cluster.devices)
     ]
-    return LoadFeature(name, draw.changed(plain, devices=made), optimum)
+    return Feature(name, draw.changed(plain, devices=made), optimum)
 
 
 HOST = {"is_host": (False, True)}

@@ -13,13 +13,13 @@ from placegap.instances import Edge, Instance, Makespan, Op, Semantics
 
 @dataclass(frozen=True)
 class Feature:
-    """A named instance, and its optimal makespan under each semantics."""
+    """A named instance, and its optimum under some semantics; None where no plan is feasible."""
 
     name: str
     instance: Instance
-    optimum: Mapping[Semantics, int]
+    optimum: Mapping[Semantics, Any]
 
-    def cases(self) -> list[tuple[Semantics, int]]:
+    def cases(self) -> list[tuple[Semantics, Any]]:
         return list(self.optimum.items())
 
 

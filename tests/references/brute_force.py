@@ -80,7 +80,7 @@ def scattered_instance(seed: int, *, num_ops: int, num_devices: int, max_edges: 
 @cache
 def makespan_draws() -> tuple[Instance, ...]:
     """110 random instances of 4 to 6 ops, 2 or 3 devices, at most 6 edges; 5 are infeasible."""
-    return _some(more_makespan(0), 110, MAKESPAN_SEMANTICS[0])
+    return mostly_feasible(more_makespan(0), 110, MAKESPAN_SEMANTICS[0])
 
 
 def more_makespan(first_seed: int) -> Iterator[Instance]:
@@ -96,7 +96,7 @@ def more_makespan(first_seed: int) -> Iterator[Instance]:
 @cache
 def max_load_draws() -> tuple[Instance, ...]:
     """110 random instances of 5 to 8 ops, 2 or 3 devices, some with a host and backward ops."""
-    return _some(more_max_load(0), 110, MAX_LOAD_SEMANTICS[0])
+    return mostly_feasible(more_max_load(0), 110, MAX_LOAD_SEMANTICS[0])
 
 
 def more_max_load(first_seed: int) -> Iterator[Instance]:
@@ -151,7 +151,7 @@ def _in_servers(instance: Instance, seed: int) -> Instance:
 @cache
 def latency_draws() -> tuple[Instance, ...]:
     """110 random instances of 3 to 5 ops, 2 or 3 devices, with and without a host."""
-    return _some(more_latency(2000), 110, LATENCY_SEMANTICS[0])
+    return mostly_feasible(more_latency(2000), 110, LATENCY_SEMANTICS[0])
 
 
 def more_latency(first_seed: int) -> Iterator[Instance]:
@@ -163,16 +163,16 @@ def more_latency(first_seed: int) -> Iterator[Instance]:
     )
 
 
-def _some(
-    candidates: Iterator[Instance], number: int, semantics: Semantics
+def mostly_feasible(
+    candidates: Iterator[Instance], number: int, rules: Semantics, most: int = INFEASIBLE_DRAWS
 ) -> tuple[Instance, ...]:
-    """The first candidates, without the infeasible ones after the fifth."""
+    """The first candidates, without those that are infeasible after so many."""
     drawn: list[Instance] = []
     infeasible = 0
     while len(drawn) < number:
         instance = next(candidates)
-        if oracle(instance, semantics) is None:
-            infeasible += 1
-        if infeasible <= INFEASIBLE_DRAWS or oracle(instance, semantics) is not None:
+        is_infeasible = oracle(instance, rules) is None
+        infeasible += is_infeasible
+        if infeasible <= most or not is_infeasible:
             drawn.append(instance)
     return tuple(drawn)

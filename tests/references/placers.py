@@ -38,15 +38,12 @@ class Facts:
             for op in graph.ops
         ]
         tensors = arrays.index.tensor.tolist()
-        ends = [(where[e.producer], where[e.consumer]) for e in graph.edges]
-        self.inputs = [
-            [(a, u) for (a, b), u in zip(ends, tensors, strict=True) if b == i]
-            for i in range(self.n)
+        moves = [
+            (where[edge.producer], where[edge.consumer], tensor)
+            for edge, tensor in zip(graph.edges, tensors, strict=True)
         ]
-        self.outputs = [
-            [(b, u) for (a, b), u in zip(ends, tensors, strict=True) if a == i]
-            for i in range(self.n)
-        ]
+        self.inputs = [[(a, u) for a, b, u in moves if b == i] for i in range(self.n)]
+        self.outputs = [[(b, u) for a, b, u in moves if a == i] for i in range(self.n)]
         self._transfer, self._link_class = arrays.transfer_ns, arrays.link_class
         names = [op.name if op.colocation is None else op.colocation for op in graph.ops]
         self.group = [

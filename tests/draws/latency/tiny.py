@@ -9,6 +9,7 @@ from itertools import count, cycle
 from draws import draw
 from draws.tiny import tiny_instance
 from features.makespan import edges_of
+from references.brute_force import mostly_feasible
 
 from placegap.instances import Edge, Instance, LatencySubgraphs, Op, Plan, Semantics
 from placegap.instances.oracle.placements import best_calls
@@ -34,17 +35,11 @@ def by_hand(
 @cache
 def latency_draws(number: int = 48) -> tuple[Instance, ...]:
     """Random instances: zero times, memory pressure, colocation, hosts or none, equal devices."""
-    found, infeasible = list[Instance](), 0
-    for seed, (num_ops, num_devices, hosts) in zip(count(), cycle(SIZES), strict=False):
-        instance = tiny_instance(
-            seed, num_ops=num_ops, num_devices=num_devices, hosts=hosts, backward=num_ops % 2 == 0
-        )
-        infeasible += optimum(instance, ONCE) is None
-        if infeasible <= 3 or optimum(instance, ONCE) is not None:
-            found.append(instance)
-        if len(found) == number:
-            return tuple(found)
-    raise AssertionError("there are seeds without end")
+    drawn = (
+        tiny_instance(seed, num_ops=n, num_devices=k, hosts=hosts, backward=n % 2 == 0)
+        for seed, (n, k, hosts) in zip(count(), cycle(SIZES), strict=False)
+    )
+    return mostly_feasible(drawn, number, ONCE, most=3)
 
 
 def optimum(instance: Instance, semantics: Semantics) -> int | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from itertools import chain, combinations
 
 from draws import draw
 from draws.pipelines import layer_row, pipeline_instance
@@ -29,37 +27,17 @@ def balance(
     return verdict.value_ns, -len(used), second, max(use.memory_bytes for use in used)
 
 
-def test_rows_of_layers_are_balanced_as_brute_force_over_their_cuts_says() -> None:
-    # moves of single cuts alone miss one of eight of these
-    for seed in range(16):
-        rng = random.Random(f"rows-{seed}")
-        n, count = rng.randrange(4, 8), rng.randrange(2, 5)
-        row = layer_row(
-            [rng.choice([0, 1, 1, 2, 4]) for _ in range(n)],
-            rng.choice([None, [rng.choice([1, 2, 3]) for _ in range(n)]]),
-            num_devices=count,
-            resident_bytes=rng.choice([0, 5]),
-            stash_bytes=rng.choice([0, 3, 10]),
-            bytes_each=rng.choice([0, 1]),
-        )
-        semantics = PipelineIteration(
-            schedule=rng.choice(["gpipe", "1f1b"]), microbatches=rng.choice([1, 1, 2, 4])
-        )
-        found = run_method(row, semantics, "stage-cuts")
-        assert found.plan is not None
-        every = (balance(row, semantics, plan) for plan in all_cuts(row, n, count))
-        best = min(each for each in every if each is not None)
-        assert balance(row, semantics, found.plan) == best, seed
-        assert found.details["balance"] == "proven"
-
-
-def all_cuts(row: Instance, num_layers: int, num_devices: int) -> Iterator[Plan]:
-    """Every way to cut layers in a row."""
-    for cuts in chain.from_iterable(
-        combinations(range(1, num_layers), count) for count in range(num_devices)
-    ):
-        stage = [sum(cut <= layer for cut in cuts) for layer in range(num_layers)]
-        yield Plan.on([stage[int(op.name[1:])] for op in row.graph.ops])
+def drawn_row(rng: random.Random) -> Instance:
+    """Layers in a row: moves of single cuts alone miss the balance of one of eight of these."""
+    n = rng.randrange(4, 8)
+    return layer_row(
+        [rng.choice([0, 1, 1, 2, 4]) for _ in range(n)],
+        rng.choice([None, [rng.choice([1, 2, 3]) for _ in range(n)]]),
+        num_devices=rng.randrange(2, 5),
+        resident_bytes=rng.choice([0, 5]),
+        stash_bytes=rng.choice([0, 3, 10]),
+        bytes_each=rng.choice([0, 1]),
+    )
 
 
 @few_and_many(25, 3025)
@@ -68,6 +46,7 @@ def test_the_plan_is_the_best_balanced_of_all_chains(seeds: range) -> None:
     for seed in seeds:
         rng = random.Random(f"balance-{seed}")
         instance = pipeline_instance(seed, most_layers=5, most_devices=3)
+        instance = drawn_row(rng) if seed % 2 else instance
         semantics = PipelineIteration(
             schedule=rng.choice(["gpipe", "1f1b"]),
             microbatches=rng.randrange(1, 4),
