@@ -156,18 +156,15 @@ def read_cluster_text(path: Path) -> object:
 
 
 def read_cluster(path: Path) -> object:
-    """Read a cluster, and place a graph's arrays on it."""
     return load_corpus("squeezenet").instance(load_cluster(path)).content_hash
 
 
 def read_plan(path: Path) -> object:
-    """Read a plan and let both referees judge it."""
     instance = _document().instance()
     return verify(instance, load_stated_plan(instance, path), any_content=True)
 
 
 def read_measurements(path: Path) -> object:
-    """Read measurements and estimate a batch from them."""
     document = _document()
     assert document.cluster is not None
     return standard_evaluation(document, document.cluster, read_ops([path]), 8)
@@ -200,12 +197,10 @@ def read_measured_times(path: Path) -> object:
 
 
 def read_study(path: Path) -> object:
-    """Read a study and plan its runs."""
     return list(plan_study(load_study(path), path))
 
 
 def read_split_file(path: Path) -> object:
-    """Read a split of the good dnn-partitioning input."""
     model = path.with_name("good-dnn.json")
     model.write_bytes(as_json(good_dnn()))
     return read_split(read_model(model).instance(), path)
@@ -238,7 +233,6 @@ def damaged_config(rng: random.Random) -> bytes:
 
 
 def read_config(path: Path) -> object:
-    """Trace the model of a configuration."""
     from placegap.instances.torch_models.model import read_traced_model
     from placegap.instances.torch_models.options import TraceOptions
 

@@ -1,8 +1,4 @@
-"""Random instances at real sizes: memory that binds to the byte, and times of very different size.
-
-Capacities are the parts of a random partition of the sizes, some of them widened, some less a byte:
-whether a plan fits is decided by the last byte of 1e9 to 1e12.
-"""
+"""Random instances whose memory binds to the last byte of 1e9 to 1e12, or times far apart."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ def binding_instance(
     size = [int(low * rng.uniform(1.0, 10.0)) for _ in range(num_ops)]
     kinds = ["cpu" if k < hosts else f"gpu{k}" for k in range(num_devices)]
     ops = [
-        draw.op(i, {kind: _time_ns(rng, far=far_times) for kind in kinds}, sizes and size[i])
+        draw.op(i, {kind: _time_ns(rng, far=far_times) for kind in kinds}, size[i] if sizes else 0)
         for i in range(num_ops)
     ]
     pairs = draw.some(rng, list(combinations(range(num_ops), 2)), rng.choice((0, 0, 1, 3)))

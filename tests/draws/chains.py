@@ -1,7 +1,4 @@
-"""Random instances that the ideal DP takes, and what a chain plan costs, by the definitions.
-
-Pure Python over sets, bits and the instance's own objects: no code in common with the solver.
-"""
+"""Random instances that the ideal DP takes; what a chain costs, no code shared with the solver."""
 
 from __future__ import annotations
 

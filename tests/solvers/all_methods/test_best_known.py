@@ -26,16 +26,7 @@ ENTRIES = [entry for entry in read_best_known() if entry.graph in corpus_names(O
 NETWORKS = [entry for entry in read_best_known() if entry.graph in corpus_names(NETWORK_FAMILY)]
 """Of those that bring a cluster of their own."""
 
-QUICK = (
-    "bert-24-layers-train",
-    "bert-base-train",
-    "gpt2-train",
-    "gpt3-13b",
-    "inception-v3-layers-train",
-    "llama-7b",
-    "resnet50-train",
-    "vit-large",
-)
+QUICK = ("bert-24-layers-train", "gpt2-train", "inception-v3-layers-train", "vit-large")
 """Networks whose best chain is proven in much less than a second."""
 
 SLOW = ("inception_v1", "inception_v2", "densenet121", "squeezenet", "resnet50", "shufflenet")

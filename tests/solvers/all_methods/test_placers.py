@@ -12,17 +12,7 @@ from placegap.instances import Instance, Makespan, Op, evaluate
 from placegap.solvers import METHODS, Task, run_method
 
 FREE = Makespan(channels="free")
-STEADY = (
-    "single-device",
-    "etf",
-    "heft",
-    "cpop",
-    "order-place",
-    "celeritas",
-    "d-dps",
-    "lc-glb",
-    "dsc-glb",
-)
+STEADY = ("single-device", "etf", "heft", "cpop", "order-place", "celeritas", "d-dps", "lc-glb")
 """Placers whose plans stay where nothing is tied."""
 
 
@@ -76,7 +66,7 @@ def changes(method: str, seed: int) -> bool:
     return placed[0] != placed[1]
 
 
-@pytest.mark.parametrize("method", STEADY)
+@pytest.mark.parametrize("method", [*STEADY, "dsc-glb"])
 def test_without_ties_the_order_of_the_ops_changes_no_placement(method: str) -> None:
     assert not any(changes(method, seed) for seed in range(6))
 

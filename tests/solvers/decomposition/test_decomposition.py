@@ -86,9 +86,6 @@ def test_sections_alone_are_exact_where_the_theorem_holds(seeds: range) -> None:
     assert min(exact.values()) >= len(seeds) // 5
 
 
-# ------------------------------------------------------------------------------- limits and the end
-
-
 def long() -> Instance:
     """Ten sections of 26 to 36 ops on four different devices: half a minute of work."""
     return load_corpus("inception_v2").instance(load_cluster("moirai-inter-server"))
@@ -154,9 +151,6 @@ def test_a_claim_that_the_referee_cannot_confirm_is_an_error(
         run_method(example(), PORT, "decomposition", params)
 
 
-# ------------------------------------------------------------------------------------- on processes
-
-
 def test_worker_processes_find_the_same_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(section_jobs, "SPAWN_AFTER_S", 0.0)
     problem = load_corpus("inception_v1").instance(load_cluster("celeritas-4xV100-pcie"))
@@ -205,9 +199,6 @@ def test_where_no_process_can_start_the_work_is_done_here(monkeypatch: pytest.Mo
         result = run_method(example(), PORT, "decomposition", {"workers": 2, "start": False})
     assert tried
     assert (result.status, result.value_ns) == ("optimal", 34)
-
-
-# ------------------------------------------------------------------------------------ real graphs
 
 
 def test_sections_are_equal_only_if_groups_leave_their_ops_the_same_devices() -> None:

@@ -7,10 +7,9 @@ import pytest
 from references.brute_force import max_load_draws
 
 from placegap.instances import Instance
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.noncontiguous import annealing as multilevel
-from placegap.solvers.noncontiguous.annealing import contract, match, search_levels
+from placegap.solvers.noncontiguous.annealing import contract, search_levels
 from placegap.solvers.noncontiguous.problem import build_split_problem
 
 DRAWS = max_load_draws()[5:100:19]
@@ -31,20 +30,6 @@ def test_a_coarse_plan_has_the_loads_and_the_memory_of_the_plan_that_it_stands_f
         assert coarse.fits(device) == problem.fits(device[home])
         if coarse.fits(device):
             assert (coarse.loads(device) == problem.loads(device[home])).all()
-
-
-@pytest.mark.parametrize("instance", DRAWS, ids=lambda instance: instance.name)
-def test_pairs_are_on_one_device_and_run_wherever_one_of_them_does(instance: Instance) -> None:
-    problem = build_split_problem(instance)
-    rng = np.random.default_rng(1)
-    device = rng.integers(0, problem.num_devices, problem.num_blocks)
-    home = match(problem, device, rng)
-    runs = problem.time_ns != UNSUPPORTED
-    for group in range(home.max() + 1):
-        own = np.flatnonzero(home == group)
-        assert 1 <= len(own) <= 2
-        assert len(set(device[own].tolist())) == 1
-        assert (runs[own] == runs[own[0]]).all()
 
 
 @pytest.mark.parametrize(("overlap", "afresh"), [(False, False), (True, True)])
