@@ -28,10 +28,7 @@ def committed(name: str) -> NotebookNode:
 
 
 def executed(name: str, kernel: KernelManager | None = None) -> NotebookNode:
-    """The notebook, run in its own folder: in a kernel of its own, or in one that is there.
-
-    A kernel that is there forgets the names of the notebook before; modules stay loaded.
-    """
+    """The notebook, run in its own folder: in a kernel of its own, or in one that is there."""
     notebook = committed(name)
     client = NotebookClient(
         notebook,

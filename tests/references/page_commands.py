@@ -81,15 +81,7 @@ LIMIT_S = "0.2"
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a page.
-
-    Attributes
-    ----------
-    text : str
-        Without its comment, and on one line.
-    shown : str
-        What the page shows as its output.
-    """
+    """A command of a page."""
 
     page: str
     line: int
@@ -245,11 +237,7 @@ def smallest(study: dict[str, Any]) -> dict[str, Any]:
     (instance, *_) = _at_hand(table["instances"])
     if isinstance(instance, dict) and isinstance(instance.get("device_memory"), list):
         instance = {**instance, "device_memory": instance["device_memory"][:1]}
-    few = {
-        "instances": [instance],
-        "methods": table["methods"][:1],
-        "limits": {"time_limit_s": 1},
-    }
+    few = {"instances": [instance], "methods": table["methods"][:1], "limits": {"time_limit_s": 1}}
     if "clusters" in table:
         few["clusters"] = table["clusters"][:1]
     name = instance if isinstance(instance, str) else instance["model"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import InputError
-from placegap.instances.costing.costing import catalogue, device_spec, load_catalogue
+from placegap.instances.costing.costing import catalogue, load_catalogue
 
 GOOD = """\
 X:
@@ -38,7 +38,7 @@ X:
 def test_an_entry_states_the_datasheet(
     kind: str, tera_flops: float, giga_bytes_per_s: float, giga_bytes: int
 ) -> None:
-    spec = device_spec(kind)
+    spec = catalogue()[kind]
     assert spec.peak(None) == pytest.approx(tera_flops * 10**12, rel=5e-4)  # four digits
     assert spec.bandwidth_bytes_per_s == round(giga_bytes_per_s * 10**9)
     assert spec.memory_bytes == giga_bytes * 10**9
@@ -57,7 +57,7 @@ def test_an_entry_states_the_datasheet(
 def test_an_entry_states_the_rate_of_a_number_type(
     kind: str, dtype: str, tera_flops: float
 ) -> None:
-    assert device_spec(kind).peak(dtype) == pytest.approx(tera_flops * 10**12, rel=5e-4)
+    assert catalogue()[kind].peak(dtype) == pytest.approx(tera_flops * 10**12, rel=5e-4)
 
 
 def test_every_entry_names_its_source() -> None:

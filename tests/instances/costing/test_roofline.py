@@ -8,7 +8,7 @@ from math import ceil
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, InputError, Op, Provenance
-from placegap.instances.costing.costing import cost_graph, device_spec, roofline_ns, with_costs
+from placegap.instances.costing.costing import catalogue, cost_graph, roofline_ns, with_costs
 from placegap.instances.files.document import Document
 
 
@@ -38,9 +38,9 @@ def graph(**op: object) -> Graph:
 def test_an_op_takes_the_longer_of_computing_and_moving_and_a_launch(
     flops: int, bytes_moved: int, shares: dict[str, int], time_ns: int
 ) -> None:
-    assert roofline_ns(flops, bytes_moved, device_spec("T4"), **shares) == 5_000 + time_ns
+    assert roofline_ns(flops, bytes_moved, catalogue()["T4"], **shares) == 5_000 + time_ns
     huge = ceil(Fraction((2**61 + 1) * 10**9, 8_100_000_000_000))  # exact beyond 64 bits
-    assert roofline_ns(2**61 + 1, 7, device_spec("T4")) == 5_000 + huge
+    assert roofline_ns(2**61 + 1, 7, catalogue()["T4"]) == 5_000 + huge
 
 
 def test_an_op_in_half_precision_takes_its_flops_over_the_rate_of_that_type() -> None:
@@ -72,7 +72,7 @@ def test_what_the_times_were_made_from_is_recorded() -> None:
         "costing.T4.peak_flops_per_s": 8_100_000_000_000,
         "costing.T4.bandwidth_bytes_per_s": 320_000_000_000,
         "costing.T4.launch_overhead_ns": 5_000,
-        "costing.T4.source": device_spec("T4").source,
+        "costing.T4.source": catalogue()["T4"].source,
         "costing.T4.compute_percent": 40,
         "costing.T4.bandwidth_percent": 100,
     }

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from placegap.instances import InputError, Makespan, Plan, example, load_plan, save_plan
-from placegap.instances.costing.costing import device_spec
 from placegap.instances.problem import parse_semantics
 from placegap.instances.reading.errors import from_validation_error, instead_of, near_names
 from placegap.instances.transforms.table import find_transform
@@ -29,7 +28,6 @@ def test_near_names_forgive_case_signs_parts_and_slips() -> None:
 @pytest.mark.parametrize(
     ("ask", "name"),
     [
-        (lambda: device_spec("A100"), "A100-80GB"),
         (lambda: find_transform("moirai"), "moirai-fusion"),
     ],
 )

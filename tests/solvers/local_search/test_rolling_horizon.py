@@ -8,103 +8,40 @@ from threading import Event
 import pytest
 from draws.binding_memory import binding_instance
 from draws.tiny import tiny_instance
+from references.agreement import few_and_many
+from references.brute_force import MAKESPAN_SEMANTICS
 
-from placegap.instances import Instance, Makespan, Plan, evaluate, example
-from placegap.instances.problem import Channels, Transfers
-from placegap.solvers import run_method
+from placegap.instances import Makespan, evaluate, example
 from placegap.solvers.core.clock import now_s
-from placegap.solvers.core.method import Start
 from placegap.solvers.local_search import rolling_horizon as built
-from placegap.solvers.local_search.rolling_horizon import Stop, rolling_plan, rolling_plans
-
-CHANNELS: tuple[Channels, ...] = ("half_duplex", "port", "link", "free")
-TRANSFERS: tuple[Transfers, ...] = ("per_edge", "per_tensor")
-SEMANTICS = [
-    Makespan(channels=channels, transfers=transfers)
-    for channels, transfers in itertools.product(CHANNELS, TRANSFERS)
-]
+from placegap.solvers.local_search.rolling_horizon import Stop, rolling_plan
 
 
-def check_plans(instances: list[Instance], length: int, moves_per_op: int) -> int:
-    """Every plan fits and takes what the search says; how many there are."""
+@few_and_many(3, 300)
+def test_a_plan_fits_and_takes_what_the_search_says(seeds: range) -> None:
     found = 0
-    for instance, semantics in itertools.product(instances, SEMANTICS):
-        rolled = rolling_plan(instance, semantics, length=length, moves_per_op=moves_per_op)
-        if rolled is not None:
-            verdict = evaluate(instance, rolled.plan, semantics)
-            assert verdict.feasible, (instance.name, semantics.label)
-            assert verdict.value_ns == rolled.value_ns, (instance.name, semantics.label)
-            found += 1
-    return found
-
-
-def test_a_plan_fits_and_takes_what_the_search_says() -> None:
-    instances = [tiny_instance(seed, num_ops=9, num_devices=3) for seed in range(8)]
-    instances += [binding_instance(seed) for seed in range(8)]
-    assert check_plans(instances, length=4, moves_per_op=30) > 40
-
-
-@pytest.mark.deep
-def test_a_plan_fits_and_takes_what_the_search_says_widely() -> None:
-    for seed in range(300):
-        instances = [tiny_instance(seed, num_ops=14, num_devices=3), binding_instance(seed)]
-        instances.append(binding_instance(seed, far_times=True))
-        check_plans(instances, length=2 + seed % 9, moves_per_op=1 + seed % 40)
-
-
-def test_a_search_shortens_the_list_schedule_it_begins_with() -> None:
-    shorter = longer = 0
-    for seed in range(8):
-        instance = tiny_instance(seed, num_ops=60, num_devices=3, density=0.05)
-        listed = rolling_plan(instance, Makespan(), length=16, moves_per_op=0)
-        searched = rolling_plan(instance, Makespan(), length=16, moves_per_op=100)
-        if listed is not None and searched is not None:
-            shorter += searched.value_ns < listed.value_ns
-            longer += searched.value_ns > listed.value_ns
-    assert shorter > 2 * longer
-
-
-def test_plans_get_better_and_none_is_below_the_optimum() -> None:
-    for seed in range(10):
-        instance = tiny_instance(seed, num_ops=6, num_devices=2)
-        best_ns = run_method(instance, Makespan(), "brute-force").value_ns
-        first = run_method(instance, Makespan(), "single-device")
-        if first.plan is None or first.value_ns is None:
-            continue
-        last_ns = first.value_ns
-        start = Start(first.plan, first.value_ns)
-        for found in rolling_plans(instance, Makespan(), start, workers=2):
-            assert found.value_ns == evaluate(instance, found.plan, Makespan()).value_ns
-            assert best_ns is not None
-            assert best_ns <= found.value_ns < last_ns
-            last_ns = found.value_ns
-
-
-def test_the_seed_alone_decides_the_plans_where_there_is_no_deadline() -> None:
-    start = Start(Plan.on([0] * 4), 43)  # the diamond takes 43 ns on the first device
-    calls = [list(rolling_plans(example(), Makespan(), start, seed=5)) for _ in range(2)]
-    assert calls[0] == calls[1] != []
-
-
-def test_a_deadline_that_is_over_leaves_the_list_schedule() -> None:
-    assert rolling_plan(example(), Makespan(), stop=Stop(now_s() - 1)) is not None
+    for seed, semantics in itertools.product(seeds, MAKESPAN_SEMANTICS):
+        for instance in (
+            tiny_instance(seed, num_ops=9, num_devices=3),
+            binding_instance(seed, far_times=seed % 2 == 1),
+        ):
+            rolled = rolling_plan(
+                instance, semantics, length=2 + seed % 9, moves_per_op=1 + seed % 40
+            )
+            if rolled is not None:
+                verdict = evaluate(instance, rolled.plan, semantics)
+                assert verdict.feasible, (instance.name, semantics.label)
+                assert verdict.value_ns == rolled.value_ns, (instance.name, semantics.label)
+                found += 1
+    assert found > 2 * len(seeds)
 
 
 def test_in_a_hurry_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*args: object) -> None:
         raise AssertionError
 
+    assert rolling_plan(example(), Makespan(), stop=Stop(now_s() - 1)) is not None
     hurry = Event()
     hurry.set()
     monkeypatch.setattr(built, "anneal_horizon", never)
     assert rolling_plan(tiny_instance(1), Makespan(), stop=Stop(None, hurry)) is not None
-
-
-def test_an_interrupt_returns_the_best_plan_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(built, "anneal_horizon", interrupt)
-    found = run_method(tiny_instance(1), Makespan(), "disjunctive-search")
-    assert found.value_ns is not None
-    assert found.message == "interrupted"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from placegap.experiments.research.bench import __main__ as bench
-from placegap.experiments.research.bench import optima as bench_optima
+from placegap.experiments.research.bench import exact
 from placegap.experiments.research.bench import placers as bench_placers
 from placegap.experiments.research.bench.measuring import Measured, measure_apart
 from placegap.instances.corpus.corpus import load_best_known
@@ -75,16 +75,16 @@ def test_a_recorded_bound_that_the_portfolio_beats_is_told(
         if entry.key == ("squeezenet", "moirai-intra-server", "max_load any add")
     )
     stale = entry.model_copy(update={"bound_ns": 1})
-    (case,) = bench_optima.recorded_cases([stale])
-    row = bench_optima.run_recorded(case)
+    (case,) = exact.recorded_cases([stale])
+    row = exact.run_recorded(case)
     assert row.bound_ns is not None
     assert 1 < row.bound_ns <= (entry.value_ns or 0)
     assert (row.status, "BEHIND: 1 ns" in str(row)) == ("behind", True)
     fresh = entry.model_copy(update={"bound_ns": row.bound_ns})
-    assert bench_optima.run_recorded(bench_optima.RecordedCase(fresh)).status == "kept"
+    assert exact.run_recorded(exact.RecordedCase(fresh)).status == "kept"
     proven = entry.model_copy(update={"bound_ns": entry.value_ns})
-    assert list(bench_optima.recorded_cases([proven])) == []
-    monkeypatch.setattr(bench_optima, "load_best_known", lambda: [stale])
+    assert list(exact.recorded_cases([proven])) == []
+    monkeypatch.setattr(exact, "load_best_known", lambda: [stale])
     assert bench.main(["--only", case.name, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "1 recorded bounds are behind" in out

@@ -36,7 +36,6 @@ from placegap.solvers.bounds.certificates.write import (
     prove_chain,
 )
 from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.chains.ideals import write as certificates
 from placegap.solvers.core import clock as clock_module
 from placegap.solvers.core.clock import Clock, LimitReached
 from placegap.solvers.core.method import Params

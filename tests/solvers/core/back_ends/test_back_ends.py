@@ -15,13 +15,12 @@ from doubles import tiny_mip
 
 from placegap.instances import InputError, Plan
 from placegap.solvers import Limits, run_method
-from placegap.solvers.core import back_ends, clock
+from placegap.solvers.core import clock
 from placegap.solvers.core.back_ends import (
-    COMMERCIAL,
     SolverName,
     highs,
-    other_mips,
     require,
+    scip,
     solve_model,
 )
 
@@ -39,7 +38,6 @@ SOLVERS = [
     pytest.param(
         "scip", marks=pytest.mark.skipif(not is_here("scip"), reason="needs placegap[scip]")
     ),
-    *(name for name in COMMERCIAL if is_here(name)),
 ]
 every_solver = pytest.mark.parametrize("solver", SOLVERS)
 
@@ -177,7 +175,7 @@ def test_the_requested_gap_suffices(solver: SolverName) -> None:
 def test_ctrl_c_stops_the_solver_and_keeps_the_best_solution(
     solver: SolverName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = highs if solver == "highs" else other_mips
+    module = highs if solver == "highs" else scip
     alarm = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
 
     def run_stoppable(*arguments: Any) -> object:
@@ -224,43 +222,3 @@ def test_scip_where_it_is_not_installed_is_bad_input(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "pyscipopt", None)
     with pytest.raises(InputError, match=r"solver=scip needs pyscipopt: pip install"):
         run_method(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": "scip"})
-
-
-class Absent:
-    """A solver that Pyomo knows and does not find."""
-
-    def available(self, exception_flag: bool) -> bool:
-        return False
-
-
-class Refusal(Exception):
-    """What the package of a solver raises."""
-
-    __module__ = "gurobipy._exception"
-
-
-class Unlicensed:
-    """A solver that refuses large models."""
-
-    _solver_model = None
-
-    def available(self, exception_flag: bool) -> bool:
-        return True
-
-    def set_instance(self, model: object, **options: object) -> None:
-        raise Refusal("Model too large for\nsize-limited license")
-
-
-@pytest.mark.parametrize("solver", COMMERCIAL)
-def test_a_solver_that_is_not_installed_is_bad_input(
-    solver: SolverName, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(other_mips.pyo, "SolverFactory", lambda name: Absent())
-    with pytest.raises(InputError, match=f"solver={solver} needs .* licence: pip install"):
-        run_method(tiny_mip.ops_on(1), tiny_mip.ANY, tiny_mip.NAME, {"solver": solver})
-
-
-def test_a_model_beyond_the_licence_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(other_mips.pyo, "SolverFactory", lambda name: Unlicensed())
-    with pytest.raises(InputError, match="solver=gurobi does not solve the model: Model too large"):
-        back_ends.solve_model(knapsack(), Limits(), solver="gurobi")
