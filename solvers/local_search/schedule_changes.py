@@ -474,7 +474,8 @@ def propagate(
     entry counts them; where they are full, the answer is no.
     """
     sign: Any = np.int64(1)  # no literal: `push` is compiled once
-    item = orders.item
+    item, device = orders.item, orders.device
+    n, k = machines.time_ns.shape
     for at in range(orders.counter[DIRTY]):
         x = orders.dirty[at]
         if item[x, MACHINE] >= 0:
@@ -509,8 +510,28 @@ def propagate(
                 if steps < 0:
                     return False
                 looked += steps
-        if label < last:
-            push_after(machines, orders, x)
+        if label >= last:
+            continue
+        for slot in range(2):
+            y = item[x, NEXT + slot]
+            if y >= 0:
+                push(orders, y, sign)
+        if x < n:
+            for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
+                e = machines.succ_edge[at]
+                w = machines.consumer[e]
+                if device[w] == device[x] or machines.free:
+                    push(orders, w, sign)
+                else:
+                    push(orders, carrier(machines, e, device[w]), sign)
+        elif machines.per_tensor:
+            t, b = divmod(x - n, k)
+            for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
+                w = machines.consumer[machines.tensor_edge[at]]
+                if device[w] == b:
+                    push(orders, w, sign)
+        else:
+            push(orders, machines.consumer[x - n], sign)
     return True
 
 
@@ -607,34 +628,6 @@ def propagate_tails(machines: Machines, orders: Orders, begin: int) -> None:
                 push(orders, u, sign)
             else:
                 push(orders, carrier(machines, e, device[x]), sign)
-
-
-@kernel(nogil=True, allocates=False)
-def push_after(machines: Machines, orders: Orders, x: int) -> None:
-    """What follows an item may start at another time."""
-    sign: Any = np.int64(1)  # no literal: `push` is compiled once
-    item, device = orders.item, orders.device
-    n, k = machines.time_ns.shape
-    for slot in range(2):
-        y = item[x, NEXT + slot]
-        if y >= 0:
-            push(orders, y, sign)
-    if x < n:
-        for at in range(machines.succ_ptr[x], machines.succ_ptr[x + 1]):
-            e = machines.succ_edge[at]
-            w = machines.consumer[e]
-            if device[w] == device[x] or machines.free:
-                push(orders, w, sign)
-            else:
-                push(orders, carrier(machines, e, device[w]), sign)
-    elif machines.per_tensor:
-        t, b = divmod(x - n, k)
-        for at in range(machines.tensor_ptr[t], machines.tensor_ptr[t + 1]):
-            w = machines.consumer[machines.tensor_edge[at]]
-            if device[w] == b:
-                push(orders, w, sign)
-    else:
-        push(orders, machines.consumer[x - n], sign)
 
 
 @kernel(nogil=True, allocates=False)

@@ -421,35 +421,21 @@ def _run(
             previous = t
             if by >= num_cells:
                 continue
+            new, old, step = after[t, by:], before[s, : num_cells - by], np.int32(gain[m])
             if recording:
-                _relax_recording(
-                    after[t, by:], before[s, : num_cells - by], gain[m], choice[row + t, by:], rank
-                )
+                chosen = choice[row + t, by:]
+                for c in range(len(new)):
+                    value = np.int32(old[c] + step)
+                    better = value > new[c]
+                    new[c] = value if better else new[c]
+                    chosen[c] = rank if better else chosen[c]
             else:
-                _relax(after[t, by:], before[s, : num_cells - by], gain[m])
+                for c in range(len(new)):
+                    new[c] = max(new[c], np.int32(old[c] + step))
         row += num_states[i + 1]
         before, after = after, before
     held: Prices = before[0].copy()
     return held
-
-
-@kernel(nogil=True, boundscheck=False, allocates=False)
-def _relax(after: Prices, before: Prices, gain: int) -> None:
-    step = np.int32(gain)
-    for c in range(len(after)):
-        after[c] = max(after[c], np.int32(before[c] + step))
-
-
-@kernel(nogil=True, boundscheck=False, allocates=False)
-def _relax_recording(
-    after: Prices, before: Prices, gain: int, choice: NDArray[np.uint8], rank: int
-) -> None:
-    step = np.int32(gain)
-    for c in range(len(after)):
-        value = np.int32(before[c] + step)
-        better = value > after[c]
-        after[c] = value if better else after[c]
-        choice[c] = rank if better else choice[c]
 
 
 @kernel
