@@ -126,16 +126,6 @@ def sync_ns(s: Sharing, parameter_bytes: int) -> int:
     return int(guess - (-missing) // s.bottom)
 
 
-@kernel(allocates=False)
-def least_shared_sync(sharing: Sharing, parameter_bytes: int, limit: int) -> int:
-    """At most replicas * the synchronisation of at least so many parameters."""
-    if parameter_bytes <= 0:
-        return 0
-    if sharing.bottom == 0:
-        return int(sharing.replicas * limit)
-    return int(sharing.replicas * min(limit, least_sync_ns(sharing, parameter_bytes)))
-
-
 class StagePeak(NamedTuple):
     """What a stage holds at its peak: the largest sum over the steps of one sample.
 
@@ -369,9 +359,12 @@ def relax(
                     if helps:
                         spare = most
                         if syncs:
-                            spare -= least_shared_sync(
-                                sharing, d.parameters[target] - s.parameters[node], value[t]
-                            )
+                            weights = d.parameters[target] - s.parameters[node]
+                            if weights > 0:
+                                sync = value[t]  # or more, where no parameters are allowed
+                                if sharing.bottom > 0:
+                                    sync = min(sync, least_sync_ns(sharing, weights))
+                                spare -= sharing.replicas * sync
                         for q in range(num_potentials):
                             if d.potential[target, q] - s.potential[node, q] > spare:
                                 helps = False
