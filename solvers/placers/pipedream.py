@@ -207,8 +207,9 @@ def _stages(row: _Row, rules: _Rules) -> tuple[float, int, int, Ints, Ints]:
             for r in range(1 if on_accelerator else most_replicas + 1, most_replicas + 1):
                 if r > 1 and weights > 0 and bandwidth == 0.0:
                     break
-                sync = 2.0 * (r - 1) * weights  # time per sample of a stage on r accelerators
-                sync = sync / bandwidth if sync > 0 else 0.0
+                # time per sample of a stage on r accelerators
+                bytes_of_one = 2.0 * (r - 1) * weights
+                sync = bytes_of_one / bandwidth if bytes_of_one > 0 else 0.0
                 cost: float
                 if formula == 0:
                     cost = max(float(work), sync) / r
