@@ -95,14 +95,14 @@ def _anneal(
                     chosen.op[count], chosen.mark[v] = v, step + 1
                     count += 1
         to = _aim(problem, place, rng, chosen, leaders, count)
-        device, more, moves, runs = problem.device[to], np.int64(0), False, True
+        device, more, goes, runs = problem.device[to], np.int64(0), False, True
         for at in range(count):
             v = chosen.op[at]
             runs = runs and problem.time_ns[v, device] != UNSUPPORTED
-            moves |= place[v] != chosen.target[at]
+            goes |= place[v] != chosen.target[at]
             if problem.device[place[v]] != device:
                 more += problem.size_bytes[v]
-        if not runs or not moves or held[device] + more > problem.memory_bytes[device]:
+        if not runs or not goes or held[device] + more > problem.memory_bytes[device]:
             continue
         for at in range(count):
             v = chosen.op[at]
