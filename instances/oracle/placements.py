@@ -701,7 +701,16 @@ def _best_latency(
     while True:
         for i in range(n):
             device[i] = device_of[slot[i]]
-        if _allowed(device, ops, is_host):
+        # ops are where they run, groups together or all on hosts, and memory suffices
+        left, allowed = ops.memory_bytes.copy(), True
+        for i in range(n):
+            allowed = allowed and ops.time_ns[i, device[i]] != UNSUPPORTED
+            left[device[i]] -= ops.resident_bytes[i]
+            for j in range(i):
+                pooled = is_host[device[i]] and is_host[device[j]]
+                together = device[i] == device[j] or pooled
+                allowed = allowed and (ops.group[i] != ops.group[j] or together)
+        if allowed and left.min() >= 0:
             value = _latency(slot, device, call_of, ops.time_ns, edges, host_ns, is_host)
             if value < best:
                 best, best_slot = value, slot.copy()
@@ -712,22 +721,6 @@ def _best_latency(
         if at == n:
             return best, best_slot
         slot[at] += 1
-
-
-@kernel
-def _allowed(device: Ints, ops: FewOps, is_host: Ints) -> bool:
-    """Ops are where they run, groups together or all on hosts, memory suffices."""
-    time_ns, resident_bytes, memory_bytes, group = ops
-    used = np.zeros(len(memory_bytes), np.int64)
-    for i in range(len(device)):
-        if time_ns[i, device[i]] == UNSUPPORTED:
-            return False
-        used[device[i]] += resident_bytes[i]
-        for j in range(i):
-            pooled = is_host[device[i]] and is_host[device[j]]
-            if group[i] == group[j] and device[i] != device[j] and not pooled:
-                return False
-    return bool(np.all(used <= memory_bytes))
 
 
 @kernel

@@ -20,9 +20,13 @@ def critical_paths(flow: Flow) -> Ints:
     """Cpath of each node: the longest path through it, levels (2) + (3); O(V + E)."""
     ptr, source, edge_ns = predecessors(flow)
     top = longest_ways(flow.order, ptr, source, edge_ns, flow.node_ns)
-    bottom = longest_ways(flow.order[::-1], flow.ptr, flow.succ, flow.edge_ns, flow.node_ns)
-    paths: Ints = top - flow.node_ns + bottom
+    paths: Ints = top - flow.node_ns + bottom_levels(flow)
     return paths
+
+
+def bottom_levels(flow: Flow) -> Ints:
+    """The longest path from each node on; O(V + E)."""
+    return longest_ways(flow.order[::-1], flow.ptr, flow.succ, flow.edge_ns, flow.node_ns)
 
 
 def longest_ways(

@@ -191,24 +191,15 @@ def raise_by_all(gap: Ints, own: Ints, head: Ints, tail: Ints, mass: int, weight
                         if other != c and own[x, other] < NO_WAY:
                             way = head[x, a, other] + own[x, other] + tail[x, b, other]
                             away[x] = min(away[x], way)
-                least = max(least, _forced(away, head[:, a, c], own[:, c], tail[:, b, c]))
+                # at least the smallest G >= least head + sum of times + least tail of the ops
+                # with away > G; with G below away[x], all up to x are forced
+                before, after, work = NO_WAY, NO_WAY, 0
+                for x in stable_order(-away):
+                    before, after = min(before, head[x, a, c]), min(after, tail[x, b, c])
+                    work = min(NO_WAY, work + own[x, c])
+                    least = max(least, min(away[x], before + work + after))
             least = max(least, _by_work(total, weights, head[:, a], tail[:, b]))
             gap[a, b] = min(NO_WAY, least)
-
-
-@kernel
-def _forced(away: Ints, head: Ints, time: Ints, tail: Ints) -> int:
-    """Smallest G >= least head + sum of times + least tail of the ops with away > G."""
-    order = stable_order(-away)
-    before, after, work, least = NO_WAY, NO_WAY, 0, 0
-    for at in range(len(order)):
-        x = order[at]
-        before, after = min(before, head[x]), min(after, tail[x])
-        work = min(NO_WAY, work + time[x])
-        # with G below away[x], all up to x are forced
-        bound = min(away[x], before + work + after)
-        least = max(least, bound)
-    return least
 
 
 @kernel

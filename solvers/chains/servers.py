@@ -134,19 +134,6 @@ class Inside:
         return Rows(sums.work, sums.cut, np.array(most, np.int64), self.problem.overlap)
 
 
-@kernel(allocates=False)
-def _is_candidate(members: Ints, rows: Rows, source: int, target: int) -> bool:
-    for row in range(len(rows.most)):
-        work = rows.work[target, row] - rows.work[source, row]
-        cut = abs(rows.cut[target, row] - rows.cut[source, row])
-        if (max(work, cut) if rows.overlap else work + cut) > rows.most[row]:
-            return False
-    for word in range(members.shape[1]):
-        if members[source, word] & ~members[target, word]:
-            return False
-    return True
-
-
 @kernel
 def _candidates(
     sources: Indices, targets: Ints, members: Ints, rows: Rows, listed: bool
@@ -159,7 +146,19 @@ def _candidates(
         at = 0
         for j in range(len(sources)):
             for target in targets:
-                if target >= sources[j] and _is_candidate(members, rows, sources[j], target):
+                holds = target >= sources[j]
+                for row in range(len(rows.most)):
+                    if not holds:
+                        break
+                    work = rows.work[target, row] - rows.work[sources[j], row]
+                    cut = abs(rows.cut[target, row] - rows.cut[sources[j], row])
+                    total = max(work, cut) if rows.overlap else work + cut
+                    holds = total <= rows.most[row]
+                for word in range(members.shape[1]):
+                    if not holds:
+                        break
+                    holds = not members[sources[j], word] & ~members[target, word]
+                if holds:
                     if writes:
                         ideal[at] = target
                     at += 1

@@ -21,7 +21,6 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.kernels.kernel import kernel
@@ -246,11 +245,6 @@ def window_tests(book: PriceBook, limit: int) -> WindowTests:
     return WindowTests(held, rest, most_held, most_rest, total, overlap, latest)
 
 
-@kernel(inline="always", allocates=False)
-def _too_much(work: int, cut: int, most: int, overlap: bool) -> bool:
-    return (work > most or cut > most) if overlap else work + cut > most
-
-
 @kernel
 def walk_in_windows(
     w: WindowTests, amounts: Amounts, now: CurrentSet, path: IdealPath, ideals: Ideals, stop: int
@@ -264,12 +258,14 @@ def walk_in_windows(
             x = (w.latest[0] + number) % len(w.held)
             passes = True
             for r in range(w.held[x, 0], w.held[x, 1]):
-                if _too_much(s[rows + r], s[r], w.most_held[x, r], w.overlap):
+                work, cut = s[rows + r], s[r]
+                if (max(work, cut) if w.overlap else work + cut) > w.most_held[x, r]:
                     passes = False
                     break
             if passes:
                 for r in range(w.rest[x, 0], w.rest[x, 1]):
-                    if _too_much(w.total[r] - s[rows + r], s[r], w.most_rest[x, r], w.overlap):
+                    work, cut = w.total[r] - s[rows + r], s[r]
+                    if (max(work, cut) if w.overlap else work + cut) > w.most_rest[x, r]:
                         passes = False
                         break
             if passes:
@@ -335,7 +331,8 @@ def _may_hold(sums: RowSums, most: Ints, overlap: bool, rest: bool) -> Flags:
     for i in range(len(found)):
         for r in range(len(most)):
             work = sums.total[r] - sums.work[i, r] if rest else sums.work[i, r]
-            if _too_much(work, sums.cut[i, r], most[r], overlap):
+            cut = sums.cut[i, r]
+            if (max(work, cut) if overlap else work + cut) > most[r]:
                 found[i] = False
                 break
     return found
@@ -349,13 +346,7 @@ def set_sums(sets: Ints, weight: Ints) -> Ints:
     padded[: len(weight)] = weight
     bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little")
     table = padded.reshape(-1, 8) @ bits.T.astype(np.int64)
-    return np.asarray(_sum_bytes(np.ascontiguousarray(sets).view(np.uint8), table))
-
-
-@kernel
-def _sum_bytes(sets: NDArray[np.uint8], table: Ints) -> Ints:
     sums = np.zeros(len(sets), np.int64)
-    for i in range(len(sets)):
-        for byte in range(sets.shape[1]):
-            sums[i] += table[byte, sets[i, byte]]
+    for own, byte in zip(table, np.ascontiguousarray(sets).view(np.uint8).T, strict=True):
+        sums += own[byte]
     return sums

@@ -336,6 +336,17 @@ class Horizon(NamedTuple):
     weight: float
 
 
+def settle(groups: Groups, horizon: Horizon, first: int, last: int, count: int) -> None:
+    """Settle `count` ops from `first` on; the rest of those before `last` can still change."""
+    log, log_at, cost = horizon.log, horizon.log_at, horizon.cost
+    groups.settled[groups.group[horizon.order[first : first + count]]] = True
+    left = last - first - count
+    begin, end = int(log_at[count]), int(log_at[last - first])
+    log[: end - begin] = log[begin:end].copy()
+    log_at[: left + 1] = log_at[count : count + left + 1] - begin
+    cost[: left + 1] = cost[count : count + left + 1] - cost[count]
+
+
 @kernel(nogil=True, allocates=False)
 def extend(
     machines: Machines, groups: Groups, horizon: Horizon, first: int, begin: int, end: int
@@ -451,7 +462,16 @@ def anneal_horizon(
                 continue
             changed = at if groups.members[g] == 1 else first
         else:
-            target = _shifted(machines, horizon, rng, v, at, first, last)
+            # another place in the order, between what it waits for and what waits for it
+            by = 1 + draw(rng, LONGEST_SHIFT)
+            if rng.random() < 0.5:
+                target = max(first, at - by)
+                for e in machines.pred_edge[machines.pred_ptr[v] : machines.pred_ptr[v + 1]]:
+                    target = max(target, position[machines.producer[e]] + 1)
+            else:
+                target = min(last - 1, at + by)
+                for e in machines.succ_edge[machines.succ_ptr[v] : machines.succ_ptr[v + 1]]:
+                    target = min(target, position[machines.consumer[e]] - 1)
             if target == at:
                 continue
             changed = min(at, target)
@@ -495,29 +515,6 @@ def anneal_horizon(
 
 
 @kernel(nogil=True, allocates=False)
-def _shifted(
-    machines: Machines,
-    horizon: Horizon,
-    rng: np.random.Generator,
-    v: int,
-    at: int,
-    first: int,
-    last: int,
-) -> int:
-    """Another place for an op in the order, between what it waits for and what waits for it."""
-    by = 1 + draw(rng, LONGEST_SHIFT)
-    if rng.random() < 0.5:
-        low = max(first, at - by)
-        for e in machines.pred_edge[machines.pred_ptr[v] : machines.pred_ptr[v + 1]]:
-            low = max(low, horizon.position[machines.producer[e]] + 1)
-        return int(low)
-    high = min(last - 1, at + by)
-    for e in machines.succ_edge[machines.succ_ptr[v] : machines.succ_ptr[v + 1]]:
-        high = min(high, horizon.position[machines.consumer[e]] - 1)
-    return int(high)
-
-
-@kernel(nogil=True, allocates=False)
 def _apply(groups: Groups, horizon: Horizon, v: int, g: int, to: int, at: int, target: int) -> None:
     """Put an op from place `at` to `target`, and its group on a device."""
     order, position = horizon.order, horizon.position
@@ -531,23 +528,6 @@ def _apply(groups: Groups, horizon: Horizon, v: int, g: int, to: int, at: int, t
         groups.room[groups.home[g]] += groups.size_bytes[g]
         groups.room[to] -= groups.size_bytes[g]
         groups.home[g] = to
-
-
-@kernel(nogil=True, allocates=False)
-def settle(groups: Groups, horizon: Horizon, first: int, last: int, count: int) -> None:
-    """Settle `count` ops from `first` on; the rest of those before `last` can still change."""
-    log, log_at, cost = horizon.log, horizon.log_at, horizon.cost
-    for v in horizon.order[first : first + count]:
-        groups.settled[groups.group[v]] = True
-    left = last - first - count
-    begin, end = log_at[count], log_at[last - first]
-    for at in range(begin, end):
-        for column in range(NEW + 1):
-            log[at - begin, column] = log[at, column]
-    before = cost[count]
-    for at in range(left + 1):
-        log_at[at] = log_at[at + count] - begin
-        cost[at] = cost[at + count] - before
 
 
 @kernel(nogil=True, allocates=False)

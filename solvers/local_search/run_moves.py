@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
-from placegap.instances.kernels.kernel import copy_to, draw, kernel
+from placegap.instances.kernels.kernel import copy_to, draw, kernel, set_all
 from placegap.instances.problem import Instance, Makespan, Plan, Schedule, memory_rule
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.graph_index import group_by
@@ -365,20 +365,36 @@ def anneal_runs(
 ) -> None:
     """Try some moves of a cooling; `peak` looks at the times in `work`."""
     at, trial, value, memory = state.at, state.trial, state.value, state.memory
+    held = state.held
     for step in range(steps.done, steps.done + steps.moves):
         price = memory[1] * steps.hot / HOT
         limit = limit_of(value[0] + price * memory[0], heat_of(steps, step), rng)
         copy_to(trial, at)
         copy_to(state.trial_shift, state.shift)
         kind = rng.random()
-        if kind < SHIFT_SHARE:
-            _shift(line, state, rng)
+        if kind < SHIFT_SHARE:  # ops of a run become more or less urgent, all by as much
+            p = draw(rng, len(at))
+            far = 1 + int(rng.exponential(MEAN_SHIFT))
+            by = int(rng.standard_normal() * value[0] * 0.02)
+            for q in range(p, min(p + far, len(at))):
+                for i in line.member[line.member_ptr[q] : line.member_ptr[q + 1]]:
+                    if rng.random() < 0.7:
+                        state.trial_shift[i] += by
         else:
             if kind < SHIFT_SHARE + PARTS_SHARE:
                 _move_parts(line, at, trial, rng)
             else:
                 _move(line, at, trial, rng)
-            if not _changed(line, state):
+            differs, fits = False, True  # places that cannot follow stay
+            set_all(held, 0)
+            for q in range(len(at)):
+                if not line.able[q, trial[q]]:
+                    trial[q] = at[q]
+                differs = differs or trial[q] != at[q]
+                held[trial[q]] += line.size_bytes[q]
+            for a in range(len(held)):
+                fits = fits and held[a] <= line.room_bytes[a]
+            if not differs or not fits:
                 continue
         now, excess = time_of(data, line, state, trial, state.trial_shift, work, limit), 0.0
         if peak.at_peak and now <= limit:
@@ -393,37 +409,6 @@ def anneal_runs(
                 copy_to(state.best_shift, state.shift)
         memory[1] *= DEARER if memory[0] > 0.0 else CHEAPER
         memory[1] = min(max(memory[1], LEAST_PRICE), MOST_PRICE)
-
-
-@kernel(nogil=True, allocates=False)
-def _changed(line: Line, state: RunState) -> bool:
-    """Whether the trial is another placement that may fit; places that cannot follow stay."""
-    at, trial, held = state.at, state.trial, state.held
-    differs = False
-    for a in range(len(held)):
-        held[a] = 0
-    for p in range(len(at)):
-        if not line.able[p, trial[p]]:
-            trial[p] = at[p]
-        differs = differs or trial[p] != at[p]
-        held[trial[p]] += line.size_bytes[p]
-    if differs:
-        for a in range(len(held)):
-            if held[a] > line.room_bytes[a]:
-                return False
-    return differs
-
-
-@kernel(nogil=True)
-def _shift(line: Line, state: RunState, rng: np.random.Generator) -> None:
-    """The ops of a run, or some of them, become more or less urgent, all by as much."""
-    p = draw(rng, len(line.size_bytes))
-    far = 1 + int(rng.exponential(MEAN_SHIFT))
-    by = int(rng.standard_normal() * state.value[0] * 0.02)
-    for q in range(p, min(p + far, len(line.size_bytes))):
-        for i in line.member[line.member_ptr[q] : line.member_ptr[q + 1]]:
-            if rng.random() < 0.7:
-                state.trial_shift[i] += by
 
 
 @kernel(nogil=True, allocates=False)

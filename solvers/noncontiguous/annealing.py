@@ -137,12 +137,19 @@ def _anneal(
     energy, p, temperature = 0.0, cooling.power, cooling.hot
     for step in range(done, done + count):
         if (step - done) % STAGE == 0:
-            at = min(1.0, part + (step - done) / cooling.moves)
-            p = cooling.power * GROWTH**at
-            temperature = cooling.hot * (COLD / cooling.hot) ** at
+            done_part = min(1.0, part + (step - done) / cooling.moves)
+            p = cooling.power * GROWTH**done_part
+            temperature = cooling.hot * (COLD / cooling.hot) ** done_part
             energy = _energy(state.load, p)
         v = draw(rng, len(state.device))
-        a, b = int(state.device[v]), _destination(data, state, rng, v)
+        a, pins = int(state.device[v]), data.pins
+        nets = pins.block_ptr[v + 1] - pins.block_ptr[v]
+        if nets == 0 or draw(rng, 4) == 0:  # to any device, else to one that shares a net
+            b = draw(rng, len(state.load))
+        else:
+            e = pins.net[pins.block_ptr[v] + draw(rng, nets)]
+            at = pins.net_ptr[e] + draw(rng, pins.net_ptr[e + 1] - pins.net_ptr[e])
+            b = int(state.device[pins.pin[at]])
         if a == b:
             continue
         group = state.group[: _choose(data, state, rng, v, b, step + 1, cooling.doublings)]
@@ -177,18 +184,6 @@ def _energy(load: Ints, power: float) -> float:
     for k in range(len(load)):
         total += (load[k] / largest) ** power
     return float(np.log(largest) + np.log(total) / power)
-
-
-@kernel(nogil=True, allocates=False)
-def _destination(data: _Data, state: _State, rng: np.random.Generator, v: int) -> int:
-    """A device that shares a net with block v, three times out of four; else any."""
-    pins = data.pins
-    nets = pins.block_ptr[v + 1] - pins.block_ptr[v]
-    if nets == 0 or draw(rng, 4) == 0:
-        return draw(rng, len(state.load))
-    e = pins.net[pins.block_ptr[v] + draw(rng, nets)]
-    at = pins.net_ptr[e] + draw(rng, pins.net_ptr[e + 1] - pins.net_ptr[e])
-    return int(state.device[pins.pin[at]])
 
 
 @kernel(nogil=True, allocates=False)

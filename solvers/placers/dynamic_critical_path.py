@@ -189,7 +189,16 @@ def schedule_dynamic_path(
         if not any_admits:
             return KernelTimes(device, start, end, op)
         if by_cost:
-            at = _cheapest(problem, path, begin, op)
+            at, least = NOWHERE, NEVER  # what is added to (4), op and inputs together
+            for k in range(num_devices):
+                if begin[k] == NEVER:
+                    continue
+                cost, inputs = problem.time_ns[op, k], problem.inputs
+                for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
+                    link = inputs.link_class[device[inputs.op[e]], k]
+                    cost += inputs.transfer_ns[inputs.tensor[e], link]
+                if cost < least or (cost == least and begin[k] < begin[at]):
+                    at, least = k, cost
         elif fits:
             at = _preferred(problem, admission, gaps, path, slots, op, length)
         else:  # rule 4
@@ -216,22 +225,6 @@ def schedule_dynamic_path(
             if waiting[succ] == 0:
                 heapq.heappush(ready, (-(est[succ] + tail[succ]), position[succ], succ))
     return KernelTimes(device, start, end, NOWHERE)
-
-
-@kernel(allocates=False)
-def _cheapest(problem: Problem, path: Path, begin: Ints, op: int) -> int:
-    """Of the devices that admit an op the one that adds least to (4), op and inputs together."""
-    inputs, best, least = problem.inputs, NOWHERE, NEVER
-    for k in range(len(begin)):
-        if begin[k] == NEVER:
-            continue
-        cost = problem.time_ns[op, k]
-        for e in range(inputs.ptr[op], inputs.ptr[op + 1]):
-            link = inputs.link_class[path.device[inputs.op[e]], k]
-            cost += inputs.transfer_ns[inputs.tensor[e], link]
-        if cost < least or (cost == least and begin[k] < begin[best]):
-            best, least = k, cost
-    return best
 
 
 @kernel
@@ -268,8 +261,13 @@ def _preferred(
             if begin[k] == NEVER or (begin[k] - arrival[k]) * scale > window:
                 continue
             duration = problem.time_ns[child, k]
-            if duration == UNSUPPORTED or not _both_fit(admission, op, child, k):
+            if duration == UNSUPPORTED or not admits(admission, child, k):
                 continue
+            group, other, home = admission.group[op], admission.group[child], admission.home
+            if group != other and home[group] == NOWHERE and home[other] == NOWHERE:
+                needed = admission.group_bytes[group] + admission.group_bytes[other]
+                if needed > admission.free_bytes[k]:
+                    continue
             after = max(child_arrival[k], begin[k] + problem.time_ns[op, k])
             slot = first_fit(gaps, k, after, duration)
             starts = max(after, gaps.begin_ns[slot])
@@ -299,18 +297,6 @@ def _arrivals(problem: Problem, path: Path, op: int, slots: PathSlots) -> None:
         for k in range(len(arrival)):
             transfer = inputs.transfer_ns[inputs.tensor[e], inputs.link_class[source, k]]
             arrival[k] = max(arrival[k], path.end[inputs.op[e]] + transfer)
-
-
-@kernel(allocates=False)
-def _both_fit(admission: Admission, op: int, child: int, k: int) -> bool:
-    """Whether the device admits the child after the op, which it admits."""
-    if not admits(admission, child, k):
-        return False
-    group, other = admission.group[op], admission.group[child]
-    if group == other or admission.home[group] != NOWHERE or admission.home[other] != NOWHERE:
-        return True
-    needed = admission.group_bytes[group] + admission.group_bytes[other]
-    return bool(needed <= admission.free_bytes[k])
 
 
 def _words(value: Any) -> Any:

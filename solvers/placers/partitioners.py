@@ -37,7 +37,6 @@ from placegap.solvers.placers.movable_units import (
     State,
     fits_nowhere,
     free_units,
-    load,
     move,
     paid_change,
     start,
@@ -200,15 +199,10 @@ def mend(
         targets = np.flatnonzero(able)
         if len(targets) == 0:
             return False
-        loads = [
-            load(
-                int(state.compute[k] + time[v, k]),
-                int(state.paid[k] + paid_change(state, net, v, k, True)),
-                overlap,
-            )
-            for k in targets.tolist()
-        ]
-        move(state, time, size, net, arcs, v, int(targets[int(np.argmin(loads))]))
+        joined = [paid_change(state, net, v, k, True) for k in targets.tolist()]
+        work, paid = (state.compute + time[v])[targets], state.paid[targets] + joined
+        loads = np.maximum(work, paid) if overlap else work + paid
+        move(state, time, size, net, arcs, v, int(targets[np.argmin(loads)]))
         return True
 
     refused = np.flatnonzero(~runs[np.arange(len(size)), device])

@@ -201,8 +201,19 @@ def extended(
                 total = max(total, value[new.ops[s]] + middle + value[new.ops[r]])
             if total >= most_ns:
                 continue
-            # alike devices get numbers by first use, so that labels that differ in names are equal
-            _renamed(graph, at, new.places, to)
+            for b in range(k):  # new names: alike devices by first appearance, -1 for others
+                to[b] = -1
+            for f in range(wide):
+                b = at[new.places[f]]
+                named = b < 0 or to[b] >= 0
+                for c in range(k):  # the first of its class that no other one has
+                    if named:
+                        break
+                    free = graph.peers[c] == graph.peers[b]
+                    for other in range(k):
+                        free = free and to[other] != c
+                    if free:
+                        to[b], named = c, True
             code = 0
             for f in range(wide):
                 b = at[new.places[f]]
@@ -332,25 +343,6 @@ def _moved(graph: PlacedGraph, e: int, a: int, b: int) -> int:
     if a == b or a < 0 or b < 0:
         return 0
     return int(graph.transfer_ns[graph.tensor[e], graph.link_class[a, b]])
-
-
-@kernel(allocates=False)
-def _renamed(graph: PlacedGraph, at: Ints, places: Ints, to: Ints) -> None:
-    """New names of the devices of some places: alike ones by first appearance; -1 for others."""
-    k = len(to)
-    for b in range(k):
-        to[b] = -1
-    for q in places:
-        b = at[q]
-        if b < 0 or to[b] >= 0:
-            continue
-        for c in range(k):  # the first of its class that no other one has
-            free = graph.peers[c] == graph.peers[b]
-            for other in range(k):
-                free = free and to[other] != c
-            if free:
-                to[b] = c
-                break
 
 
 def few_labels(
