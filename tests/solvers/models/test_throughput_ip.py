@@ -112,7 +112,7 @@ def test_a_replicated_plan_may_be_the_start() -> None:
 def test_methods_that_state_no_replicas_and_no_servers_decline() -> None:
     for fields in ({"replicas": True}, {"levels": 2}):
         semantics = MaxLoad(plans="any", **fields)  # type: ignore[arg-type]
-        with pytest.raises(InputError, match="replicas and no servers"):
+        with pytest.raises(InputError, match="replicas or servers"):
             run_method(equal_device_draws()[0], semantics, "noncontiguous")
 
 
