@@ -51,7 +51,6 @@ from placegap.formulations.shared.families import (
     memory_capacity,
     place_ops,
     placement,
-    possible_devices,
     set_placement,
 )
 from placegap.formulations.shared.naming import by_number, describe, names_of
@@ -157,7 +156,7 @@ def build_published(instance: Instance, horizon_ns: int) -> pyo.ConcreteModel:
     ends, times = edge_ends(instance), scale_times(instance, horizon_ns)
     model = pyo.ConcreteModel(name=f"pesto as published: {instance.name}")
     model.unit_ns = pyo.Param(initialize=times.unit_ns)
-    place_ops(model, possible_devices(instance))
+    place_ops(model, instance.arrays.able)
     transfer_variables(model, ends, instance.num_devices)
     time_variables(model, times)
     order_variables(model, instance)

@@ -36,7 +36,6 @@ from placegap.formulations.shared.families import (
     memory_capacity,
     place_ops,
     placement,
-    possible_devices,
     set_placement,
 )
 from placegap.formulations.shared.naming import by_number, describe, names_of
@@ -175,7 +174,7 @@ def build(
         stage_disjoint(model, data)
         stage_packed(model, data)
     else:
-        place_ops(model, possible_devices(instance))
+        place_ops(model, instance.arrays.able)
         crossing_variables(model, data)
         assign_once(model, instance)
         colocate_ops(model, instance)

@@ -21,7 +21,7 @@ from itertools import combinations
 import numpy as np
 import pyomo.environ as pyo
 
-from placegap.formulations.shared.families import Linear, first_of_group, possible_devices
+from placegap.formulations.shared.families import Linear, first_of_group
 from placegap.formulations.shared.pairs import consumers_of_tensors
 from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Ints
@@ -234,7 +234,7 @@ def place_stages(model: pyo.ConcreteModel, data: ThroughputSets) -> None:
     ``used[s]``.
     """
     instance, columns = data.instance, data.columns
-    ops, possible = range(instance.num_ops), possible_devices(instance)
+    ops, possible = range(instance.num_ops), instance.arrays.able
     model.stage = pyo.Var(ops, range(len(columns)), domain=pyo.Binary)
     model.used = pyo.Var(range(len(columns)), domain=pyo.Binary)
     for s, devices in enumerate(columns.devices):

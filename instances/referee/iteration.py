@@ -16,7 +16,7 @@ microbatch are forward through stages 0, 1, .., S - 1, then backward through S -
   times. Each ordered pair of devices carries one message at a time, in the order in which their
   sender makes them (to the earliest step first). What takes no time is no message.
 - Ops that are marked `update` run once: a device does those of its stages after its last event.
-- Gradients of a weight that stages share are exchanged after all that (`exchanged_edges`), and not
+- Gradients of a weight that stages share are exchanged after all that (`Arrays.exchanged`), and not
   counted.
 
 The value is the end of the last event.
@@ -46,7 +46,6 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, PipelineIteration, Plan, Violation
-from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import MAX_EVENTS
@@ -255,7 +254,7 @@ def _costs(
     ):
         np.add.at(total, place[ops], own_ns[ops])
     messages: dict[tuple[int, int], int] = {}
-    sent = ~exchanged_edges(instance)
+    sent = ~instance.arrays.exchanged
     for u, producer in enumerate(index.tensor_producer.tolist()):
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
         edges = edges[sent[edges]]
@@ -330,7 +329,7 @@ def kept_bytes(instance: Instance, stages: PlanStages) -> Ints:
     array([6])
     """
     arrays, index, count = instance.arrays, instance.arrays.index, stages.num_stages
-    kept, stays = np.zeros(count, np.int64), ~exchanged_edges(instance)
+    kept, stays = np.zeros(count, np.int64), ~instance.arrays.exchanged
     for u, producer in enumerate(index.tensor_producer.tolist()):
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
         readers = index.consumer[edges[stays[edges]]]

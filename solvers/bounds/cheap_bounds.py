@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import colocated_times, possible_placements
+from placegap.formulations.shared.devices import colocated_times
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import (
@@ -136,7 +136,7 @@ def path_ns(instance: Instance, *, transfers: bool) -> int:
     With `transfers`, those between the devices of a path are counted, and colocated ops are on the
     same device. A bound on every makespan; without transfers also on every latency.
     """
-    arrays, possible = instance.arrays, possible_placements(instance)
+    arrays, possible = instance.arrays, instance.arrays.possible
     time = np.where(possible, arrays.time_ns, NO_WAY)
     if not transfers:
         time = time.min(axis=1, keepdims=True)

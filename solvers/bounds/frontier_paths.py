@@ -25,7 +25,6 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.devices import device_pools, identical_devices
-from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
@@ -33,7 +32,6 @@ from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.graph_index import GraphIndex, group_by
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.modules import group_order, place_of_ops
-from placegap.instances.problem.sections import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import directions, least_starts, quick_bound
 from placegap.solvers.bounds.labels.frontier_labels import (
     HEAD,
@@ -112,7 +110,7 @@ def frontier_bound(
     -----
     O(P L K (w + L)) for each aim, with P groups, at most `rows` labels L and w numbers in each.
     """
-    if instance.num_ops > MOST_OPS or memory_is_slack(instance):
+    if instance.num_ops > MOST_OPS or instance.arrays.memory_is_slack:
         return known_ns
     best, stride, steps = known_ns, STRIDE, steps_of(instance, semantics)
     now = FEW_ROWS if rows <= MOST_ROWS else rows
@@ -196,7 +194,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
     if instance.num_ops > MOST_OPS:
         return Outcome(message=f"{instance.num_ops} ops are more than {MOST_OPS}")
-    if memory_is_slack(instance):
+    if instance.arrays.memory_is_slack:
         return Outcome(message="memory is slack: it forces no transfers")
 
     steps, most_ns = steps_of(instance, semantics), serial_horizon_ns(instance)
@@ -274,7 +272,7 @@ def steps_of(instance: Instance, semantics: Makespan) -> PlacingSteps:
         narrow,
         section,
         place,
-        np.where(possible_devices(instance), arrays.time_ns, NO_WAY),
+        np.where(instance.arrays.able, arrays.time_ns, NO_WAY),
         arrays.transfer_ns,
         arrays.link_class,
         index.pred_ptr,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem import Instance, Makespan, Semantics
 from placegap.instances.problem.additive_memory import relax_memory
-from placegap.instances.problem.sections import memory_is_slack
 from placegap.solvers.bounds.cheap_bounds import method_bound, quick_bound
 from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.labels.layer_chain import CHAIN, chain_bound
@@ -114,14 +112,14 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
 
     if isinstance(task.semantics, Makespan):
         relaxed, _ = relax_memory(task.instance, task.semantics)
-        somewhere = possible_placements(relaxed).any(axis=1).all()
+        somewhere = relaxed.arrays.possible.any(axis=1).all()
         if somewhere and _fits(clock, WINDOWS_US * size):
             windows = work_windows(relaxed)
             if windows is not None:
                 by_work = Bound(window_bound(windows), WINDOWS)
                 yield by_work
                 least = max(known.ns, by_work.ns)
-                if not memory_is_slack(relaxed):
+                if not relaxed.arrays.memory_is_slack:
                     for found in _in_memory(relaxed, task.semantics, windows, least, clock):
                         yield found
                         least = max(least, found.ns)

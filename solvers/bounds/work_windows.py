@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.kernels.kernel import kernel, pop, push, stable_order
 from placegap.instances.problem import Instance
@@ -67,7 +66,7 @@ def work_windows(instance: Instance) -> WorkWindows | None:
         Every op can be on some device.
     """
     arrays, index = instance.arrays, instance.arrays.index
-    possible, num_ops = possible_placements(instance), instance.num_ops
+    possible, num_ops = instance.arrays.possible, instance.num_ops
     largest = sum(np.where(possible, arrays.time_ns, 0).max(axis=1).tolist())
     largest += sum(arrays.transfer_ns.max(axis=1, initial=0)[index.tensor].tolist())
     bits = min(MOST_BITS, BITS - (2 * largest * instance.num_devices).bit_length())

@@ -31,7 +31,6 @@ from placegap.instances.problem.sections import (
     choose_chain,
     cuts,
     intervals,
-    memory_is_slack,
     sections_between,
 )
 from placegap.instances.referee.simulate import simulate
@@ -192,7 +191,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> None:
         while _anneal(search, 1.0) and search.clock.left_s is not None:
             pass
         return
-    tiles, exact = tiling(search.table, sections), memory_is_slack(instance)
+    tiles, exact = tiling(search.table, sections), instance.arrays.memory_is_slack
     chains, large = [tiles], any(_too_large(section) for section in sections)
 
     def join() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.additive_memory import relax_memory
@@ -53,7 +52,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     instance, semantics, clock = task.instance, task.semantics, task.limits.clock()
 
     relaxed, _ = relax_memory(instance, semantics)
-    able = possible_placements(relaxed).any(axis=1).all()
+    able = relaxed.arrays.possible.any(axis=1).all()
     windows = work_windows(relaxed) if able else None
     if windows is None:
         return Outcome(message="some op fits on no device, or times are too large")

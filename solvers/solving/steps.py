@@ -8,7 +8,6 @@ from itertools import count
 
 import numpy as np
 
-from placegap.formulations.shared.devices import possible_placements
 from placegap.instances.problem import (
     HybridPipeline,
     LatencySubgraphs,
@@ -23,7 +22,6 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.sections import memory_is_slack
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import METHODS, parse_params, why_not
 from placegap.solvers.core.starts import task_for
@@ -155,13 +153,13 @@ def _is_knapsack(task: Task) -> bool:
     room = sum(arrays.memory_bytes[~arrays.is_host].tolist())  # some have no limit
     if sum(arrays.group_bytes.tolist()) > room or stops_of(relaxed) is not None:
         return True
-    time = np.where(possible_placements(relaxed), arrays.time_ns, NO_WAY).min(axis=1)
+    time = np.where(relaxed.arrays.possible, arrays.time_ns, NO_WAY).min(axis=1)
     return bool(sum(time.tolist()) <= MOST_WIDTH * path_ns(relaxed, transfers=False))
 
 
 def memory_binds(task: Task) -> bool:
     """Whether some device cannot hold all that it can run."""
-    return not memory_is_slack(relax_memory(task.instance, task.semantics)[0])
+    return not relax_memory(task.instance, task.semantics)[0].arrays.memory_is_slack
 
 
 def is_likely_proven(task: Task) -> bool:

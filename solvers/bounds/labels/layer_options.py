@@ -19,7 +19,7 @@ from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.sections import Section, memory_is_slack
+from placegap.instances.problem.sections import Section
 from placegap.solvers.bounds.labels.nested_layers import NestedLayer, NestedLayers
 from placegap.solvers.bounds.section_gaps import (
     ChannelTable,
@@ -124,7 +124,7 @@ def layer_table(
     after = nested.last_gate >= nested.core.start
     times = SectionTimes(instance, semantics, chain, windows)
     none, nowhere = np.zeros((1, 0), np.int64), np.zeros(0, np.int64)
-    is_tight = not memory_is_slack(instance)
+    is_tight = not instance.arrays.memory_is_slack
     table = LayerTable(
         [],
         [],

@@ -31,7 +31,6 @@ from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.sections import memory_is_slack
 from placegap.solvers.bounds.labels.layer_labels import (
     MOST_TRIALS,
     Effort,
@@ -101,7 +100,7 @@ def search_layers(
     """
     if instance.num_ops > MOST_OPS or instance.num_devices < 2:
         return None
-    is_tight = not memory_is_slack(instance)
+    is_tight = not instance.arrays.memory_is_slack
     for chain in layer_chains(instance, windows.intervals):
         nested = nested_layers(instance, chain, windows.time_ns, with_core=is_tight)
         if nested is not None:

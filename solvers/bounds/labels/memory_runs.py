@@ -37,12 +37,11 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.formulations.shared.devices import DevicePools, device_pools, identical_devices
-from placegap.formulations.shared.families import possible_devices
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.sections import Interval, Section, choose_chain, memory_is_slack
+from placegap.instances.problem.sections import Interval, Section, choose_chain
 from placegap.solvers.bounds.labels.least_runs import LinkWays, RunTerms, least_runs, price_links
 from placegap.solvers.bounds.labels.room_prices import FREE, RoomPrices, climb_prices
 from placegap.solvers.bounds.section_gaps import IntervalArcs
@@ -280,7 +279,7 @@ def memory_runs(
     stop = {i: place[key] for i, key in zip(nodes, keys, strict=True)}
     if len(place) < 2 or _labels(len(place), instance.num_devices) < FEWEST_LABELS:
         return None
-    if memory_is_slack(instance):
+    if instance.arrays.memory_is_slack:
         return None
     passing: list[list[tuple[int, bool]]] = [[] for _ in range(len(place) - 1)]
     inside, other = list[tuple[int, int]](), list[int]()
@@ -295,7 +294,7 @@ def memory_runs(
         else:
             other.append(s)
     size = instance.arrays.group_bytes
-    time = np.where(possible_devices(instance), instance.arrays.time_ns, NO_WAY)
+    time = np.where(instance.arrays.able, instance.arrays.time_ns, NO_WAY)
     is_wide = instance.arrays.num_groups * instance.num_devices**3 <= MOST_CELLS
     names = list(place) if fold else group[nodes].tolist()
     seen, links = set(names if fold else names[:1]), list[BetweenStops]()

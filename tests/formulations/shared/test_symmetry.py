@@ -28,7 +28,6 @@ from placegap.formulations.shared.families import (
     assign_once,
     place_ops,
     placement,
-    possible_devices,
 )
 from placegap.instances import (
     Cluster,
@@ -215,7 +214,7 @@ def test_classes_are_those_of_all_swaps_that_change_nothing() -> None:
 def survivors(instance: Instance) -> set[tuple[int, ...]]:
     """Placements that the rows of `symmetry_order` and the fixed variables leave."""
     model = pyo.ConcreteModel()
-    possible = possible_devices(instance)
+    possible = instance.arrays.able
     place_ops(model, possible)
     assign_once(model, instance)
     symmetry_order(model, instance)
@@ -232,7 +231,7 @@ def survivors(instance: Instance) -> set[tuple[int, ...]]:
 
 def placements(instance: Instance) -> list[tuple[int, ...]]:
     """Every placement that keeps groups together and ops where they can run."""
-    group, possible = instance.arrays.group.tolist(), possible_devices(instance)
+    group, possible = instance.arrays.group.tolist(), instance.arrays.able
     homes = product(range(instance.num_devices), repeat=max(group) + 1)
     each = [tuple(home[g] for g in group) for home in homes]
     return [devices for devices in each if possible[range(len(group)), devices].all()]
