@@ -33,7 +33,7 @@ from placegap.instances.problem import (
     has_two_levels,
 )
 from placegap.instances.referee.hybrid import check_hybrid
-from placegap.instances.referee.loads import why_not_two_levels
+from placegap.instances.referee.rules import why_not_two_levels
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan

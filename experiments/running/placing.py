@@ -35,7 +35,7 @@ from placegap.instances.problem import (
 from placegap.instances.problem.integers import times_written
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.hybrid import why_no_degrees
-from placegap.instances.referee.loads import check_semantics
+from placegap.instances.referee.rules import check_semantics
 from placegap.instances.torch_models.options import ASSUMED
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.clock import while_compiling

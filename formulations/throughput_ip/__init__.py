@@ -93,7 +93,8 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.referee.evaluate import evaluate
-from placegap.instances.referee.loads import combine, device_loads, sync_ns, why_not_two_levels
+from placegap.instances.referee.loads import combine, device_loads, sync_ns
+from placegap.instances.referee.rules import why_not_two_levels
 
 __all__ = [
     "Contiguous",

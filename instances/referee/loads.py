@@ -16,15 +16,21 @@ weights over the narrowest path between two of the devices; and it holds all byt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import (
+    MOST_TOKENS,
+    DeviceUse,
+    Evaluation,
     Instance,
     LoadRule,
+    LoadSemantics,
     MaxContext,
+    MaxLoadFwdBwd,
     Plan,
     Semantics,
     ServerUse,
@@ -32,8 +38,7 @@ from placegap.instances.problem import (
     has_two_levels,
 )
 from placegap.instances.problem.graph_index import GraphIndex
-from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
-from placegap.instances.reading.errors import InputError
+from placegap.instances.problem.integers import NS_PER_S, ceil_div
 
 
 def device_loads(
@@ -115,49 +120,6 @@ def combine(rule: LoadRule, compute: Ints, incoming: Ints, outgoing: Ints) -> In
     return compute + communication if rule == "add" else np.maximum(compute, communication)
 
 
-def check_semantics(instance: Instance, semantics: Semantics) -> None:
-    """Raise an InputError where an instance lacks what a semantics needs.
-
-    Tokens need ops with caches. With ``levels=2`` every device names its server, and, where there
-    are several servers, every tensor has a time between them: links or transfer_ns, not a host time
-    alone.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> two_levels = MaxLoad(levels=2)
-    >>> check_semantics(example(), two_levels)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    placegap.instances.reading.errors.InputError: fd-dps-figure-3: ...
-    """
-    if has_two_levels(semantics):
-        reason = why_not_two_levels(instance)
-        if reason is not None:
-            raise InputError(reason, instance.name)
-    if isinstance(semantics, MaxContext) and not any(op.caches for op in instance.graph.ops):
-        raise InputError(
-            "max_context asks for tokens, and no op has a cache; trace the model with --context,"
-            " or state the caches of its ops",
-            instance.name,
-        )
-
-
-def why_not_two_levels(instance: Instance) -> str | None:
-    """What an instance lacks for two levels of communication, or None."""
-    for device in instance.cluster.devices:
-        if device.server is None:
-            return f"two levels need the server of every device; {device.name!r} names none"
-    if len(server_numbers(instance)[0]) > 1:
-        for edge in instance.graph.edges:
-            if edge.host_time_ns is not None and edge.transfer_ns is None:
-                return (
-                    f"the edge '{edge.producer} -> {edge.consumer}' has only a host time, which"
-                    " does not say what it takes between servers; state its bytes or transfer_ns"
-                )
-    return None
-
-
 def server_numbers(instance: Instance) -> tuple[tuple[str, ...], Ints]:
     """Names of the V servers, in the order of their first devices, and the server of each device.
 
@@ -227,9 +189,6 @@ def _least_time(instance: Instance, among: Flags, inside: Flags) -> Ints:
     return np.asarray(arrays.transfer_ns[:, classes].min(axis=1), np.int64)
 
 
-LONGEST_SYNC = LARGEST_SUM // 2
-"""Beside half of the largest load it is within 2**62."""
-
 Paths = Mapping[tuple[int, int], tuple[int, int]]
 """Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`Cluster.widest_paths`)."""
 
@@ -279,84 +238,20 @@ def sync_ns(parameter_bytes: int, replicas: int, bandwidth_bytes_per_s: int) -> 
     )
 
 
-def check_replicas(instance: Instance, plan: Plan, semantics: Semantics) -> Iterator[Violation]:
-    """Stages that share a device, devices of a stage that differ or that no path joins."""
-    names = [device.name for device in instance.cluster.devices]
-    stages = _stages(plan)
-    owner: dict[int, tuple[int, ...]] = {}
-    for devices in stages:
-        for k in devices:
-            other = owner.setdefault(k, devices)
-            if other != devices:
-                op, there = (instance.graph.ops[stages[at][0]].name for at in (devices, other))
-                yield Violation(
-                    "replicas",
-                    f"device {names[k]!r} belongs to the stage of op {op!r} on"
-                    f" {_list(names, devices)} and to that of {there!r} on {_list(names, other)}",
-                    op=op,
-                    device=names[k],
-                )
-    shared = {devices: ops for devices, ops in stages.items() if len(devices) > 1}
-    if not shared:
-        return
-    kind, paths = equal_devices(instance, semantics), instance.cluster.widest_paths
-    for devices, ops in shared.items():
-        op = instance.graph.ops[ops[0]].name
-        odd = [k for k in devices if kind[k] != kind[devices[0]]]
-        if odd:
-            yield Violation(
-                "replicas",
-                f"op {op!r} is on {_list(names, devices)}, but {names[odd[0]]!r} is not equal to"
-                f" {names[devices[0]]!r}",
-                op=op,
-                device=names[odd[0]],
-            )
-        heavy = [i for i in ops if instance.graph.ops[i].parameter_bytes]
-        reason = _why_no_sync(instance, heavy, devices, paths)
-        if reason is not None:
-            op = instance.graph.ops[heavy[0]].name
-            yield Violation(
-                "replicas",
-                f"op {op!r} has parameters, and {reason}",
-                op=op,
-                device=names[devices[0]],
-            )
-
-
-def _why_no_sync(
-    instance: Instance, heavy: list[int], devices: tuple[int, ...], paths: Paths
-) -> str | None:
-    """Why the weights of some ops cannot be summed over some devices, or None."""
-    if not heavy:
-        return None
-    names = _list([device.name for device in instance.cluster.devices], devices)
-    bandwidth = narrowest_bandwidth(paths, devices)
-    if bandwidth is None:
-        return f"the links lead not from each of {names} to each: their sum cannot be formed"
-    weights = sum(instance.graph.ops[i].parameter_bytes for i in heavy)
-    time_ns = sync_ns(weights, len(devices), bandwidth)
-    if time_ns <= LONGEST_SYNC:
-        return None
-    return (
-        f"their sum takes {time_ns} ns per sample over {names} at {bandwidth} bytes/s, above 2**61;"
-        " correct the bandwidth, or give the stage one device"
-    )
-
-
 def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:
     """Load of every device, (K,), from that of each stage as if its first device ran it alone.
 
     Parameters
     ----------
     plan : Plan
-        Without violations of `check_replicas`.
+        Without violations of the rule of replicas.
     load : (K,) int64
         Load of each stage at its first device.
     """
     shared = load.copy()
     if _is_single(plan):
         return shared
-    stages = {devices: ops for devices, ops in _stages(plan).items() if len(devices) > 1}
+    stages = {devices: ops for devices, ops in stages_of(plan).items() if len(devices) > 1}
     if not stages:
         return shared
     paths = instance.cluster.widest_paths
@@ -374,7 +269,7 @@ def share_part(plan: Plan, part: Ints) -> Ints:
     shared = part.copy()
     if _is_single(plan):
         return shared
-    for devices in _stages(plan):
+    for devices in stages_of(plan):
         shared[list(devices)] = ceil_div(int(part[devices[0]]), len(devices))
     return shared
 
@@ -384,7 +279,7 @@ def _is_single(plan: Plan) -> bool:
     return max(map(len, plan.placement), default=1) == 1
 
 
-def _stages(plan: Plan) -> dict[tuple[int, ...], list[int]]:
+def stages_of(plan: Plan) -> dict[tuple[int, ...], list[int]]:
     """Ops of each stage, by its devices."""
     stages: dict[tuple[int, ...], list[int]] = {}
     for i, devices in enumerate(plan.placement):
@@ -392,5 +287,113 @@ def _stages(plan: Plan) -> dict[tuple[int, ...], list[int]]:
     return stages
 
 
-def _list(names: list[str], devices: tuple[int, ...]) -> str:
-    return ", ".join(repr(names[k]) for k in devices)
+def device_uses(
+    instance: Instance, plan: Plan, parts: tuple[Ints, ...], load: Ints, memory: Sequence[int]
+) -> tuple[DeviceUse, ...]:
+    """What each device does."""
+    on = np.array([k for devices in plan.placement for k in devices], np.int64)
+    count = np.bincount(on, minlength=instance.num_devices)
+    columns = [column.tolist() for column in (count, *(share_part(plan, part) for part in parts))]
+    rows = zip(*columns, memory, load.tolist(), strict=True)
+    specs = instance.cluster.devices
+    return tuple(DeviceUse(spec.name, *row) for spec, row in zip(specs, rows, strict=True))
+
+
+def heaviest_load(
+    instance: Instance, plan: Plan, semantics: LoadSemantics, parts: tuple[Ints, ...]
+) -> tuple[Ints, tuple[ServerUse, ...], int]:
+    """Load of each device and, with two levels, of each server; the heaviest of them.
+
+    With two passes it is the heaviest forward + the heaviest backward load.
+    """
+    if isinstance(semantics, MaxLoadFwdBwd):
+        forward, backward = (
+            combine(semantics.load, *device_loads(instance, plan.devices, backward=which))
+            for which in (False, True)
+        )
+        return forward + backward, (), int(forward.max()) + int(backward.max())
+    load = share_load(instance, plan, combine(semantics.load, *parts))
+    servers = server_uses(instance, plan.devices) if semantics.levels == 2 else ()
+    return load, servers, max([int(load.max()), *(use.load_ns for use in servers)])
+
+
+# ------------------------------------------------------------------------------------------- tokens
+
+
+def evaluate_context(
+    instance: Instance, plan: Plan, semantics: MaxContext, placed: tuple[Violation, ...]
+) -> Evaluation:
+    """The tokens that every device has room for, below 0; loads and memory are those with them."""
+    parts = device_loads(instance, plan.devices)
+    load = combine(semantics.load, *parts)
+    tokens = tokens_per_device(instance, plan)
+    least = max(0, min(tokens))
+    held = [0] * instance.num_devices  # on a device without a limit, perhaps beyond 64 bits
+    for op, k in zip(instance.graph.ops, plan.devices.tolist(), strict=True):
+        held[k] += op.bytes_at(least)
+    uses = device_uses(instance, plan, parts, load, held)
+    uses = tuple(replace(use, tokens=most) for use, most in zip(uses, tokens, strict=True))
+    broken = _context_violations(instance, semantics, tokens, load)
+    return Evaluation(-least, (*broken, *placed), uses)
+
+
+def tokens_per_device(instance: Instance, plan: Plan) -> list[int]:
+    """Most tokens whose caches fit each device; -1 where it does not even hold the rest.
+
+    What a device holds grows with the tokens, piece by piece less steeply, as windows fill up.
+    `MOST_TOKENS` stands for no limit.
+
+    Examples
+    --------
+    >>> from placegap.instances import Cache, Cluster, Device, Graph, Op
+    >>> op = Op(name="a", time_ns={"gpu": 1}, resident_bytes=50, caches=(
+    ...     Cache(token_bytes=4, tokens=10), Cache(token_bytes=6, most_tokens=5)))
+    >>> gpu = Device(name="gpu", kind="gpu", memory_bytes=100)
+    >>> one = Instance(name="one", graph=Graph(name="one", ops=(op,)),
+    ...     cluster=Cluster(name="gpu", devices=(gpu,)))
+    >>> tokens_per_device(one, Plan.on([0]))  # 100 - 10 of weights - 30 of the window, by 4
+    [15]
+    """
+    num_devices = instance.num_devices
+    held, growth = [0] * num_devices, [0] * num_devices
+    ends: list[list[tuple[int, int]]] = [[] for _ in range(num_devices)]
+    for op, on in zip(instance.graph.ops, plan.placement, strict=True):
+        k = on[0]
+        held[k] += op.resident_bytes
+        for cache in op.caches:
+            held[k] -= cache.held_bytes(cache.tokens)
+            growth[k] += cache.token_bytes
+            if cache.most_tokens is not None:
+                ends[k].append((cache.most_tokens, cache.token_bytes))
+    found = []
+    for k, device in enumerate(instance.cluster.devices):
+        left, tokens, slope = device.memory_bytes, 0, growth[k]
+        if left is None:
+            found.append(MOST_TOKENS)
+            continue
+        left -= held[k]
+        for end, less in [*sorted(ends[k]), (MOST_TOKENS, 0)]:
+            further = min(end, MOST_TOKENS) - tokens
+            if left >= 0 and further > 0:
+                more = further if slope == 0 else min(further, left // slope)
+                tokens, left = tokens + more, left - more * slope
+                if more < further:
+                    break
+            slope -= less
+        found.append(tokens if left >= 0 else -1)
+    return found
+
+
+def _context_violations(
+    instance: Instance, semantics: MaxContext, tokens: list[int], load_ns: Ints
+) -> list[Violation]:
+    """Devices that do not hold their weights, or have more to do than is allowed."""
+    found = []
+    for device, most, load in zip(instance.cluster.devices, tokens, load_ns.tolist(), strict=True):
+        if most < 0:
+            said = f"{device.name!r} does not hold its ops without any token"
+            found.append(Violation("memory", said, device=device.name))
+        if semantics.at_most_ns is not None and load > semantics.at_most_ns:
+            said = f"{device.name!r} has {load} ns to do, of at most {semantics.at_most_ns}"
+            found.append(Violation("load", said, device=device.name))
+    return found

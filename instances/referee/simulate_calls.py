@@ -18,7 +18,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule, TransferTimes
-from placegap.instances.referee.simulate import PlanError, check_shape
+from placegap.instances.referee.rules import PlanError, check_shape
 
 
 class Call(NamedTuple):

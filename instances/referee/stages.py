@@ -16,7 +16,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, PipelineIteration, Plan
-from placegap.instances.referee.simulate import PlanError
+from placegap.instances.referee.rules import PlanError
 
 
 @dataclass(frozen=True, eq=False)

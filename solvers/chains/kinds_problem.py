@@ -23,12 +23,8 @@ from placegap.instances.problem.blocks import IdleRule, contract
 from placegap.instances.problem.graph_index import freeze
 from placegap.instances.problem.integers import NS_PER_S
 from placegap.instances.problem.nets import build_nets
-from placegap.instances.referee.loads import (
-    border_costs,
-    server_costs,
-    server_numbers,
-    why_not_two_levels,
-)
+from placegap.instances.referee.loads import border_costs, server_costs, server_numbers
+from placegap.instances.referee.rules import why_not_two_levels
 from placegap.solvers.chains.problem import (
     LARGEST_LOAD,
     ChainBlocks,

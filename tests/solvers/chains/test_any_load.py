@@ -14,7 +14,7 @@ from draws.chains import chain_instance
 from placegap.instances import InputError, Instance, MaxLoad, Plan, evaluate, example
 from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.files.cluster_file import load_cluster
-from placegap.instances.referee.evaluate import check_class
+from placegap.instances.referee.rules import check_class
 from placegap.solvers import run_method
 from placegap.solvers.chains.any_load import StageLoad, chain_under_load
 

@@ -21,7 +21,7 @@ from placegap.instances import (
     example,
 )
 from placegap.instances.problem.integers import NEVER
-from placegap.instances.referee.simulate import PlanError
+from placegap.instances.referee.rules import PlanError
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 from placegap.solvers.latency import spine as latency_spine
 from placegap.solvers.latency.annealing import anneal_calls
