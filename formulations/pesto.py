@@ -69,7 +69,6 @@ from placegap.formulations.shared.times import (
     ScaledTimes,
     Windows,
     scale_times,
-    serial_horizon_ns,
     windows,
 )
 from placegap.instances.kernels.array_types import Flags, Ints
@@ -128,7 +127,7 @@ def build(
     reason = why_not(semantics)
     if reason is not None:
         raise ValueError(f"Pesto's model {reason}")
-    horizon = serial_horizon_ns(instance) if horizon_ns is None else horizon_ns
+    horizon = instance.arrays.serial_horizon_ns if horizon_ns is None else horizon_ns
     chosen = build_published if form == "as_published" else build_strengthened
     model = chosen(instance, horizon)
     return describe(model, __doc__, names_of(instance) if names else None)

@@ -80,14 +80,6 @@ def scale_times(instance: Instance, horizon_ns: int) -> ScaledTimes:
     )
 
 
-def serial_horizon_ns(instance: Instance) -> int:
-    """Every placement, run one op and one transfer at a time, ends by then."""
-    arrays = instance.arrays
-    ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1)
-    moves = arrays.transfer_ns[arrays.index.tensor].max(axis=1, initial=0)
-    return int(sum(ops.tolist()) + sum(moves.tolist()))
-
-
 # ------------------------------------------------------------------------------------------ windows
 
 

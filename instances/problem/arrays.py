@@ -108,6 +108,26 @@ class Arrays:
         return bool(((need <= self.memory_bytes) | (self.memory_bytes == NO_LIMIT)).all())
 
     @cached_property
+    def serial_horizon_ns(self) -> int:
+        """Every placement, run one op and one transfer at a time, ends by then."""
+        ops = np.where(self.time_ns == UNSUPPORTED, 0, self.time_ns).max(axis=1)
+        moves = self.transfer_ns[self.index.tensor].max(axis=1, initial=0)
+        return int(sum(ops.tolist()) + sum(moves.tolist()))
+
+    @cached_property
+    def group_order(self) -> Ints:
+        """Colocation groups by the first of their ops in topological order, (g,)."""
+        first = np.full(self.num_groups, len(self.group))
+        np.minimum.at(first, self.group, self.index.topological_position)
+        return np.argsort(first, kind="stable").astype(np.int64)
+
+    def place_of_ops(self, order: Ints) -> Ints:
+        """Place of each op's colocation group in an order of the groups, (n,)."""
+        place = np.empty(self.num_groups, np.int64)
+        place[order] = np.arange(self.num_groups)
+        return place[self.group]
+
+    @cached_property
     def exchanged(self) -> Flags:
         """Which edges of a training step are exchanges of gradients, (m,).
 

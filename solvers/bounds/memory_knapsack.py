@@ -40,7 +40,7 @@ import numpy as np
 from scipy import sparse
 
 from placegap.formulations.shared.devices import colocated_times
-from placegap.formulations.shared.times import serial_horizon_ns, time_unit_ns
+from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_LIMIT
@@ -270,7 +270,7 @@ class _Builder:
         most_shared: int,
     ) -> None:
         self.instance, self.classes = instance, classes
-        self.unit_ns = time_unit_ns(serial_horizon_ns(instance), 1)
+        self.unit_ns = time_unit_ns(instance.arrays.serial_horizon_ns, 1)
         self.moves, self.move = moves / self.unit_ns, move
         self.rows = _Rows()
         arrays = instance.arrays
@@ -281,7 +281,7 @@ class _Builder:
         for g, k in zip(*np.nonzero(possible), strict=True):
             self.column[g, k] = self.rows.add_column(float(classes.group_count[g]))
         self.num_integers = len(self.rows.upper)
-        self.horizon = serial_horizon_ns(instance) / self.unit_ns
+        self.horizon = instance.arrays.serial_horizon_ns / self.unit_ns
         self.start = [self.rows.add_column(self.horizon) for _ in classes.op]
         self.end = self.rows.add_column(self.horizon)
         self.flows: dict[tuple[int, int], list[tuple[int, int, int]]] = {}

@@ -30,9 +30,8 @@ from placegap.instances.problem import Instance
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY, ceil_div, to_whole
 from placegap.instances.problem.sections import Interval, Section, intervals
-from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions
+from placegap.solvers.bounds.cheap_bounds import Direction, arrive, directions, spread_weights
 from placegap.solvers.bounds.section_gaps import IntervalArcs, interval_arcs
-from placegap.solvers.bounds.spread_bound import spread_weights
 
 MOST, FEWEST, MOST_STEPS = 300, 16, 3_000_000
 """Ancestors that are looked at for one head: at most, at least in large graphs, and for all ops."""

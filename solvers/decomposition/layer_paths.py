@@ -9,10 +9,8 @@ from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.referee.evaluate import evaluate
-from placegap.solvers.bounds.labels.layer_labels import LayerPath
-from placegap.solvers.bounds.labels.layer_options import LayerTable
-from placegap.solvers.bounds.labels.layers_bound import search_layers
-from placegap.solvers.bounds.labels.nested_layers import NestedLayers
+from placegap.solvers.bounds.labels.layers_bound import LayerPath, search_layers
+from placegap.solvers.bounds.labels.nested_layers import LayerTable, NestedLayers
 from placegap.solvers.bounds.work_windows import window_bound, work_windows
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method

@@ -22,7 +22,6 @@ from placegap.instances.problem import Instance, Makespan, Plan, Schedule, memor
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.referee.evaluate import evaluate, feasible_ns
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Start, Task
@@ -259,8 +258,8 @@ class Line(NamedTuple):
 def line_of(instance: Instance, semantics: Makespan) -> Line:
     """The order of an instance, and the bytes by which moves are told at once not to fit."""
     arrays = instance.arrays
-    order = group_order(arrays)
-    place = place_of_ops(arrays, order)
+    order = arrays.group_order
+    place = arrays.place_of_ops(order)
     least = (
         arrays if memory_rule(semantics) == "sum" else relax_memory(instance, semantics)[0].arrays
     )

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from placegap.formulations.makespan_cp import MakespanModel, build, read_plan, warm_start
-from placegap.formulations.shared.times import LARGEST_HORIZON_NS, serial_horizon_ns
+from placegap.formulations.shared.times import LARGEST_HORIZON_NS
 from placegap.instances.problem import Makespan
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.referee.simulate import simulate
@@ -35,7 +35,7 @@ def applies(task: Task[Makespan], params: Params) -> str | None:
     parts = instance.num_ops * k + len(instance.graph.edges) * k * k
     if parts > MOST_PARTS:
         return f"its model has {parts} ops x devices and edges x device pairs, above {MOST_PARTS}"
-    if serial_horizon_ns(instance) > LARGEST_HORIZON_NS:
+    if instance.arrays.serial_horizon_ns > LARGEST_HORIZON_NS:
         return "its times sum to more than 2**59 ns"
     return None
 

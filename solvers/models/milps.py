@@ -10,7 +10,7 @@ from pydantic import Field
 
 from placegap.formulations import getf, moirai, pesto, throughput_ip
 from placegap.formulations.getf import critical_path_ns
-from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem import LoadSemantics, Makespan, MaxLoad
 from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
@@ -45,7 +45,7 @@ def moirai_applies(task: Task[Makespan], params: MoiraiParams) -> str | None:
     num_edges = len(instance.graph.edges)
     if num_edges > MOST_EDGES:
         return f"takes at most {MOST_EDGES} edges, not {num_edges}"
-    return why_too_long(serial_horizon_ns(instance)) or why_too_many_rows(
+    return why_too_long(instance.arrays.serial_horizon_ns) or why_too_many_rows(
         moirai.count_rows(instance, params.form, task.semantics, params.symmetry), params.form
     )
 
@@ -111,7 +111,7 @@ def pesto_applies(task: Task[Makespan], params: PestoParams) -> str | None:
     reason = pesto.why_not(task.semantics)
     if reason is not None:
         return f"its model {reason}"
-    reason = why_too_long(serial_horizon_ns(task.instance))
+    reason = why_too_long(task.instance.arrays.serial_horizon_ns)
     if reason is not None:
         return reason
     merge = _merge(task, params)

@@ -17,7 +17,6 @@ from placegap.instances.problem.additive_memory import (
 )
 from placegap.instances.problem.integers import LARGEST_SUM, NO_LIMIT, UNSUPPORTED
 from placegap.instances.problem.mean_costs import flow_of
-from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.core.registry import method
@@ -51,8 +50,8 @@ def _slicings(instance: Instance) -> Iterator[Ints]:
     """Devices of the ops, (n,), for each sequence of the devices."""
     arrays, index = instance.arrays, instance.arrays.index
     num, most = arrays.num_groups, instance.num_devices
-    order = group_order(arrays)
-    at = place_of_ops(arrays, order)
+    order = arrays.group_order
+    at = arrays.place_of_ops(order)
     size, blocked = arrays.group_bytes[order].astype(float), ~arrays.group_runs[order]
     time_ns = np.zeros((num, most))
     np.add.at(time_ns, at, arrays.time_ns.clip(0).astype(float))
@@ -182,8 +181,8 @@ def _dealt(instance: Instance) -> Iterator[Ints]:
     """Devices of the ops, (n,), by one way of cutting and dealing after another."""
     arrays, index = instance.arrays, instance.arrays.index
     num = arrays.num_groups
-    order = group_order(arrays)
-    at, work = place_of_ops(arrays, order), np.zeros(num)
+    order = arrays.group_order
+    at, work = arrays.place_of_ops(order), np.zeros(num)
     size, able = arrays.group_bytes[order], arrays.group_runs[order]
     np.add.at(work, at, flow_of(arrays).node_ns.astype(float))
     sent_ns = sent_across(

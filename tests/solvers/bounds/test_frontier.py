@@ -15,7 +15,6 @@ from draws.training_steps import mirrored_instance, two_servers_instance
 from draws.twins import single_and_paired_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
-from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances import (
     Cluster,
     Device,
@@ -223,11 +222,13 @@ def compare(seed: int, seen: Counter[str]) -> None:
             continue
         relaxed, _ = relax_memory(instance, semantics)
         assert frontier_bound(relaxed, semantics, 0) <= optimum, (make.__name__, seed)
-        found = least_below(steps_of(relaxed, semantics), serial_horizon_ns(relaxed) + 2)
+        found = least_below(steps_of(relaxed, semantics), relaxed.arrays.serial_horizon_ns + 2)
         assert found is not None
         assert found.ns is not None
         assert found.ns <= optimum, (make.__name__, seed)
-        few = least_below(steps_of(relaxed, semantics), serial_horizon_ns(relaxed) + 2, rows=1)
+        few = least_below(
+            steps_of(relaxed, semantics), relaxed.arrays.serial_horizon_ns + 2, rows=1
+        )
         assert few is not None
         assert few.ns is not None
         assert few.ns <= found.ns, (make.__name__, seed)
@@ -255,7 +256,7 @@ def test_joined_labels_prove_no_more() -> None:
     lower = 0
     for seed in range(12):
         instance, semantics = mirrored_instance(seed), Makespan()
-        steps, most_ns = steps_of(instance, semantics), serial_horizon_ns(instance) + 2
+        steps, most_ns = steps_of(instance, semantics), instance.arrays.serial_horizon_ns + 2
         exact = least_below(steps, most_ns)
         joined = least_below(steps, most_ns, rows=1)
         assert exact is not None

@@ -13,7 +13,7 @@ from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Mak
 from placegap.instances.problem import Channels, Transfers
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, choose_chain, interval
-from placegap.solvers.bounds.labels.layer_options import SectionTimes, ways_to_place
+from placegap.solvers.bounds.labels.nested_layers import SectionTimes, ways_to_place
 from placegap.solvers.bounds.section_gaps import (
     channel_table,
     interval_arcs,

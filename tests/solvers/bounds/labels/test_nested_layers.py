@@ -19,8 +19,7 @@ from placegap.instances.problem import Cluster, Device, Link
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.sections import Interval, choose_chain, intervals
 from placegap.solvers import Task, brute_force, run_method
-from placegap.solvers.bounds.labels import layer_labels as labels
-from placegap.solvers.bounds.labels import layer_options as options
+from placegap.solvers.bounds.labels import layers_bound as labels
 from placegap.solvers.bounds.labels import nested_layers as chains
 from placegap.solvers.bounds.labels.layers_bound import layers_bound
 from placegap.solvers.bounds.labels.nested_layers import (
@@ -158,7 +157,7 @@ def test_a_search_that_is_stopped_says_what_was_known() -> None:
 def test_layers_of_which_no_group_is_placed_prove_what_paths_prove(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(options, "MOST_OPTIONS", 1)  # as with more devices than options
+    monkeypatch.setattr(chains, "MOST_OPTIONS", 1)  # as with more devices than options
     assert proven(training_step(3, 3)) == 70  # 3 + 3 + 1 ops of 10 ns on the longest path
 
 
@@ -213,8 +212,8 @@ def test_no_bound_is_above_an_optimum() -> None:
 
 @pytest.mark.parametrize("most", [1, 3, 9])
 def test_nor_where_few_groups_are_placed(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(options, "MOST_OPTIONS", most)
-    monkeypatch.setattr(options, "MOST_TIGHT", most)
+    monkeypatch.setattr(chains, "MOST_OPTIONS", most)
+    monkeypatch.setattr(chains, "MOST_TIGHT", most)
     assert sum(is_sound(tight_instance(seed), seed) for seed in range(50)) >= 15
 
 
