@@ -32,7 +32,6 @@ from placegap.instances.referee.loads import (
     equal_devices,
     narrowest_bandwidth,
     server_costs,
-    server_numbers,
 )
 
 MOST_UNEVEN = 6
@@ -126,7 +125,7 @@ def throughput_data(
     servers: tuple[str, ...] = ()
     server, server_ns = np.zeros(len(first), np.int64), np.zeros((len(border), 0), np.int64)
     if has_two_levels(semantics):
-        servers, of_device = server_numbers(instance)
+        servers, of_device = instance.cluster.server_numbers
         server, server_ns = of_device[first], np.minimum(server_costs(instance), horizon + 1)
     return ThroughputSets(
         instance=instance,

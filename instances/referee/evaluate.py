@@ -44,7 +44,7 @@ from placegap.instances.referee.rules import (
     check_shape,
     foreign_fields,
 )
-from placegap.instances.referee.simulate import simulate
+from placegap.instances.referee.simulate import simulate_placed
 from placegap.instances.referee.simulate_calls import simulate_subgraphs
 
 NO_VALUE = ("shape", "order", "fields", "replicas")
@@ -100,7 +100,7 @@ def evaluate(instance: Instance, plan: Plan, semantics: Semantics) -> Evaluation
     schedule, late = None, list[Violation]()
     try:
         if isinstance(semantics, Makespan) and not foreign:
-            schedule = simulate(instance, plan, semantics)
+            schedule = simulate_placed(instance, plan, semantics)
         elif isinstance(semantics, LatencySubgraphs) and not foreign:
             schedule = simulate_subgraphs(instance, plan, semantics)
     except PlanError as error:

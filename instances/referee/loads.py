@@ -16,7 +16,7 @@ weights over the narrowest path between two of the devices; and it holds all byt
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,7 +38,7 @@ from placegap.instances.problem import (
     has_two_levels,
 )
 from placegap.instances.problem.graph_index import GraphIndex
-from placegap.instances.problem.integers import NS_PER_S, ceil_div
+from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
 
 
 def device_loads(
@@ -120,17 +120,6 @@ def combine(rule: LoadRule, compute: Ints, incoming: Ints, outgoing: Ints) -> In
     return compute + communication if rule == "add" else np.maximum(compute, communication)
 
 
-def server_numbers(instance: Instance) -> tuple[tuple[str, ...], Ints]:
-    """Names of the V servers, in the order of their first devices, and the server of each device.
-
-    Every device must name its server (`check_semantics`).
-    """
-    number: dict[str, int] = {}
-    servers = [device.server or "" for device in instance.cluster.devices]
-    of_device = np.array([number.setdefault(name, len(number)) for name in servers], np.int64)
-    return tuple(number), of_device
-
-
 def border_costs(instance: Instance, semantics: Semantics) -> Ints:
     """What each tensor costs at each device's border, (t, K), in ns; hosts do not pay it.
 
@@ -141,7 +130,7 @@ def border_costs(instance: Instance, semantics: Semantics) -> Ints:
     arrays = instance.arrays
     if not has_two_levels(semantics):
         return arrays.host_ns
-    _, server = server_numbers(instance)
+    _, server = instance.cluster.server_numbers
     cost = np.zeros_like(arrays.host_ns)
     for k in range(instance.num_devices):
         cost[:, k] = _least_time(instance, server == server[k], np.arange(len(server)) == k)
@@ -157,7 +146,7 @@ def server_costs(instance: Instance) -> Ints:
 
     The least transfer time between a device of the server and one outside, over both directions.
     """
-    names, server = server_numbers(instance)
+    names, server = instance.cluster.server_numbers
     every = np.ones(len(server), np.bool_)
     columns = [_least_time(instance, every, server == v) for v in range(len(names))]
     return np.column_stack(columns)
@@ -171,7 +160,7 @@ def server_uses(instance: Instance, device: Ints) -> tuple[ServerUse, ...]:
     device : (n,) int64
         Device of each op.
     """
-    names, server = server_numbers(instance)
+    names, server = instance.cluster.server_numbers
     index = instance.arrays.index
     incoming, outgoing = crossing_costs(index, server[device], server_costs(instance))
     load = (incoming + outgoing).tolist()
@@ -188,6 +177,9 @@ def _least_time(instance: Instance, among: Flags, inside: Flags) -> Ints:
         return np.zeros(len(arrays.transfer_ns), np.int64)
     return np.asarray(arrays.transfer_ns[:, classes].min(axis=1), np.int64)
 
+
+LONGEST_SYNC = LARGEST_SUM // 2
+"""Beside half of the largest load it is within 2**62."""
 
 Paths = Mapping[tuple[int, int], tuple[int, int]]
 """Bandwidth (bytes/s) and latency (ns) of ordered device pairs (`Cluster.widest_paths`)."""
@@ -238,20 +230,88 @@ def sync_ns(parameter_bytes: int, replicas: int, bandwidth_bytes_per_s: int) -> 
     )
 
 
+def check_replicas(instance: Instance, plan: Plan, semantics: Semantics) -> Iterator[Violation]:
+    """Stages that share a device, devices of a stage that differ or that no path joins."""
+    names = [device.name for device in instance.cluster.devices]
+    stages = _stages(plan)
+    owner: dict[int, tuple[int, ...]] = {}
+    for devices in stages:
+        for k in devices:
+            other = owner.setdefault(k, devices)
+            if other != devices:
+                op, there = (instance.graph.ops[stages[at][0]].name for at in (devices, other))
+                yield Violation(
+                    "replicas",
+                    f"device {names[k]!r} belongs to the stage of op {op!r} on"
+                    f" {_list(names, devices)} and to that of {there!r} on {_list(names, other)}",
+                    op=op,
+                    device=names[k],
+                )
+    shared = {devices: ops for devices, ops in stages.items() if len(devices) > 1}
+    if not shared:
+        return
+    kind, paths = equal_devices(instance, semantics), instance.cluster.widest_paths
+    for devices, ops in shared.items():
+        op = instance.graph.ops[ops[0]].name
+        odd = [k for k in devices if kind[k] != kind[devices[0]]]
+        if odd:
+            yield Violation(
+                "replicas",
+                f"op {op!r} is on {_list(names, devices)}, but {names[odd[0]]!r} is not equal to"
+                f" {names[devices[0]]!r}",
+                op=op,
+                device=names[odd[0]],
+            )
+        heavy = [i for i in ops if instance.graph.ops[i].parameter_bytes]
+        reason = _why_no_sync(instance, heavy, devices, paths)
+        if reason is not None:
+            op = instance.graph.ops[heavy[0]].name
+            yield Violation(
+                "replicas",
+                f"op {op!r} has parameters, and {reason}",
+                op=op,
+                device=names[devices[0]],
+            )
+
+
+def _why_no_sync(
+    instance: Instance, heavy: list[int], devices: tuple[int, ...], paths: Paths
+) -> str | None:
+    """Why the weights of some ops cannot be summed over some devices, or None."""
+    if not heavy:
+        return None
+    names = _list([device.name for device in instance.cluster.devices], devices)
+    bandwidth = narrowest_bandwidth(paths, devices)
+    if bandwidth is None:
+        return f"the links lead not from each of {names} to each: their sum cannot be formed"
+    weights = sum(instance.graph.ops[i].parameter_bytes for i in heavy)
+    time_ns = sync_ns(weights, len(devices), bandwidth)
+    if time_ns <= LONGEST_SYNC:
+        return None
+    return (
+        f"their sum takes {time_ns} ns per sample over {names} at {bandwidth} bytes/s, above 2**61;"
+        " correct the bandwidth, or give the stage one device"
+    )
+
+
+def _list(names: list[str], devices: tuple[int, ...]) -> str:
+    return ", ".join(repr(names[k]) for k in devices)
+
+
 def share_load(instance: Instance, plan: Plan, load: Ints) -> Ints:
     """Load of every device, (K,), from that of each stage as if its first device ran it alone.
 
     Parameters
     ----------
     plan : Plan
-        Without violations of the rule of replicas.
+        Without violations of `check_replicas`.
     load : (K,) int64
         Load of each stage at its first device.
     """
     shared = load.copy()
     if _is_single(plan):
         return shared
-    stages = {devices: ops for devices, ops in stages_of(plan).items() if len(devices) > 1}
+    stages = {devices: ops for devices, ops in _stages(plan).items() if len(devices) > 1}
     if not stages:
         return shared
     paths = instance.cluster.widest_paths
@@ -269,7 +329,7 @@ def share_part(plan: Plan, part: Ints) -> Ints:
     shared = part.copy()
     if _is_single(plan):
         return shared
-    for devices in stages_of(plan):
+    for devices in _stages(plan):
         shared[list(devices)] = ceil_div(int(part[devices[0]]), len(devices))
     return shared
 
@@ -279,7 +339,7 @@ def _is_single(plan: Plan) -> bool:
     return max(map(len, plan.placement), default=1) == 1
 
 
-def stages_of(plan: Plan) -> dict[tuple[int, ...], list[int]]:
+def _stages(plan: Plan) -> dict[tuple[int, ...], list[int]]:
     """Ops of each stage, by its devices."""
     stages: dict[tuple[int, ...], list[int]] = {}
     for i, devices in enumerate(plan.placement):

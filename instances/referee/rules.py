@@ -25,17 +25,7 @@ from placegap.instances.problem import (
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
 from placegap.instances.reading.errors import InputError
 from placegap.instances.reading.input_files import MAX_EVENTS
-from placegap.instances.referee.loads import (
-    Paths,
-    equal_devices,
-    narrowest_bandwidth,
-    server_numbers,
-    stages_of,
-    sync_ns,
-)
-
-LONGEST_SYNC = LARGEST_SUM // 2
-"""Beside half of the largest load it is within 2**62."""
+from placegap.instances.referee.loads import check_replicas
 
 
 class PlanError(ValueError):
@@ -75,7 +65,7 @@ def why_not_two_levels(instance: Instance) -> str | None:
     for device in instance.cluster.devices:
         if device.server is None:
             return f"two levels need the server of every device; {device.name!r} names none"
-    if len(server_numbers(instance)[0]) > 1:
+    if len(instance.cluster.server_numbers[0]) > 1:
         for edge in instance.graph.edges:
             if edge.host_time_ns is not None and edge.transfer_ns is None:
                 return (
@@ -197,11 +187,11 @@ def check_placement(instance: Instance, plan: Plan, semantics: Semantics) -> tup
     pooled = semantics.objective == "latency_subgraphs"  # hosts are one pool there
     found = [*_colocation(instance, device, pooled)]
     if has_replicas(semantics):
-        found += _replicas(instance, plan, semantics)
+        found += check_replicas(instance, plan, semantics)
     names = [spec.name for spec in instance.cluster.devices]
     found += check_class(instance, plan_class(semantics), device, names, "device")
     if has_two_levels(semantics):
-        servers, server = server_numbers(instance)
+        servers, server = instance.cluster.server_numbers
         found += check_class(instance, plan_class(semantics), server[device], servers, "server")
     return tuple(found)
 
@@ -311,71 +301,3 @@ def _chain(
         op=a,
         device=around[0] if noun == "device" else None,
     )
-
-
-def _replicas(instance: Instance, plan: Plan, semantics: Semantics) -> Iterator[Violation]:
-    """Stages that share a device, devices of a stage that differ or that no path joins."""
-    names = [device.name for device in instance.cluster.devices]
-    stages = stages_of(plan)
-    owner: dict[int, tuple[int, ...]] = {}
-    for devices in stages:
-        for k in devices:
-            other = owner.setdefault(k, devices)
-            if other != devices:
-                op, there = (instance.graph.ops[stages[at][0]].name for at in (devices, other))
-                yield Violation(
-                    "replicas",
-                    f"device {names[k]!r} belongs to the stage of op {op!r} on"
-                    f" {_list(names, devices)} and to that of {there!r} on {_list(names, other)}",
-                    op=op,
-                    device=names[k],
-                )
-    shared = {devices: ops for devices, ops in stages.items() if len(devices) > 1}
-    if not shared:
-        return
-    kind, paths = equal_devices(instance, semantics), instance.cluster.widest_paths
-    for devices, ops in shared.items():
-        op = instance.graph.ops[ops[0]].name
-        odd = [k for k in devices if kind[k] != kind[devices[0]]]
-        if odd:
-            yield Violation(
-                "replicas",
-                f"op {op!r} is on {_list(names, devices)}, but {names[odd[0]]!r} is not equal to"
-                f" {names[devices[0]]!r}",
-                op=op,
-                device=names[odd[0]],
-            )
-        heavy = [i for i in ops if instance.graph.ops[i].parameter_bytes]
-        reason = _why_no_sync(instance, heavy, devices, paths)
-        if reason is not None:
-            op = instance.graph.ops[heavy[0]].name
-            yield Violation(
-                "replicas",
-                f"op {op!r} has parameters, and {reason}",
-                op=op,
-                device=names[devices[0]],
-            )
-
-
-def _why_no_sync(
-    instance: Instance, heavy: list[int], devices: tuple[int, ...], paths: Paths
-) -> str | None:
-    """Why the weights of some ops cannot be summed over some devices, or None."""
-    if not heavy:
-        return None
-    names = _list([device.name for device in instance.cluster.devices], devices)
-    bandwidth = narrowest_bandwidth(paths, devices)
-    if bandwidth is None:
-        return f"the links lead not from each of {names} to each: their sum cannot be formed"
-    weights = sum(instance.graph.ops[i].parameter_bytes for i in heavy)
-    time_ns = sync_ns(weights, len(devices), bandwidth)
-    if time_ns <= LONGEST_SYNC:
-        return None
-    return (
-        f"their sum takes {time_ns} ns per sample over {names} at {bandwidth} bytes/s, above 2**61;"
-        " correct the bandwidth, or give the stage one device"
-    )
-
-
-def _list(names: list[str], devices: tuple[int, ...]) -> str:
-    return ", ".join(repr(names[k]) for k in devices)

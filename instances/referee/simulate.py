@@ -59,8 +59,13 @@ def simulate(instance: Instance, plan: Plan, semantics: Makespan) -> Schedule:
     >>> simulate(example(), Plan.on([0, 0, 1, 0]), Makespan()).makespan_ns
     53
     """
-    arrays = instance.arrays
-    device = check_shape(instance, plan)
+    check_shape(instance, plan)
+    return simulate_placed(instance, plan, semantics)
+
+
+def simulate_placed(instance: Instance, plan: Plan, semantics: Makespan) -> Schedule:
+    """`simulate` for a plan that `check_shape` has passed."""
+    arrays, device = instance.arrays, plan.devices
     transfers = _list_transfers(arrays, device, semantics)
     items = _Items(instance, device, transfers, semantics)
     items.add_orders(plan)

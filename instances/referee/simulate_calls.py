@@ -18,7 +18,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule, TransferTimes
-from placegap.instances.referee.rules import PlanError, check_shape
+from placegap.instances.referee.rules import PlanError
 
 
 class Call(NamedTuple):
@@ -49,8 +49,8 @@ def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgrap
     Parameters
     ----------
     plan : Plan
-        One device per op; `call`, or None for a single call of each accelerator. Calls without an
-        op do not exist.
+        One device per op, which runs it (`check_shape`); `call`, or None for a single call of each
+        accelerator. Calls without an op do not exist.
     semantics : LatencySubgraphs
         ``latency_subgraphs``; it says how many calls there may be.
 
@@ -78,7 +78,7 @@ def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgrap
     >>> simulate_subgraphs(example(), Plan.on([0, 0, 1, 1]), once).makespan_ns
     85
     """
-    device = check_shape(instance, plan)
+    device = plan.devices
     unit, units = _units(instance, device, _call_numbers(instance, plan, device, semantics))
     duration = _durations(instance, device, unit, units)
     waits_for = _waits(instance, unit, units)

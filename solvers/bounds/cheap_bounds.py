@@ -38,7 +38,7 @@ from placegap.instances.problem import (
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.integers import NO_WAY, ceil_div, to_whole
 from placegap.solvers.core.method import Task
-from placegap.solvers.core.registry import find_method, why_not
+from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.core.result import Bound
 
 PATH, WORK, LONGEST, ONE, ROOM = "critical path", "work", "longest op", "one microbatch", "room"
@@ -241,7 +241,7 @@ def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
     task = replace(task, instance=relaxed, semantics=plain)
     parts = task.instance.num_ops + len(task.instance.graph.edges)
     for name, us_per_part, most_parts in METHODS_OF.get(task.semantics.objective, ()):
-        method = find_method(name)
+        method = METHODS[name]
         params = method.params()
         if parts > most_parts or 1e-6 * us_per_part * parts > share_s:
             continue

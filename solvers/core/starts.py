@@ -19,7 +19,7 @@ from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Cost, Start, Task, WrongOutcome
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import METHODS, find_method, why_not
+from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.core.result import fault_of
 
 LONGEST_S, SHARE = 10.0, 0.2
@@ -117,7 +117,7 @@ def best_start(
 
 def _plan_by(name: str, task: Task, faults: list[str] | None) -> Plan | None:
     """The plan of a method, if it has one and does not fail."""
-    method = find_method(name)
+    method = METHODS[name]
     try:
         return method.outcome(task, method.params()).plan
     except WrongOutcome as error:
@@ -147,7 +147,7 @@ def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
 
 def task_for(task: Task, name: str) -> Task | None:
     """The task, or a narrower class of plans or simpler rules that the method supports; or None."""
-    asked, method = task.semantics, find_method(name)
+    asked, method = task.semantics, METHODS[name]
     narrower = [asked]
     if isinstance(asked, LoadSemantics):
         nested = PLAN_CLASSES[PLAN_CLASSES.index(asked.plans) :: -1]

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel
-from placegap.instances.problem import Instance, Makespan, Plan, Schedule, memory_rule
+from placegap.instances.problem import Instance, Makespan, Plan, Schedule
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY
@@ -132,7 +132,7 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
 
 def _overfull(task: Task[Makespan]) -> Start | None:
     """A start whose ops fit with their state alone, if memory counts at its peak."""
-    if memory_rule(task.semantics) == "sum":
+    if task.semantics.memory_rule == "sum":
         return None
     floor, _ = relax_memory(task.instance, task.semantics)
     added = task.semantics.model_copy(update={"memory": "sum"})
@@ -146,7 +146,7 @@ class RunWalks:
         self.instance, self.semantics = instance, semantics
         self.data, self.line = machines_of(instance, semantics), line_of(instance, semantics)
         self.work, self.state = new_work(self.data), new_state(self.line, start)
-        self.peak = peak_of(instance, semantics, at_peak=memory_rule(semantics) == "peak")
+        self.peak = peak_of(instance, semantics, at_peak=semantics.memory_rule == "peak")
 
     def cool(self, pace: Pace, rng: np.random.Generator, most: int) -> Iterator[int]:
         """One round of at most so many moves, fewer where the time is over before."""
@@ -261,7 +261,7 @@ def line_of(instance: Instance, semantics: Makespan) -> Line:
     order = arrays.group_order
     place = arrays.place_of_ops(order)
     least = (
-        arrays if memory_rule(semantics) == "sum" else relax_memory(instance, semantics)[0].arrays
+        arrays if semantics.memory_rule == "sum" else relax_memory(instance, semantics)[0].arrays
     )
     member_ptr, member = group_by(place, len(order))
     parts = nested_parts(instance, order)

@@ -9,7 +9,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.kernels.kernel import kernel
-from placegap.instances.problem import Instance, Makespan, Plan, memory_rule
+from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.additive_memory import (
     ceiling_bytes,
     relax_memory,
@@ -171,7 +171,7 @@ def _counted(task: Task[Makespan]) -> Iterator[Instance]:
     hold, then the most.
     """
     yield relax_memory(task.instance, task.semantics)[0]
-    if memory_rule(task.semantics) == "peak":
+    if task.semantics.memory_rule == "peak":
         most_bytes = ceiling_bytes(task.instance)
         if float(most_bytes.astype(np.float64).sum()) <= LARGEST_SUM:
             yield with_resident(task.instance, most_bytes)

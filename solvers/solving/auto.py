@@ -25,7 +25,7 @@ from itertools import chain
 
 from pydantic import Field
 
-from placegap.instances.problem import OBJECTIVES, LoadSemantics, Makespan, MaxContext, memory_rule
+from placegap.instances.problem import OBJECTIVES, LoadSemantics, Makespan, MaxContext
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.explain import explain_infeasible
 from placegap.solvers.bounds.cheap_bounds import quick_bound
@@ -173,7 +173,7 @@ def _ask_placers(known: JudgedIncumbent) -> tuple[str, ...]:
         if name not in asked and s <= left_s:
             left.append(name)
             left_s -= s
-    return (*left, *(without_plan if memory_rule(task.semantics) == "peak" else ()))
+    return (*left, *(without_plan if task.semantics.memory_rule == "peak" else ()))
 
 
 def _offer_plan_of(name: str, known: JudgedIncumbent, most_runs: int | None) -> bool:
@@ -184,7 +184,7 @@ def _offer_plan_of(name: str, known: JudgedIncumbent, most_runs: int | None) -> 
         start = best_start(part, [name], known.faults)
         return Outcome() if start is None else Outcome(start.plan, start.value_ns)
 
-    if memory_rule(task.semantics) in find_method(name).memory_rules:
+    if task.semantics.memory_rule in find_method(name).memory_rules:
         found = plan_by(task)
     else:
         found = run_at_peak(task, plan_by, name, is_exact=False, most_runs=most_runs)

@@ -36,16 +36,16 @@ from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, Section, choose_chain, interval
-from placegap.solvers.bounds.section_gaps import (
+from placegap.solvers.bounds.work_windows import (
     ChannelTable,
     SectionEdges,
+    WorkWindows,
     channel_table,
     paths_through,
     port_gap,
     raise_by_all,
     section_edges,
 )
-from placegap.solvers.bounds.work_windows import WorkWindows
 
 FEWEST_LAYERS, LEAST_SHARE = 2, 0.2
 """With fewer layers, or where the groups of a smaller share of the work come back, there is

@@ -34,7 +34,6 @@ from placegap.instances.problem import (
     LatencySubgraphs,
     MaxLoadFwdBwd,
     PipelineIteration,
-    memory_rule,
 )
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
@@ -94,7 +93,7 @@ def test_it_is_no_worse_than_its_placers_and_its_cheap_bounds(semantics: Semanti
     assert found.value_ns is not None
     assert found.bound_ns is not None
     assert found.bound_ns >= quick_bound(instance, semantics).ns
-    if memory_rule(semantics) == "sum":  # brute force knows no other rule
+    if semantics.memory_rule == "sum":  # brute force knows no other rule
         optimum = oracle(instance, semantics)
         assert optimum is not None
         assert found.bound_ns <= optimum <= found.value_ns
