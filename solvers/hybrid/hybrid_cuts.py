@@ -24,11 +24,11 @@ from pydantic import Field
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import HybridPipeline, Instance, Plan
 from placegap.instances.problem.integers import NEVER, ceil_div
-from placegap.instances.referee.evaluate import evaluate
+from placegap.instances.referee.evaluate import feasible_ns
 from placegap.instances.referee.hybrid import check_hybrid
 from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.method import ExactParams, Task
-from placegap.solvers.core.progress import tell
+from placegap.solvers.core.progress import Incumbent, teller
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan
 from placegap.solvers.hybrid.decide import Choice, Decider, Decision, RowStage, best_rows
@@ -49,6 +49,9 @@ FIRST_STEP = 16
 """Part of the bound by which the first limit is above it: optima are 3 to 30 % above the work."""
 
 
+NAME = "hybrid-cuts"
+
+
 class HybridCutsParams(ExactParams):
     """Parameters of `hybrid-cuts`."""
 
@@ -61,7 +64,7 @@ def applies(task: Task[HybridPipeline], params: HybridCutsParams) -> str | None:
     return why_not_hybrid(task.instance, task.semantics)
 
 
-@method("hybrid-cuts", objectives=("hybrid_pipeline",), claim="exact", applies=applies)
+@method(NAME, objectives=("hybrid_pipeline",), claim="exact", applies=applies)
 def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
     """DP over ideals and replicas, modes by knapsacks, for limit after limit."""
     instance, semantics = task.instance, task.semantics
@@ -78,14 +81,14 @@ def run(task: Task[HybridPipeline], params: HybridCutsParams) -> Outcome:
     if search.plan is None:
         infeasible = search.proven_infeasible
         return Outcome(
-            bound=no_plan() if infeasible else Bound(search.low, "hybrid-cuts", ""),
+            bound=no_plan() if infeasible else Bound(search.bound_ns, NAME, ""),
             details=details,
             message="no row of stages fits the memory" if infeasible else search.why,
         )
     return Outcome(
         plan=search.plan,
-        claim_ns=search.high,
-        bound=Bound(search.low, "hybrid-cuts"),
+        claim_ns=search.value_ns,
+        bound=Bound(search.bound_ns, NAME),
         details=details,
         message=search.why,
     )
@@ -131,8 +134,8 @@ def choices(
             yield from (Choice(tensors[q : q + 1], own, names) for own in degrees)
 
 
-class _Search:
-    """The bracket: no plan is below `low`, and `plan` has the value `high`."""
+class _Search(Incumbent):
+    """Closes the bound and the value in, choice after choice."""
 
     def __init__(
         self, task: Task[HybridPipeline], problem: HybridProblem, rule: Ints | None = None
@@ -140,18 +143,17 @@ class _Search:
         self.task, self.problem, self.rule = task, problem, rule
         self.clock = task.limits.clock()
         self.decider = Decider(problem, self.clock)
-        self.low = max(task.floor_ns, problem.work_bound_ns)
-        self.plan: Plan | None = None
-        self.high = ceil_div(problem.largest, problem.scale)  # any plan is within
-        if task.starts:
-            self.plan, self.high = task.starts[0]
-        self.adopted, self.reached = False, self.low
+        plan, value_ns = task.starts[0] if task.starts else (None, None)
+        least = Bound(max(task.floor_ns, problem.work_bound_ns), NAME)
+        tell = teller(task.instance, task.semantics, NAME)
+        super().__init__(plan=plan, value_ns=value_ns, bound=least, on_news=tell)
+        self.adopted, self.reached = False, least.ns
         self.decisions, self.why, self.proven_infeasible = 0, "", False
 
     def close(self) -> None:
         """Bring every choice's bound up to the value, or stop at a limit."""
         all_choices = choices(self.problem, self.task.semantics, self.rule)
-        open_ = [(choice, self.low) for choice in all_choices]
+        open_ = [(choice, self.bound_ns) for choice in all_choices]
         proven = list[int]()
         undecided = False
         for at, (choice, low) in enumerate(open_):
@@ -164,11 +166,11 @@ class _Search:
                 break
             undecided |= not known
             proven.append(low)
-        if self.plan is None:
+        if self.value_ns is None:
             self.proven_infeasible = not undecided
-            self.low = min(proven, default=self.low)
         else:
-            self.low = min([self.high, *proven]) if undecided else self.high
+            proven = [self.value_ns, *(proven if undecided else ())]
+        self.prove(Bound(min(proven, default=0), NAME))
         if undecided and not self.why:
             self.why = self._why_undecided()
 
@@ -185,7 +187,8 @@ class _Search:
         first: one no, and the choice is done. Where a plan takes more than its limit, as costs are
         rounded down, the limit stays open, and limits below it are decided.
         """
-        most = self.high if self.plan is None else self.high - 1
+        largest = ceil_div(self.problem.largest, self.problem.scale)  # any plan is within
+        most = largest if self.value_ns is None else self.value_ns - 1
         step = max(1, low // FIRST_STEP)
         ask = most if self.adopted else min(most, low + step)
         known = True
@@ -232,16 +235,10 @@ class _Search:
                 return None
             rows.append(own)
         plan = as_plan(self.task.instance, problem, stages, rows[::-1])
-        verdict = evaluate(self.task.instance, plan, self.task.semantics)
-        assert verdict.feasible, verdict.violations
-        value_ns = verdict.value_ns
-        assert value_ns is not None
+        value_ns = feasible_ns(self.task.instance, plan, self.task.semantics)
+        assert value_ns is not None, plan
         assert value_ns <= claim_ns or problem.rounded, (value_ns, claim_ns)
-        if self.plan is None or value_ns < self.high:
-            self.plan, self.high, self.adopted = plan, value_ns, True
-            tell(
-                self.task.instance, self.task.semantics, "hybrid-cuts", value_ns=value_ns, plan=plan
-            )
+        self.adopted |= self.improve(value_ns, plan)
         return value_ns
 
 
@@ -263,12 +260,10 @@ class _FilledSearch(_Search):
     @property
     def below(self) -> int:
         """Plans below this are looked for."""
-        return min(self.high, self.doubt + 1)
+        return min(NEVER if self.value_ns is None else self.value_ns, self.doubt + 1)
 
     def close(self) -> None:
         """Bring every choice's bound up to the value, the most promising first."""
-        if self.plan is None:
-            self.high = NEVER
         todo = sorted(self._fillings(), key=lambda each: each.bound)
         undecided = list[int]()
         if any(self._is_large(each) for each in todo):
@@ -283,9 +278,10 @@ class _FilledSearch(_Search):
                 self.why = str(stop) or "interrupted"
                 undecided += [self.reached, *(each.bound for each in todo[at + 1 :])]
                 break
-        self.proven_infeasible = self.plan is None and not undecided
-        self.low = max(self.low, min([self.high, *undecided]))
-        if self.low < self.high and not self.why:
+        self.proven_infeasible = self.value_ns is None and not undecided
+        known = undecided if self.value_ns is None else [self.value_ns, *undecided]
+        self.prove(Bound(min(known, default=0), NAME))
+        if self.bound_ns != self.value_ns and not self.why:
             self.why = self._why_undecided()
 
     def _fillings(self) -> Iterator[_Filling]:
@@ -312,10 +308,9 @@ class _FilledSearch(_Search):
         full = _Search(replace(self.task, semantics=rules, starts=()), self.problem, self.rule)
         full.clock = self.clock
         full.close()
-        self.low, self.decisions = full.low, full.decisions
-        verdict = full.plan and evaluate(self.task.instance, full.plan, self.task.semantics)
-        if verdict and verdict.value_ns is not None and verdict.value_ns < self.high:
-            self.plan, self.high = full.plan, verdict.value_ns
+        self.decisions = full.decisions
+        self.prove(full.bound)
+        self.offer_plan(self.task, full.plan)
 
     def _explore(self, filling: _Filling) -> Iterator[int]:
         """Bounds of what stays undecided; at the end all else is no better than the plan.
@@ -325,7 +320,7 @@ class _FilledSearch(_Search):
         _, least, turns, uniform = filling
         if self._is_large(filling):
             self.why = "there are too many stages to keep the times of all"
-            yield max(self.low, filling.bound)
+            yield max(self.bound_ns, filling.bound)
             return
         sums = LeastSums(self.problem, uniform, self.clock)
         low, top = ceil_div(least, uniform.stages), ceil_div(self.problem.largest, uniform.rate)
