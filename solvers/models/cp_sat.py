@@ -12,7 +12,6 @@ from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.referee.simulate import simulate
 from placegap.solvers.core.back_ends.cp_sat import Settings, search
 from placegap.solvers.core.back_ends.outcome import MOST_PARTS
-from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import ExactParams, Params, Start, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
@@ -59,7 +58,7 @@ def run(task: Task[Makespan], params: CpSatParams) -> Outcome:
     (`shared.cp_families.LARGEST_ACTIVITY`). An interrupt (Ctrl-C) ends the search and returns what
     is known by then.
     """
-    began = now_s()
+    clock = task.limits.clock()
     start = best_start(task)
     settings = Settings(params.workers, gap=task.limits.gap, seed=task.limits.seed)
 
@@ -69,7 +68,7 @@ def run(task: Task[Makespan], params: CpSatParams) -> Outcome:
             warm_start(model, simulate(task.instance, start.plan, task.semantics))
         return model
 
-    return search(task, start, prepare, read_plan, _longest_path, settings, began)
+    return search(task, start, prepare, read_plan, _longest_path, settings, clock)
 
 
 def _longest_path(model: MakespanModel) -> tuple[int, str]:

@@ -16,6 +16,7 @@ from placegap.instances.referee.evaluate import evaluate
 from placegap.instances.transforms.merge import Merge, expand_plan
 from placegap.instances.transforms.pesto_merge import MergeOrder, merge_ops
 from placegap.solvers.core.method import ExactParams, Formulation, Params, Task
+from placegap.solvers.core.progress import Incumbent
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start, placers
@@ -272,20 +273,13 @@ def _with_plain_start(task: Task[LoadSemantics]) -> Task[LoadSemantics]:
 
     A plan without replicas is one of those with them, and the placers know no other rules.
     """
-    semantics, known = task.semantics, task.incumbent
+    semantics, known = task.semantics, Incumbent()
     plain = MaxLoad(plans=semantics.plans, load=semantics.load)
-    if plain == semantics:
-        return task
-    found = best_start(replace(task, semantics=plain, incumbent=None, starts=()), STARTS)
-    if found is None:
-        return task
-    verdicts = [
-        evaluate(task.instance, plan, semantics) for plan in (known, found.plan) if plan is not None
-    ]
-    values = [verdict.value_ns if verdict.feasible else None for verdict in verdicts]
-    if values[-1] is None or (values[0] is not None and values[0] < values[-1]):
-        return task
-    return replace(task, incumbent=found.plan)
+    if plain != semantics:
+        found = best_start(replace(task, semantics=plain, incumbent=None, starts=()), STARTS)
+        known.offer_plan(task, found and found.plan)
+        known.offer_plan(task, task.incumbent)
+    return task if known.plan is None else replace(task, incumbent=known.plan)
 
 
 ORIGIN = "getf-milp (no device-dependent communication)"
