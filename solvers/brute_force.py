@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from placegap.instances.oracle.hybrid_plans import best_hybrid, count_rows
+from placegap.instances.oracle.hybrid_plans import (
+    MOST_PLANS,
+    MOST_STAGED_DEVICES,
+    MOST_STAGED_OPS,
+    best_chain,
+    best_hybrid,
+    best_stages,
+    count_chains,
+    count_rows,
+)
 from placegap.instances.oracle.placements import (
     MOST_LATENCY_OPS,
     best_assignment,
@@ -10,14 +19,6 @@ from placegap.instances.oracle.placements import (
     best_context,
     best_schedule,
     count_assignments,
-)
-from placegap.instances.oracle.stage_chains import (
-    MOST_PLANS,
-    MOST_STAGED_DEVICES,
-    MOST_STAGED_OPS,
-    best_chain,
-    best_stages,
-    count_chains,
 )
 from placegap.instances.problem import (
     OBJECTIVES,

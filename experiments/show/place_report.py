@@ -42,7 +42,7 @@ from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Result, relative_gap
-from placegap.solvers.solving.claims import Claim
+from placegap.solvers.solving.known_bounds import Claim
 
 if TYPE_CHECKING:
     from placegap.instances.certificates.certificate_file import Certificate

@@ -19,7 +19,7 @@ from placegap.instances import (
     evaluate,
 )
 from placegap.solvers import Outcome, Task
-from placegap.solvers.chains.peaks import settle
+from placegap.solvers.chains.idle_steps import settle
 
 CHAIN = MaxLoad(plans="chain", memory="peak")
 

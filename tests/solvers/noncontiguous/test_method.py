@@ -28,7 +28,6 @@ from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.noncontiguous import annealing as multilevel
 from placegap.solvers.noncontiguous import noncontiguous as split_search
-from placegap.solvers.noncontiguous import partition_search
 from placegap.solvers.noncontiguous.annealing import anneal
 from placegap.solvers.noncontiguous.problem import build_split_problem
 
@@ -79,7 +78,7 @@ def test_searches_on_coarser_problems_stay_between_bound_and_value(
 ) -> None:
     """As on large graphs: coarse blocks first."""
     instance = max_load_draws()[draw]
-    monkeypatch.setattr(partition_search, "LARGE", 0)
+    monkeypatch.setattr(split_search, "LARGE", 0)
     monkeypatch.setattr(multilevel, "COARSEST", 1)
     best = oracle(instance, ANY)
     result = split(instance)
@@ -273,7 +272,7 @@ def test_under_a_limit_rounds_go_on_while_they_find_something(
     monkeypatch.setattr(split_search.SplitSearch, "learn", lambda *_: None)
     monkeypatch.setattr(split_search.SplitSearch, "prove_finely", lambda *_: None)
     monkeypatch.setattr(split_search.SplitSearch, "price", learn)
-    monkeypatch.setattr(partition_search.PartitionSearch, "improve", lambda *_: None)
+    monkeypatch.setattr(split_search.PartitionSearch, "improve", lambda *_: None)
     result = split(open_instance(), rounds=0, time_limit_s=60.0)
     assert result.message.startswith(f"ended after {rounds} rounds of pricing")
 
@@ -289,7 +288,7 @@ def test_what_columns_prove_is_a_proof_of_its_own() -> None:
     [
         (split_search, "choose_pricer", "the pricing's set-up"),
         (split_search, "cover_all", "column generation"),
-        (partition_search, "anneal", "local search"),
+        (split_search, "anneal", "local search"),
     ],
 )
 def test_a_phase_that_fails_costs_no_more_than_its_part(

@@ -21,7 +21,7 @@ from placegap.instances import (
     Plan,
     evaluate,
 )
-from placegap.instances.oracle.stage_chains import MOST_PLANS, chains, count_chains
+from placegap.instances.oracle.hybrid_plans import MOST_PLANS, chains, count_chains
 from placegap.solvers import run_method
 
 

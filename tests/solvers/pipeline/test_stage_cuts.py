@@ -38,7 +38,7 @@ from placegap.instances.corpus.corpus import load_corpus
 from placegap.instances.corpus.layer_chains import layer_chain
 from placegap.instances.files.cluster_file import load_cluster
 from placegap.instances.kernels.array_types import Floats, Ints
-from placegap.instances.oracle.stage_chains import MOST_PLANS, best_chain, count_chains
+from placegap.instances.oracle.hybrid_plans import MOST_PLANS, best_chain, count_chains
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import stage_blocks
 from placegap.solvers import METHODS, Task, run_method
