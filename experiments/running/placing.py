@@ -43,14 +43,11 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Listener, Progress, ProgressLog, each_plan_once, hearing
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import (
-    PROOF,
-    SOLVERS,
     Bound,
     Outcome,
     SolverDisagreement,
     carry_bound,
     finish,
-    solver_and_version,
     with_reason,
 )
 from placegap.solvers.solving.known_bounds import proven_by, with_known_bound
@@ -381,17 +378,11 @@ def _told(
     instance = source if isinstance(source, Instance) else load_source(source)
     outcome = Outcome(
         plans[-1] if plans else None,
-        bound=bound and bound._replace(basis=bound.basis or _words_of(attempt.method)),
+        bound=bound and bound._replace(basis=bound.basis or find_method(attempt.method).basis),
         message=f"{how}; this is what it had told by then",
     )
     told = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
     return with_known_bound(instance, told, attempt.recorded)
-
-
-def _words_of(method: str) -> str:
-    """What bounds of a method may rest on, where it has not said so yet: all of its solvers."""
-    words = [solver_and_version(name) for name in find_method(method).packages if name in SOLVERS]
-    return ", ".join(words) or PROOF
 
 
 def _with_finder(result: Result, start: Result | None) -> Result:

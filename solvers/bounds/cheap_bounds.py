@@ -239,7 +239,7 @@ def method_bound(task: Task, known: Bound, share_s: float) -> Bound:
     best = known
     relaxed, plain = relax_memory(task.instance, task.semantics)  # methods know the rule `sum`
     task = replace(task, instance=relaxed, semantics=plain)
-    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    parts = task.instance.num_parts
     for name, us_per_part, most_parts in METHODS_OF.get(task.semantics.objective, ()):
         method = METHODS[name]
         params = method.params()

@@ -108,7 +108,7 @@ def expensive_bounds(task: Task, known: Bound, share: float = 1.0) -> Iterator[B
 
 
 def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
-    size = task.instance.num_ops + len(task.instance.graph.edges)
+    size = task.instance.num_parts
 
     if isinstance(task.semantics, Makespan):
         relaxed, _ = relax_memory(task.instance, task.semantics)

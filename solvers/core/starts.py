@@ -64,7 +64,7 @@ def placers(task: Task) -> tuple[str, ...]:
     """The placers that are fast on a task: by its size, not by the clock, so that they are the
     same every time.
     """
-    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    parts = task.instance.num_parts
     left_s = min(LONGEST_S, 1e-3 * (AT_LEAST_MS + MS_PER_PART * parts))
     if task.limits.time_limit_s is not None:
         left_s = min(left_s, SHARE * task.limits.time_limit_s)
@@ -79,7 +79,7 @@ def placers(task: Task) -> tuple[str, ...]:
 
 def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
     """All placers of the task's objective, with the seconds that each is likely to take."""
-    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    parts = task.instance.num_parts
     costs = start_costs(task.semantics.objective)
     likely = [(name, likely_s(cost, parts)) for name, cost in costs.items()]
     return tuple(sorted(likely, key=lambda each: each[1]))

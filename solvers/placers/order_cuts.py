@@ -155,7 +155,7 @@ def interleaved_cuts(task: Task[Makespan], params: Params | None = None) -> Outc
     plans of larger graphs: O((n + m) log n) for each.
     """
     instance, best = task.instance, Incumbent()
-    parts = instance.num_ops + len(instance.graph.edges)
+    parts = instance.num_parts
     for counted in _counted(task):
         for device in islice(_dealt(counted), max(LEAST_PLANS, MOST_PARTS // max(1, parts))):
             best.offer_plan(task, Plan.on(device.tolist()))

@@ -51,7 +51,6 @@ from placegap.solvers.solving.steps import (
     AutoStep,
     is_likely_proven,
     memory_binds,
-    parts_of,
     plans,
     proofs,
     with_params,
@@ -167,7 +166,7 @@ def _ask_placers(known: JudgedIncumbent) -> tuple[str, ...]:
         if known.value_ns is None and name in ALWAYS:
             _offer_plan_of(name, known, most_runs=None)
     # a huge graph is left to placers, for no search does more there
-    left_s = limit_s if parts_of(task) > MOST_PARTS else SHARE * limit_s
+    left_s = limit_s if task.instance.num_parts > MOST_PARTS else SHARE * limit_s
     left = []
     for name, s in cheapest_first(task):
         if name not in asked and s <= left_s:
@@ -211,7 +210,7 @@ def _proving(task: Task, workers: int, asked: Mapping[str, object]) -> Iterator[
     knapsack comes before all: its bound and its plan are the best ones.
     """
     is_likely = is_likely_proven(task)
-    binds = isinstance(task.semantics, Makespan) and memory_binds(task)
+    binds = isinstance(task.semantics, Makespan) and memory_binds(task.instance, task.semantics)
     waits = not is_likely or binds
     for step in proofs(task):  # one by one: some take a second to load
         if waits and step.method != KNAPSACK:
@@ -246,7 +245,8 @@ def _in_turn(known: JudgedIncumbent, waiting: Sequence[str]) -> Iterator[AutoSte
 
 def _in_time(steps: Iterator[AutoStep], task: Task, clock: Clock) -> Iterator[AutoStep]:
     """Those steps that are likely to return in time, for nothing can end them in this process."""
-    likely_s, search_s = dict(cheapest_first(task)), 1e-6 * US_PER_PART_STARTED * parts_of(task)
+    likely_s = dict(cheapest_first(task))
+    search_s = 1e-6 * US_PER_PART_STARTED * task.instance.num_parts
     for step in steps:
         left_s = clock.left_s or 0.0
         if (
@@ -314,7 +314,7 @@ def _head_start_s(task: Task, clock: Clock, workers: int) -> float | None:
     is_likely = is_likely_proven(task)
     head_start_s = min(HEAD_START * limit_s, LONGEST_HEAD_START_S) if is_likely else 0.0
     left_s = limit_s - max(head_start_s, clock.spent_s)
-    may = workers > 1 and may_start_processes() and parts_of(task) <= MOST_PARTS
+    may = workers > 1 and may_start_processes() and task.instance.num_parts <= MOST_PARTS
     return head_start_s if may and left_s > PROCESS_S else None
 
 
@@ -327,7 +327,7 @@ def _message(known: JudgedIncumbent, end: str) -> str:
 
 def _working_s(task: Task, limit_s: float) -> float:
     """The limit less what is kept for judging the last plans, a quarter of it at most."""
-    kept_s = RESERVE_SHARE * limit_s + 1e-6 * US_PER_PART * parts_of(task)
+    kept_s = RESERVE_SHARE * limit_s + 1e-6 * US_PER_PART * task.instance.num_parts
     return limit_s - min(0.25 * limit_s, kept_s)
 
 

@@ -186,10 +186,8 @@ def _settled(
     by: str,
 ) -> tuple[Outcome, bool]:
     """The outcome on the floor with the bound of what settles `peak`, and whether that is all."""
-    limits = task.limits.left(clock)
-    if limits.time_limit_s is not None:
-        limits = replace(limits, time_limit_s=SHARE * limits.time_limit_s)
     known = _best(tries)
+    limits = task.limits.left(clock, SHARE)
     outcome = settle(replace(task, limits=limits), first, known and known.plan)
     if outcome is None:
         return first, False
@@ -218,13 +216,11 @@ def _part(
     share: float,
 ) -> Task:
     """The task of one run: its share of the time, and the best plan known, if it fits there."""
-    limits = task.limits.left(clock)
-    if limits.time_limit_s is not None:
-        limits = replace(limits, time_limit_s=share * limits.time_limit_s)
     best = _best(tries)
     start = task.incumbent if best is None else best.plan if best.split is None else None
     if start is not None and not evaluate(instance, start, plain).feasible:
         start = None
+    limits = task.limits.left(clock, share)
     return Task(instance, plain, limits, start, at_peak=task.instance)
 
 

@@ -48,7 +48,7 @@ def run_exact(method: AnyMethod, task: Task, params: Params) -> Outcome:
         return method.outcome(task, params)
     asked, clock, instance = params.start, task.limits.clock(), task.instance
     before = asked and method.name not in AFTERWARDS
-    is_small = instance.num_ops + len(instance.graph.edges) <= SMALL
+    is_small = instance.num_parts <= SMALL
     found, faults = list[Start](), list[str]()
     floor = Bound(0, "")
 

@@ -576,7 +576,7 @@ def test_a_graph_too_large_to_be_copied_stays_in_one_process(
 ) -> None:
     task = Task(tiny_instance(9, num_ops=30, num_devices=4, density=0.3), Makespan(), Limits(60.0))
     assert auto._head_start_s(task, Clock(60.0), 2) is not None
-    monkeypatch.setattr(auto, "MOST_PARTS", auto.parts_of(task) - 1)
+    monkeypatch.setattr(auto, "MOST_PARTS", task.instance.num_parts - 1)
     assert auto._head_start_s(task, Clock(60.0), 2) is None
     found = run_method(task.instance, Makespan(), "auto", {"workers": 2}, time_limit_s=0.5)
     assert found.value_ns is not None
