@@ -9,7 +9,7 @@ from placegap.instances.problem.additive_memory import relax_memory
 from placegap.solvers.bounds.cheap_bounds import method_bound, quick_bound
 from placegap.solvers.bounds.frontier_paths import MORE_ROWS, frontier_bound
 from placegap.solvers.bounds.labels.layer_chain import CHAIN, chain_bound
-from placegap.solvers.bounds.labels.layers_bound import layers_bound
+from placegap.solvers.bounds.labels.layers_bound import search_layers
 from placegap.solvers.bounds.labels.memory_runs import memory_bound
 from placegap.solvers.bounds.work_windows import WorkWindows, window_bound, work_windows
 from placegap.solvers.core.clock import Clock
@@ -123,8 +123,8 @@ def _dearer(task: Task, known: Bound, clock: Clock) -> Iterator[Bound]:
                     for found in _in_memory(relaxed, task.semantics, windows, least, clock):
                         yield found
                         least = max(least, found.ns)
-                in_layers = layers_bound(relaxed, task.semantics, windows, least, clock.is_over)
-                yield Bound(in_layers, LAYERS)
+                layers = search_layers(relaxed, task.semantics, windows, least, clock.is_over)
+                yield Bound(least if layers is None else layers.ns, LAYERS)
     left_s = clock.left_s
     if left_s is None or left_s > 0:
         yield method_bound(task, Bound(0, ""), MOST_METHOD_S if left_s is None else left_s)

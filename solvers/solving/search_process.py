@@ -29,7 +29,7 @@ from placegap.solvers.core.clock import (
     while_compiling,
 )
 from placegap.solvers.core.method import Limits, Task
-from placegap.solvers.core.progress import Listener, each_plan_once
+from placegap.solvers.core.progress import Listener, Progress, each_plan_once
 from placegap.solvers.core.result import Result, SolverDisagreement
 from placegap.solvers.core.worker_process import WorkerProcess, silence
 from placegap.solvers.solving.incumbent import Answer, Contradiction, JudgedIncumbent

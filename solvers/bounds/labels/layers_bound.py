@@ -495,26 +495,6 @@ class NestedSearch(NamedTuple):
     paths: list[LayerPath]
 
 
-def layers_bound(
-    instance: Instance,
-    semantics: Makespan,
-    windows: WorkWindows,
-    known_ns: int,
-    stop: Callable[[], bool] = never,
-) -> int:
-    """What nested layers prove of every makespan, in ns, or what is known if that is more.
-
-    Parameters
-    ----------
-    known_ns : int
-        A bound.
-    stop : callable
-        Asked between layers; then the best bound so far is returned.
-    """
-    found = search_layers(instance, semantics, windows, known_ns, stop)
-    return known_ns if found is None else found.ns
-
-
 def search_layers(
     instance: Instance,
     semantics: Makespan,
@@ -523,9 +503,10 @@ def search_layers(
     stop: Callable[[], bool] = never,
     num_paths: int = 0,
 ) -> NestedSearch | None:
-    """The bound, and so many of the paths that are nearest to it; None where there is nothing.
+    """What nested layers prove of every makespan; None where there is nothing.
 
-    It ends with the first threshold that a label is below: the least one is exact.
+    It ends with the first threshold that a label is below, the least one is exact, or at `stop`.
+    With it come so many of the paths that are nearest, and it is no less than what is known.
     """
     if instance.num_ops > MOST_OPS or instance.num_devices < 2:
         return None

@@ -21,7 +21,7 @@ from placegap.instances.problem.sections import Interval, choose_chain, interval
 from placegap.solvers import Task, brute_force, run_method
 from placegap.solvers.bounds.labels import layers_bound as labels
 from placegap.solvers.bounds.labels import nested_layers as chains
-from placegap.solvers.bounds.labels.layers_bound import layers_bound
+from placegap.solvers.bounds.labels.layers_bound import search_layers
 from placegap.solvers.bounds.labels.nested_layers import (
     joined_where_cheap,
     layer_chains,
@@ -37,7 +37,8 @@ def proven(instance: Instance, semantics: Makespan = SEMANTICS) -> int:
     relaxed, _ = relax_memory(instance, semantics)
     windows = work_windows(relaxed)
     assert windows is not None
-    return layers_bound(relaxed, semantics, windows, 0)
+    found = search_layers(relaxed, semantics, windows, 0)
+    return 0 if found is None else found.ns
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,8 @@ def test_a_search_that_is_stopped_says_what_was_known() -> None:
     instance = training_step(2, 3)
     windows = work_windows(instance)
     assert windows is not None
-    assert layers_bound(instance, SEMANTICS, windows, 17, lambda: True) == 17
+    found = search_layers(instance, SEMANTICS, windows, 17, lambda: True)
+    assert found is None or found.ns == 17
 
 
 def test_layers_of_which_no_group_is_placed_prove_what_paths_prove(
@@ -192,14 +194,12 @@ def is_sound(instance: Instance, seed: int) -> bool:
     """Whether it says something, and nothing wrong."""
     semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
     windows = work_windows(instance)
-    if windows is None:
-        return False
-    bound_ns = layers_bound(instance, semantics, windows, 0)
+    found = None if windows is None else search_layers(instance, semantics, windows, 0)
     task = Task(instance, semantics)
-    if not bound_ns or brute_force.applies(task, Params()) is not None:
+    if not found or not found.ns or brute_force.applies(task, Params()) is not None:
         return False
     optimum_ns = brute_force.run(task, Params()).claim_ns
-    assert optimum_ns is None or bound_ns <= optimum_ns, (seed, semantics.label)
+    assert optimum_ns is None or found.ns <= optimum_ns, (seed, semantics.label)
     return optimum_ns is not None
 
 
