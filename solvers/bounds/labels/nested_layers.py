@@ -17,7 +17,7 @@ it. At such a gate a chain would change devices for next to nothing. So sections
 become one, if something between its ends is sent sooner than the edge is.
 
 An *option* puts the largest groups of a layer on devices: every op of these is there, and every
-other op anywhere. Its sections then take at least what `section_gaps` says. Work counts in whole
+other op anywhere. Its sections then take at least what `work_windows` says. Work counts in whole
 steps of a grid, rounded down for each group, so that sums of layers that are alike are alike. Such
 layers share one table.
 """
