@@ -39,7 +39,8 @@ from .problem.semantics import (
 from .reading.errors import InputError
 from .referee.channels import plan_from_times
 from .referee.evaluate import check, check_schedule, evaluate
-from .referee.simulate import PlanError, simulate
+from .referee.rules import PlanError
+from .referee.simulate import simulate
 from .transforms.table import coarsen, expand
 
 __all__ = [

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from placegap.instances.oracle.hybrid_plans import best_hybrid, count_rows
+from placegap.instances.oracle.hybrid_plans import (
+    MOST_PLANS,
+    MOST_STAGED_DEVICES,
+    MOST_STAGED_OPS,
+    best_chain,
+    best_hybrid,
+    best_stages,
+    count_chains,
+    count_rows,
+)
 from placegap.instances.oracle.placements import (
     MOST_LATENCY_OPS,
     best_assignment,
@@ -10,14 +19,6 @@ from placegap.instances.oracle.placements import (
     best_context,
     best_schedule,
     count_assignments,
-)
-from placegap.instances.oracle.stage_chains import (
-    MOST_PLANS,
-    MOST_STAGED_DEVICES,
-    MOST_STAGED_OPS,
-    best_chain,
-    best_stages,
-    count_chains,
 )
 from placegap.instances.problem import (
     OBJECTIVES,
@@ -33,7 +34,7 @@ from placegap.instances.problem import (
     has_two_levels,
 )
 from placegap.instances.referee.hybrid import check_hybrid
-from placegap.instances.referee.loads import why_not_two_levels
+from placegap.instances.referee.rules import why_not_two_levels
 from placegap.solvers.core.method import Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Bound, Outcome, no_plan

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from placegap.instances.certificates.certificate_file import Certificate
     from placegap.instances.problem import Plan
     from placegap.solvers import Result
-    from placegap.solvers.solving.claims import Claim
+    from placegap.solvers.solving.known_bounds import Claim
     from placegap.solvers.solving.second_opinion import Opinion
 
 
@@ -214,7 +214,7 @@ def place_command(asked: PlaceOptions) -> None:
         plan_file_at,
         with_load_limit,
     )
-    from placegap.solvers.solving.claims import claims_of
+    from placegap.solvers.solving.known_bounds import claims_of
 
     wanted = _checked(asked)
     fine = load_instance(source_of(asked), tells=asked.tells)
@@ -500,7 +500,7 @@ def report(asked: PlaceOptions, instance: Instance, result: Result, extras: Extr
     A plan of a finer instance (operator splitting) is shown and written with that instance. A plan
     that cannot be written is printed as it would stand in its file.
     """
-    from placegap.solvers.solving.claims import refuted_by
+    from placegap.solvers.solving.known_bounds import refuted_by
 
     out, whole, lost = asked.out, instance, None
     opinion, certificate, price, claims = extras

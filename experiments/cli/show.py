@@ -339,8 +339,7 @@ def judged(
     from placegap.instances.referee.evaluate import evaluate
     from placegap.instances.torch_models.options import is_traced
     from placegap.solvers.core.result import Bound
-    from placegap.solvers.solving.claims import claims_of, refuted_claims
-    from placegap.solvers.solving.known_bounds import known_bound
+    from placegap.solvers.solving.known_bounds import claims_of, known_bound, refuted_claims
 
     files = [(file, _stated(instance, file)) for file, _ in plans]
     semantics = files[0][1].semantics

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from placegap.instances.certificates.verification import Verification
     from placegap.instances.problem import Instance, Semantics
     from placegap.solvers.core.result import Bound
-    from placegap.solvers.solving.claims import Claim
+    from placegap.solvers.solving.known_bounds import Claim
 
 
 BROKEN_RULES = 1
@@ -98,8 +98,12 @@ def verify_command(asked: VerifyOptions) -> None:
     from placegap.instances.files.plan_file import load_stated_plan
     from placegap.instances.problem import HybridPipeline, Plan
     from placegap.solvers.core.result import Bound
-    from placegap.solvers.solving.claims import claims_of, refuted_claims
-    from placegap.solvers.solving.known_bounds import known_bound, recorded_value_ns
+    from placegap.solvers.solving.known_bounds import (
+        claims_of,
+        known_bound,
+        recorded_value_ns,
+        refuted_claims,
+    )
 
     source = source_of(asked)
     if asked.plan_file is not None and asked.rules.objective is None:

@@ -38,8 +38,7 @@ from placegap.instances.problem import (
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.progress import Control
 from placegap.solvers.core.result import Result, Status
-from placegap.solvers.solving.claims import Claim, claims_of, refuted_by
-from placegap.solvers.solving.known_bounds import bound_to_store
+from placegap.solvers.solving.known_bounds import Claim, bound_to_store, claims_of, refuted_by
 from placegap.solvers.solving.run_method import DEFAULT_METHOD, LimitOptions, SolveOptions
 
 

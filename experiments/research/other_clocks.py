@@ -6,7 +6,8 @@ They show what reverses a ranking: contention, transfers, or the plans themselve
 from __future__ import annotations
 
 from placegap.instances.problem import Cluster, Instance, Link, Makespan, Plan
-from placegap.instances.referee.simulate import PlanError, simulate
+from placegap.instances.referee.rules import PlanError
+from placegap.instances.referee.simulate import simulate
 
 FREE_CHANNELS, NO_TRANSFERS = "free_channels_ns", "no_transfers_ns"
 """The two clocks, as a log names them."""

@@ -30,7 +30,6 @@ from placegap.experiments.studies.gap_tables import CellText, RowText, TableText
 from placegap.experiments.studies.gaps import FAILURES, NOT_APPLICABLE, OVERFILLS_BYTES, GapCell
 from placegap.experiments.studies.report import markdown_grid
 from placegap.instances.files.output_files import attempt, write_text
-from placegap.instances.problem import memory_rule
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
 
@@ -324,7 +323,7 @@ def _figure(compared: ComparedTable, time_ns: float) -> str:
 def _memory(compared: ComparedTable) -> Iterator[str]:
     """The rule by which our runs count memory, and why."""
     runs = (cell.run for row in compared.rows for cell in row.cells if cell.run is not None)
-    rules = dict.fromkeys(memory_rule(run.cell.semantics) for run in runs)
+    rules = dict.fromkeys(run.cell.semantics.memory_rule for run in runs)
     why = f": {told(compared, compared.table.memory)}" if compared.table.memory else ""
     yield f"memory: by the rule {' and '.join(f'`{rule}`' for rule in rules)}{why}"
 

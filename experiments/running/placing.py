@@ -35,7 +35,7 @@ from placegap.instances.problem import (
 from placegap.instances.problem.integers import times_written
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.hybrid import why_no_degrees
-from placegap.instances.referee.loads import check_semantics
+from placegap.instances.referee.rules import check_semantics
 from placegap.instances.torch_models.options import ASSUMED
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.clock import while_compiling
@@ -43,14 +43,11 @@ from placegap.solvers.core.method import Task
 from placegap.solvers.core.progress import Listener, Progress, ProgressLog, each_plan_once, hearing
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import (
-    PROOF,
-    SOLVERS,
     Bound,
     Outcome,
     SolverDisagreement,
     carry_bound,
     finish,
-    solver_and_version,
     with_reason,
 )
 from placegap.solvers.solving.known_bounds import proven_by, with_known_bound
@@ -350,7 +347,7 @@ def _has_lost_its_plan(answer: Result | Failure) -> bool:
 def _told(
     attempt: Attempt, news: Progress, plans: Sequence[Plan], how: str, spent_s: float
 ) -> Result | None:
-    """What a method had reported when it ended, as its result: a plan, a bound, or both."""
+    """What a method had told before it ended some way, as its result: a plan, a bound, or both."""
     bound = news.bound if attempt.coarsen is None else None
     if bound is not None and news.value_ns is not None and bound.ns > news.value_ns:
         bound = None  # a plan has refuted it since
@@ -360,17 +357,11 @@ def _told(
     instance = source if isinstance(source, Instance) else load_source(source)
     outcome = Outcome(
         plans[-1] if plans else None,
-        bound=bound and bound._replace(basis=bound.basis or _words_of(attempt.method)),
+        bound=bound and bound._replace(basis=bound.basis or find_method(attempt.method).basis),
         message=f"{how}; this is what it had reported by then",
     )
     told = finish(instance, attempt.semantics, attempt.method, outcome, solve_s=spent_s)
     return with_known_bound(instance, told, attempt.recorded)
-
-
-def _words_of(method: str) -> str:
-    """What bounds of a method may rest on, where it has not stated that yet: all of its solvers."""
-    words = [solver_and_version(name) for name in find_method(method).packages if name in SOLVERS]
-    return ", ".join(words) or PROOF
 
 
 def _with_finder(result: Result, start: Result | None) -> Result:

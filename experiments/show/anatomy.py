@@ -37,7 +37,7 @@ from placegap.instances.problem import (
 from placegap.instances.problem.modules import Granularity, with_content
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.result import Bound, relative_gap
-from placegap.solvers.solving.claims import Claim
+from placegap.solvers.solving.known_bounds import Claim
 
 MOST_CROSSINGS = 5
 """Transfers that are named."""

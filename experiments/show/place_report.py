@@ -35,7 +35,6 @@ from placegap.instances.problem import (
     Plan,
     Semantics,
     has_two_levels,
-    memory_rule,
     plan_class,
 )
 from placegap.instances.problem.integers import UNSUPPORTED, format_bytes
@@ -43,7 +42,7 @@ from placegap.instances.reading.errors import shorten
 from placegap.instances.reading.printable import printable
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import Result, relative_gap
-from placegap.solvers.solving.claims import Claim
+from placegap.solvers.solving.known_bounds import Claim
 
 if TYPE_CHECKING:
     from placegap.instances.certificates.certificate_file import Certificate
@@ -64,7 +63,7 @@ def device_table(instance: Instance, verdict: Evaluation, semantics: Semantics) 
         tokens = () if not is_context else (_tokens(use),)
         rows.append((*row, *((format_ns(use.load_ns),) if is_load else ()), *tokens, memory))
     head = ("device", "kind", "ops", "compute", "communication")
-    held = "peak memory" if memory_rule(semantics) == "peak" else "memory"
+    held = "peak memory" if semantics.memory_rule == "peak" else "memory"
     more = (*(("load",) if is_load else ()), *(("tokens",) if is_context else ()))
     return plain_table(None, (*head, *more, held), rows)
 
@@ -129,7 +128,7 @@ def _no_state(instance: Instance, semantics: Semantics) -> tuple[str, ...]:
     """Formats that give one number for an op's memory say nothing of what stays."""
     sizes = instance.memory_arrays
     stated = sizes.state_bytes.any() or len(sizes.shared_bytes)
-    if memory_rule(semantics) == "sum" or stated or not instance.arrays.resident_bytes.any():
+    if semantics.memory_rule == "sum" or stated or not instance.arrays.resident_bytes.any():
         return ()
     return (
         "no op states parameter_bytes, state_bytes or shared_state: the peaks count tensors and"

@@ -78,7 +78,7 @@ def single_moves(
         for k in range(instance.num_devices)
         if k != plan.placement[unit.ops[0]][0]
     ]
-    size = instance.num_ops + len(instance.graph.edges)
+    size = instance.num_parts
     if isinstance(semantics, PipelineIteration):
         size += instance.num_devices * semantics.microbatches * 20  # events are slow
     budget = max(FEWEST, min(MOST, MOST_WORK // size))

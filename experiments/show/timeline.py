@@ -32,7 +32,6 @@ from placegap.instances.problem import (
     Schedule,
     Semantics,
 )
-from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.integers import ceil_div
 from placegap.instances.problem.modules import layer_of
 from placegap.instances.referee.iteration import simulate_iteration
@@ -103,7 +102,7 @@ def crossings(instance: Instance, plan: Plan, semantics: Semantics) -> list[Cros
 
     Under makespan, and pipeline_iteration with links that send, a crossing is one transfer: from
     device to device. Under the other rules it is one tensor, which the borders of its devices are
-    charged for, each once. What pipeline_iteration does not count (`exchanged_edges`) is left out.
+    charged for, each once. What pipeline_iteration does not count (`Arrays.exchanged`) is left out.
     """
     arrays, index, device = instance.arrays, instance.arrays.index, plan.devices
     is_sent = isinstance(semantics, Makespan) or (
@@ -115,7 +114,7 @@ def crossings(instance: Instance, plan: Plan, semantics: Semantics) -> list[Cros
     position = index.topological_position
     sent = np.ones(len(index.producer), np.bool_)
     if isinstance(semantics, PipelineIteration):
-        sent = ~exchanged_edges(instance)
+        sent = ~instance.arrays.exchanged
     for u, producer in enumerate(index.tensor_producer.tolist()):
         edges = index.tensor_edge[index.tensor_ptr[u] : index.tensor_ptr[u + 1]]
         edges = edges[sent[edges]]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from placegap.formulations.shared.families import Linear, for_whole_groups, possible_devices
+from placegap.formulations.shared.families import Linear
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan, Semantics, Transfer
 from placegap.instances.problem.arrays import Arrays
@@ -124,10 +124,10 @@ def representative_devices(
 ) -> Flags:
     """Devices that an op can be on in a representative, (n, K): the first group takes the first.
 
-    Ops can be on `possible` devices (default: `possible_devices`), alike on identical devices and
-    in groups.
+    Ops can be on `possible` devices (default: `Arrays.able`), alike on identical devices and in
+    groups.
     """
-    kept = (possible_devices(instance) if possible is None else possible).copy()
+    kept = (instance.arrays.able if possible is None else possible).copy()
     group = instance.arrays.group
     for members in identical_devices(instance) if classes is None else classes:
         able = [i for i in group_leaders(instance) if kept[i, members[0]]]
@@ -146,7 +146,7 @@ def first_uses(
     which it is dropped: that keeps all representatives, and some of their twins. Ops that cannot be
     on a class do not count there.
     """
-    where = possible_devices(instance) if possible is None else possible
+    where = instance.arrays.able if possible is None else possible
     leaders, found = group_leaders(instance), []
     for members in identical_devices(instance) if classes is None else classes:
         able = [i for i in leaders if where[i, members[0]]][: MOST_EARLIER + 1]
@@ -312,20 +312,13 @@ def related_speeds(time_ns: Ints) -> Floats | None:
     return np.asarray(min(longest) / np.array(longest, float))
 
 
-def possible_placements(instance: Instance) -> Flags:
-    """Devices that run an op's whole colocation group and can hold it, (n, K)."""
-    arrays = instance.arrays
-    fits = arrays.group_bytes[arrays.group][:, None] <= arrays.memory_bytes
-    return for_whole_groups(arrays.group, (arrays.time_ns != UNSUPPORTED) & fits)
-
-
 def colocated_times(instance: Instance) -> tuple[Flags, Ints]:
     """Where each of B colocation groups can be, and its ops' total time there: (B, K) each.
 
     The time means nothing where the group cannot be.
     """
     arrays = instance.arrays
-    possible = possible_placements(instance)
+    possible = instance.arrays.possible
     fits = arrays.group_bytes[:, None] <= arrays.memory_bytes
     possible_together: Flags = arrays.group_runs & fits
     total = np.zeros(possible_together.shape, np.int64)

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from placegap.formulations.shared.families import for_whole_groups, possible_devices
+from placegap.formulations.shared.families import for_whole_groups
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.arrays import Arrays
@@ -80,14 +80,6 @@ def scale_times(instance: Instance, horizon_ns: int) -> ScaledTimes:
     )
 
 
-def serial_horizon_ns(instance: Instance) -> int:
-    """Every placement, run one op and one transfer at a time, ends by then."""
-    arrays = instance.arrays
-    ops = np.where(arrays.time_ns == UNSUPPORTED, 0, arrays.time_ns).max(axis=1)
-    moves = arrays.transfer_ns[arrays.index.tensor].max(axis=1, initial=0)
-    return int(sum(ops.tolist()) + sum(moves.tolist()))
-
-
 # ------------------------------------------------------------------------------------------ windows
 
 
@@ -122,7 +114,7 @@ def windows(instance: Instance, horizon_ns: int) -> Windows:
         return least
 
     whole_groups = partial(for_whole_groups, arrays.group)
-    return settled_windows(arrays, possible_devices(instance), horizon_ns, cross, whole_groups)
+    return settled_windows(arrays, arrays.able, horizon_ns, cross, whole_groups)
 
 
 def settled_windows(
@@ -208,7 +200,7 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
     local = {i: at for at, i in enumerate(section.ops)}
     tail = np.zeros((num_devices, len(section.ops), num_devices), np.int64)
     tail[:, -1] = np.where(np.eye(num_devices, dtype=np.bool_), 0, NO_WAY)
-    time = np.where(possible_devices(instance), arrays.time_ns, NO_WAY)[list(section.ops)]
+    time = np.where(arrays.able, arrays.time_ns, NO_WAY)[list(section.ops)]
     out_of: list[list[tuple[int, int]]] = [[] for _ in section.ops]
     for e in section.edges:
         i, j = local[int(index.producer[e])], local[int(index.consumer[e])]
@@ -224,7 +216,7 @@ def ways_through(instance: Instance, section: Section) -> tuple[Ints, Ints]:
 def _ends(instance: Instance, section: Section) -> Ints:
     """Earliest end of each op on each device, by the device of the entry: (rows, ops, K), in ns."""
     arrays, num_devices = instance.arrays, instance.num_devices
-    index, possible = arrays.index, possible_devices(instance)[list(section.ops)]
+    index, possible = arrays.index, arrays.able[list(section.ops)]
     local = {i: at for at, i in enumerate(section.ops)}
     time = arrays.time_ns[list(section.ops)]
     rows = 1 if section.entry is None else num_devices

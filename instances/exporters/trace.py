@@ -23,7 +23,6 @@ from placegap.instances.problem import (
     Plan,
     Schedule,
     Semantics,
-    memory_rule,
 )
 from placegap.instances.reading.errors import InputError
 from placegap.instances.referee.evaluate import evaluate
@@ -148,7 +147,7 @@ def _iteration(
 def _memory(
     instance: Instance, plan: Plan, semantics: Semantics, schedule: Schedule
 ) -> Iterator[TraceEvent]:
-    if memory_rule(semantics) == "sum" or isinstance(semantics, Makespan):
+    if semantics.memory_rule == "sum" or isinstance(semantics, Makespan):
         rules = semantics
     else:
         rules = Makespan(memory="peak")
@@ -209,7 +208,7 @@ def memory_levels(
         return levels_in_flight(instance, plan, run, semantics)
     held = held_bytes(instance, plan, semantics, schedule)
     assert held is not None  # the rules that need a schedule have one
-    if memory_rule(semantics) == "sum":
+    if semantics.memory_rule == "sum":
         return levels_of(held.bytes.tolist(), ())
     spans = live_spans(instance, plan, semantics, schedule)
     columns = (spans.device, spans.begin, spans.end, spans.bytes)

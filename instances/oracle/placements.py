@@ -32,7 +32,6 @@ from placegap.instances.problem import (
     Plan,
     Semantics,
     Transfer,
-    memory_rule,
 )
 from placegap.instances.problem.integers import NEVER, UNSUPPORTED
 from placegap.instances.referee.channels import NO_CHANNEL, channels_of, plan_from_times
@@ -331,7 +330,7 @@ def peak_sizes(instance: Instance, semantics: Semantics, order: Ints) -> PeakSiz
     holds = np.zeros((instance.num_ops, len(sizes.shared_bytes)), np.int64)
     holds[position[sizes.shared_op], sizes.shared_name] = 1
     return PeakSizes(
-        memory_rule(semantics) == "peak",
+        semantics.memory_rule == "peak",
         sizes.state_bytes[order],
         sizes.workspace_bytes[order],
         sizes.tensor_bytes,

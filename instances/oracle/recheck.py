@@ -39,7 +39,6 @@ from placegap.instances.problem import (
     Violation,
     has_replicas,
     has_two_levels,
-    memory_rule,
     plan_class,
 )
 from placegap.instances.reading.errors import InputError
@@ -170,7 +169,7 @@ def broken_rules(facts: Facts, plan: Plan, semantics: Semantics) -> Iterator[Vio
     """Memory by the rule `sum`, colocation, and the class of plans, of devices and of servers."""
     home = [on[0] for on in plan.placement]
     iteration = semantics.objective == "pipeline_iteration"
-    if memory_rule(semantics) == "sum" and not iteration:
+    if semantics.memory_rule == "sum" and not iteration:
         yield from sum_rule(facts, plan, 0 if isinstance(semantics, MaxContext) else None)
     groups: dict[str, list[int]] = {}
     for i, op in enumerate(facts.ops):

@@ -46,7 +46,6 @@ from placegap.instances.problem.semantics import (
     LoadSemantics,
     PipelineIteration,
     Semantics,
-    memory_rule,
 )
 from placegap.instances.problem.weighted_dag import critical_paths
 
@@ -59,7 +58,7 @@ def relax_memory(instance: Instance, semantics: Semantics) -> tuple[Instance, Se
 
     The last floor is kept as long as its instance lives: many placers use the same.
     """
-    if memory_rule(semantics) == "sum":
+    if semantics.memory_rule == "sum":
         return instance, semantics
     plain = semantics.model_copy(update={"memory": "sum"})
     for of, asked, floor in _last:

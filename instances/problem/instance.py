@@ -90,6 +90,11 @@ class Instance(InstancePart):
         return len(self.graph.ops)
 
     @property
+    def num_parts(self) -> int:
+        """Number of ops and edges."""
+        return len(self.graph.ops) + len(self.graph.edges)
+
+    @property
     def num_devices(self) -> int:
         """Number of devices."""
         return len(self.cluster.devices)

@@ -12,10 +12,6 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
-
-from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph import Graph
 from placegap.instances.problem.graph_index import DisjointSets
 from placegap.instances.problem.instance import Instance
@@ -233,17 +229,3 @@ def _prefixes(path: str) -> list[str]:
 def _numbered(path: str) -> list[str]:
     """The numbered modules on the way to a module, from the outside in, and itself if numbered."""
     return [at for at in _prefixes(path) if at.rpartition(".")[2].isdecimal()]
-
-
-def group_order(arrays: Arrays) -> Ints:
-    """Colocation groups by the first of their ops in topological order, (g,)."""
-    first = np.full(arrays.num_groups, len(arrays.group))
-    np.minimum.at(first, arrays.group, arrays.index.topological_position)
-    return np.argsort(first, kind="stable").astype(np.int64)
-
-
-def place_of_ops(arrays: Arrays, order: Ints) -> Ints:
-    """Place of each op's colocation group in an order of the groups, (n,)."""
-    place = np.empty(arrays.num_groups, np.int64)
-    place[order] = np.arange(arrays.num_groups)
-    return place[arrays.group]

@@ -17,7 +17,6 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.blocks import components, distinct
-from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.graph_index import freeze, group_by
 from placegap.instances.problem.instance import Instance
 
@@ -106,7 +105,7 @@ def stage_blocks(instance: Instance) -> Ints | None:
     backward ops. So colocation groups are nodes, edges between forward ops are arcs, those between
     backward ops reversed arcs, and strongly connected components are blocks. They are numbered
     topologically, by their first ops as far as that leaves a choice. Exchanges of a shared weight's
-    gradients (`exchanged_edges`) are no arcs.
+    gradients (`Arrays.exchanged`) are no arcs.
     """
     arrays, index = instance.arrays, instance.arrays.index
     if (arrays.backward[index.producer] & ~arrays.backward[index.consumer]).any():
@@ -137,7 +136,7 @@ def stage_arcs(instance: Instance) -> Ints:
     Edges between forward ops, then reversed edges between backward ops, exchanges left out.
     """
     backward, index = instance.arrays.backward, instance.arrays.index
-    bind = ~exchanged_edges(instance)
+    bind = ~instance.arrays.exchanged
     a, b = index.producer[bind], index.consumer[bind]
     forth, back = (
         (backward[a] == backward[b]) & (backward[a] == of_pass) for of_pass in (False, True)

@@ -78,6 +78,12 @@ class _Rules(BaseModel):
                 raise ValueError(f"{name} does not apply to the objective {objective}")
         return {name: value for name, value in raw.items() if name not in foreign}
 
+    @property
+    def memory_rule(self) -> MemoryRule:
+        """What a device holds; the sum where there is no choice."""
+        rule: MemoryRule = getattr(self, "memory", "sum")
+        return rule
+
     @model_serializer(mode="wrap")
     def _with_tag(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {"objective": self.objective, **write(self)}  # also where defaults are left out
@@ -366,13 +372,6 @@ def plan_class(semantics: Semantics) -> PlanClass:
     if isinstance(semantics, PipelineIteration | HybridPipeline):
         return "chain"
     return semantics.plans if isinstance(semantics, AllLoads) else "any"
-
-
-def memory_rule(semantics: Semantics) -> MemoryRule:
-    """What a device holds; the sum where there is no choice."""
-    if isinstance(semantics, LatencySubgraphs | HybridPipeline | MaxContext):
-        return "sum"
-    return semantics.memory
 
 
 def has_replicas(semantics: Semantics) -> bool:

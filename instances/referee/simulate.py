@@ -12,7 +12,6 @@ whole duration and waits for other items (producers, transfers, its predecessor 
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +21,9 @@ from placegap.instances.kernels.kernel import kernel, pop, push
 from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Transfer, TransferTimes
 from placegap.instances.problem.arrays import Arrays
 from placegap.instances.problem.graph_index import group_by
-from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.instances.problem.weighted_dag import longest_ways
 from placegap.instances.referee.channels import NO_CHANNEL, channel_name, channels_of, num_channels
-
-
-class PlanError(ValueError):
-    """A plan that cannot be executed: wrong shape, an op where it cannot run, cyclic orders."""
+from placegap.instances.referee.rules import PlanError, check_shape
 
 
 def simulate(instance: Instance, plan: Plan, semantics: Makespan) -> Schedule:
@@ -64,8 +59,13 @@ def simulate(instance: Instance, plan: Plan, semantics: Makespan) -> Schedule:
     >>> simulate(example(), Plan.on([0, 0, 1, 0]), Makespan()).makespan_ns
     53
     """
-    arrays = instance.arrays
-    device = check_shape(instance, plan)
+    check_shape(instance, plan)
+    return simulate_placed(instance, plan, semantics)
+
+
+def simulate_placed(instance: Instance, plan: Plan, semantics: Makespan) -> Schedule:
+    """`simulate` for a plan that `check_shape` has passed."""
+    arrays, device = instance.arrays, plan.devices
     transfers = _list_transfers(arrays, device, semantics)
     items = _Items(instance, device, transfers, semantics)
     items.add_orders(plan)
@@ -74,38 +74,6 @@ def simulate(instance: Instance, plan: Plan, semantics: Makespan) -> Schedule:
     transfers.start_ns[:] = start[n:]
     transfers.end_ns[:] = start[n:] + items.duration[n:]
     return Schedule(device, start[:n], start[:n] + items.duration[:n], transfers)
-
-
-def check_shape(instance: Instance, plan: Plan, *, replicas: bool = False) -> Ints:
-    """The device of each op, or a PlanError that says why there is none.
-
-    With `replicas` an op may be on several devices, in ascending order; the first is returned.
-    """
-    if len(plan.placement) != instance.num_ops:
-        raise PlanError(f"placement has {len(plan.placement)} ops, the graph {instance.num_ops}")
-    num_devices, ops = instance.num_devices, instance.graph.ops
-    for i, devices in enumerate(plan.placement):
-        if len(devices) == 1 and 0 <= devices[0] < num_devices:
-            continue  # nearly always
-        op = ops[i]
-        if len(devices) != 1 and not (replicas and devices):
-            raise PlanError(f"op {op.name!r} is on {len(devices)} devices, not on one")
-        for k in devices:
-            if not 0 <= k < num_devices:
-                raise PlanError(f"op {op.name!r} is on device number {k}, which is not there")
-        if any(a >= b for a, b in pairwise(devices)):
-            raise PlanError(
-                f"op {op.name!r} is on the devices {list(devices)}: not in ascending order"
-            )
-    device = plan.devices
-    times = instance.arrays.time_ns[np.arange(instance.num_ops), device]
-    if (times == UNSUPPORTED).any():
-        i = int(np.argmax(times == UNSUPPORTED))
-        where = instance.cluster.devices[device[i]]
-        raise PlanError(
-            f"op {instance.graph.ops[i].name!r} cannot run on {where.name!r} (kind {where.kind!r})"
-        )
-    return device
 
 
 def _list_transfers(arrays: Arrays, device: Ints, semantics: Makespan) -> TransferTimes:

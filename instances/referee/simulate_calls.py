@@ -18,7 +18,7 @@ import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, LatencySubgraphs, Plan, Schedule, TransferTimes
-from placegap.instances.referee.simulate import PlanError, check_shape
+from placegap.instances.referee.rules import PlanError
 
 
 class Call(NamedTuple):
@@ -61,7 +61,7 @@ def simulate_subgraphs(instance: Instance, plan: Plan, semantics: LatencySubgrap
     >>> simulate_subgraphs(example(), Plan.on([0, 0, 1, 1]), once).makespan_ns
     85
     """
-    device = check_shape(instance, plan)
+    device = plan.devices
     unit, units = _units(instance, device, _call_numbers(instance, plan, device, semantics))
     duration = _durations(instance, device, unit, units)
     waits_for = _waits(instance, unit, units)

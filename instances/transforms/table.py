@@ -17,7 +17,6 @@ from placegap.instances.problem import (
     Plan,
     Semantics,
     has_replicas,
-    memory_rule,
     plan_class,
 )
 from placegap.instances.reading.errors import (
@@ -215,9 +214,9 @@ def _claim(merge: Merge, semantics: Semantics, transform: Transform, params: Any
         return "neither"
     if merge.coarse.num_ops == merge.fine.num_ops:
         return "exact"
-    if memory_rule(semantics) == "sum" and transform.is_exact(semantics, params):
+    if semantics.memory_rule == "sum" and transform.is_exact(semantics, params):
         return "exact"
-    if memory_rule(semantics) == "peak":  # a merged op begins with all its inputs, without steps
+    if semantics.memory_rule == "peak":  # a merged op begins with all its inputs, without steps
         return "neither"
     if has_replicas(semantics) or (plan_class(semantics) == "chain" and backward.any()):
         return "neither"

@@ -111,7 +111,7 @@ def join_zero_time(instance: Instance, semantics: Semantics) -> Merge:
 def _devices(instance: Instance) -> tuple[Flags, Flags]:
     """Devices that can run each op's group; devices where the op takes time or cannot run."""
     arrays = instance.arrays
-    return arrays.group_runs[arrays.group], arrays.time_ns != 0
+    return arrays.able, arrays.time_ns != 0
 
 
 class _Tensors(DisjointSets):

@@ -39,12 +39,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from placegap.formulations.shared.devices import colocated_times, possible_placements
-from placegap.formulations.shared.times import serial_horizon_ns, time_unit_ns
+from placegap.formulations.shared.devices import colocated_times
+from placegap.formulations.shared.times import time_unit_ns
 from placegap.instances.kernels.array_types import Floats, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_LIMIT
-from placegap.instances.problem.sections import Interval, intervals, memory_is_slack
+from placegap.instances.problem.sections import Interval, intervals
 from placegap.instances.referee.evaluate import feasible_ns
 from placegap.solvers.bounds.labels.layer_chain import CHAIN, Stops, least_chain, stops_of
 from placegap.solvers.core.back_ends import word
@@ -261,7 +261,7 @@ class _Builder:
         most_shared: int,
     ) -> None:
         self.instance, self.classes = instance, classes
-        self.unit_ns = time_unit_ns(serial_horizon_ns(instance), 1)
+        self.unit_ns = time_unit_ns(instance.arrays.serial_horizon_ns, 1)
         self.moves, self.move = moves / self.unit_ns, move
         self.rows = _Rows()
         arrays = instance.arrays
@@ -272,7 +272,7 @@ class _Builder:
         for g, k in zip(*np.nonzero(possible), strict=True):
             self.column[g, k] = self.rows.add_column(float(classes.group_count[g]))
         self.num_integers = len(self.rows.upper)
-        self.horizon = serial_horizon_ns(instance) / self.unit_ns
+        self.horizon = instance.arrays.serial_horizon_ns / self.unit_ns
         self.start = [self.rows.add_column(self.horizon) for _ in classes.op]
         self.end = self.rows.add_column(self.horizon)
         self.flows: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
@@ -678,7 +678,7 @@ def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
 
 def why_not_tight(task: Task[Makespan], params: Params) -> str | None:
     """Why there is no knapsack, or None."""
-    return "memory is slack" if memory_is_slack(task.instance) else None
+    return "memory is slack" if task.instance.arrays.memory_is_slack else None
 
 
 @method(
@@ -696,7 +696,7 @@ def run(task: Task[Makespan], params: Params | None = None) -> Outcome:
     O(n + m) rows beside K^2 columns for each pair of classes that exchange tensors.
     """
     instance, clock = task.instance, task.limits.clock()
-    if not possible_placements(instance).any(axis=1).all():
+    if not instance.arrays.possible.any(axis=1).all():
         return Outcome(message="memory: an op fits no device")
     stops = stops_of(instance)
     chain = None if stops is None else least_chain(instance, stops)

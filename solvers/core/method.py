@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 from placegap.instances.problem import OBJECTIVES, Instance, MemoryRule, Objective, Plan, Semantics
 from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.clock import Clock
-from placegap.solvers.core.result import RUN_OF, Outcome
+from placegap.solvers.core.result import PROOF, RUN_OF, SOLVERS, Outcome, solver_and_version
 
 if TYPE_CHECKING:  # Pyomo takes a second to load
     import pyomo.environ as pyo
@@ -79,10 +79,11 @@ class Limits:
         """A clock for the limit, which begins now."""
         return Clock(self.time_limit_s, self.named_s)
 
-    def left(self, clock: Clock) -> Limits:
-        """The limits with the time that a clock leaves; messages still name the whole."""
+    def left(self, clock: Clock, share: float = 1.0) -> Limits:
+        """The limits with a share of what a clock leaves; messages still name the whole."""
         asked_s = self.time_limit_s if self.asked_s is None else self.asked_s
-        return replace(self, time_limit_s=clock.left_s, asked_s=asked_s)
+        left_s = clock.left_s
+        return replace(self, time_limit_s=left_s and share * left_s, asked_s=asked_s)
 
     @property
     def named_s(self) -> float:
@@ -233,6 +234,12 @@ class Method(Generic[P, T]):
             f"{RUN_OF} {self.name} has to return {wrong}; return Outcome(Plan.on(devices)), with"
             " the number of each op's device, or Outcome(message=...) where there is no plan"
         )
+
+    @property
+    def basis(self) -> str:
+        """What its bounds may rest on, where it has not said so yet: all of its solvers."""
+        words = [solver_and_version(name) for name in self.packages if name in SOLVERS]
+        return ", ".join(words) or PROOF
 
     @property
     def does(self) -> str:

@@ -30,7 +30,7 @@ from typing import TypeVar, Unpack, get_args
 from pydantic import ValidationError
 
 from placegap.instances.kernels.loading import loading
-from placegap.instances.problem import Objective, memory_rule
+from placegap.instances.problem import Objective
 from placegap.instances.reading.errors import InputError, from_validation_error, instead_of
 from placegap.solvers.core.method import (
     About,
@@ -393,7 +393,7 @@ def why_not(method: AnyMethod, task: Task, params: Params) -> str | None:
     A memory rule that a method does not keep is kept around it, so it is asked about what it will
     run on: devices that hold all resident bytes may differ in what they hold at the peak.
     """
-    if memory_rule(task.semantics) not in method.memory_rules:
+    if task.semantics.memory_rule not in method.memory_rules:
         from placegap.instances.problem.additive_memory import relax_memory
 
         instance, semantics = relax_memory(task.instance, task.semantics)

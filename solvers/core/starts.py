@@ -19,7 +19,7 @@ from placegap.solvers.core.clock import Clock, stop_asked
 from placegap.solvers.core.method import Cost, Start, Task, WrongOutcome
 from placegap.solvers.core.method_homes import HOMES
 from placegap.solvers.core.progress import tell
-from placegap.solvers.core.registry import METHODS, find_method, why_not
+from placegap.solvers.core.registry import METHODS, why_not
 from placegap.solvers.core.result import fault_of
 
 LONGEST_S, SHARE = 10.0, 0.2
@@ -64,7 +64,7 @@ def placers(task: Task) -> tuple[str, ...]:
     """The placers that are fast on a task: by its size, not by the clock, so that they are the
     same every time.
     """
-    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    parts = task.instance.num_parts
     left_s = min(LONGEST_S, 1e-3 * (AT_LEAST_MS + MS_PER_PART * parts))
     if task.limits.time_limit_s is not None:
         left_s = min(left_s, SHARE * task.limits.time_limit_s)
@@ -79,7 +79,7 @@ def placers(task: Task) -> tuple[str, ...]:
 
 def cheapest_first(task: Task) -> tuple[tuple[str, float], ...]:
     """All placers of the task's objective, with the seconds that each is likely to take."""
-    parts = task.instance.num_ops + len(task.instance.graph.edges)
+    parts = task.instance.num_parts
     costs = start_costs(task.semantics.objective)
     likely = [(name, likely_s(cost, parts)) for name, cost in costs.items()]
     return tuple(sorted(likely, key=lambda each: each[1]))
@@ -117,7 +117,7 @@ def best_start(
 
 def _plan_by(name: str, task: Task, faults: list[str] | None) -> Plan | None:
     """The plan of a method, if it has one and does not fail."""
-    method = find_method(name)
+    method = METHODS[name]
     try:
         return method.outcome(task, method.params()).plan
     except WrongOutcome as error:
@@ -147,7 +147,7 @@ def _judged(task: Task, plan: Plan | None, by: str) -> Iterator[Start]:
 
 def task_for(task: Task, name: str) -> Task | None:
     """The task, or a narrower class of plans or simpler rules that the method supports; or None."""
-    asked, method = task.semantics, find_method(name)
+    asked, method = task.semantics, METHODS[name]
     narrower = [asked]
     if isinstance(asked, LoadSemantics):
         nested = PLAN_CLASSES[PLAN_CLASSES.index(asked.plans) :: -1]

@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 
 from placegap.formulations.shared.devices import Classes, identical_devices
-from placegap.formulations.shared.families import possible_devices
 from placegap.formulations.shared.times import bare_lengths, path_bounds, windows
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.problem import Instance, Makespan, Plan
@@ -92,14 +91,10 @@ class ArcTable:
         """Devices that may be swapped."""
         return identical_devices(self.instance)
 
-    @cached_property
-    def possible(self) -> Flags:
-        """The devices of each op, which members of its group outside a section decide, too."""
-        return possible_devices(self.instance)
-
     def uses(self, section: Section) -> list[list[Use]]:
         """The arcs of a section by the devices of entry (rows) and exit (columns)."""
-        key = _key(self.instance, section, self.possible)
+        # members of its group outside of a section decide on an op's devices, too
+        key = _key(self.instance, section, self.instance.arrays.able)
         exact = section.num_inner == 0
         if exact:
             lengths = bare_lengths(self.instance, section, self.semantics)

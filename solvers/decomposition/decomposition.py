@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from placegap.formulations.shared.times import LARGEST_HORIZON_NS, serial_horizon_ns
+from placegap.formulations.shared.times import LARGEST_HORIZON_NS
 from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem import Instance, Makespan
 from placegap.instances.problem.sections import (
@@ -31,7 +31,6 @@ from placegap.instances.problem.sections import (
     choose_chain,
     cuts,
     intervals,
-    memory_is_slack,
     sections_between,
 )
 from placegap.instances.referee.simulate import simulate
@@ -111,7 +110,7 @@ class DecompositionParams(ExactParams):
 
 def applies(task: Task[Makespan], params: Params) -> str | None:
     """Why the method does not apply, or None."""
-    if serial_horizon_ns(task.instance) > LARGEST_HORIZON_NS:
+    if task.instance.arrays.serial_horizon_ns > LARGEST_HORIZON_NS:
         return "its times sum to more than 2**59 ns"
     return None
 
@@ -192,7 +191,7 @@ def solve(search: SectionSearch, params: DecompositionParams) -> None:
         while _anneal(search, 1.0) and search.clock.left_s is not None:
             pass
         return
-    tiles, exact = tiling(search.table, sections), memory_is_slack(instance)
+    tiles, exact = tiling(search.table, sections), instance.arrays.memory_is_slack
     chains, large = [tiles], any(_too_large(section) for section in sections)
 
     def join() -> None:
@@ -255,7 +254,7 @@ def _intervals(search: SectionSearch) -> list[Interval]:
 def _limit(search: SectionSearch) -> int:
     """Longer plans are of no interest."""
     if search.value_ns is None:
-        return serial_horizon_ns(search.task.instance)
+        return search.task.instance.arrays.serial_horizon_ns
     return search.value_ns
 
 

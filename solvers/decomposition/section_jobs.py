@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Literal
 
 from placegap.formulations.shared import devices
-from placegap.formulations.shared.times import granularity_ns, serial_horizon_ns
+from placegap.formulations.shared.times import granularity_ns
 from placegap.instances.problem import Instance, Makespan, Plan
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.reading.errors import paused_collector
@@ -84,7 +84,7 @@ def work(job: Job) -> SectionAnswer:
         start = place(job.instance, job.semantics)
         if start is not None:
             plan, upper = start
-    horizon = serial_horizon_ns(job.instance) if job.horizon_ns is None else job.horizon_ns
+    horizon = job.instance.arrays.serial_horizon_ns if job.horizon_ns is None else job.horizon_ns
     beyond = NO_WAY if job.horizon_ns is None else job.horizon_ns + 1
     if upper is not None and upper <= horizon:
         horizon = upper

@@ -133,5 +133,5 @@ class Annealing:
 
 def usual_moves(instance: Instance) -> int:
     """How many moves a run takes by default: two seconds' worth, fewer for less than 100 ops."""
-    size = instance.num_ops + len(instance.graph.edges)
+    size = instance.num_parts
     return max(100, min(MOST_MOVES, MOVES_PER_OP * instance.num_ops, MOST_WORK // max(1, size)))

@@ -141,7 +141,7 @@ def _roll(
         return ""
     deadline = None
     if left_s is not None:
-        is_large = instance.num_ops + len(instance.graph.edges) > LARGEST_WALK
+        is_large = instance.num_parts > LARGEST_WALK
         deadline = now_s() + (LARGE_ROLLING_SHARE if is_large else ROLLING_SHARE) * left_s
     best = min(found, key=lambda one: one.value_ns)
     plans = rolling_plans(

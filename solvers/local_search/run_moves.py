@@ -18,11 +18,10 @@ from pydantic import Field
 
 from placegap.instances.kernels.array_types import Flags, Floats, Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel, set_all
-from placegap.instances.problem import Instance, Makespan, Plan, Schedule, memory_rule
+from placegap.instances.problem import Instance, Makespan, Plan, Schedule
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.graph_index import group_by
 from placegap.instances.problem.integers import NO_WAY
-from placegap.instances.problem.modules import group_order, place_of_ops
 from placegap.instances.referee.evaluate import evaluate, feasible_ns
 from placegap.solvers.core.clock import Clock, now_s
 from placegap.solvers.core.method import EFFORT, Params, Start, Task
@@ -133,7 +132,7 @@ def run_moves(task: Task[Makespan], params: RunMovesParams) -> Outcome:
 
 def _overfull(task: Task[Makespan]) -> Start | None:
     """A start whose ops fit with their state alone, if memory counts at its peak."""
-    if memory_rule(task.semantics) == "sum":
+    if task.semantics.memory_rule == "sum":
         return None
     floor, _ = relax_memory(task.instance, task.semantics)
     added = task.semantics.model_copy(update={"memory": "sum"})
@@ -147,7 +146,7 @@ class RunWalks:
         self.instance, self.semantics = instance, semantics
         self.data, self.line = machines_of(instance, semantics), line_of(instance, semantics)
         self.work, self.state = new_work(self.data), new_state(self.line, start)
-        self.peak = peak_of(instance, semantics, at_peak=memory_rule(semantics) == "peak")
+        self.peak = peak_of(instance, semantics, at_peak=semantics.memory_rule == "peak")
 
     def cool(self, pace: Pace, rng: np.random.Generator, most: int) -> Iterator[int]:
         """One round of at most `most` moves, fewer where the time is over before."""
@@ -259,10 +258,10 @@ class Line(NamedTuple):
 def line_of(instance: Instance, semantics: Makespan) -> Line:
     """The order of an instance, and the bytes by which moves are refused at once."""
     arrays = instance.arrays
-    order = group_order(arrays)
-    place = place_of_ops(arrays, order)
+    order = arrays.group_order
+    place = arrays.place_of_ops(order)
     least = (
-        arrays if memory_rule(semantics) == "sum" else relax_memory(instance, semantics)[0].arrays
+        arrays if semantics.memory_rule == "sum" else relax_memory(instance, semantics)[0].arrays
     )
     member_ptr, member = group_by(place, len(order))
     parts = nested_parts(instance, order)

@@ -21,7 +21,6 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import kernel
 from placegap.instances.problem import Instance, PipelineIteration
-from placegap.instances.problem.gradients import exchanged_edges
 from placegap.instances.problem.integers import UNSUPPORTED
 from placegap.solvers.chains.ideals import ideals_as_bits
 
@@ -208,7 +207,7 @@ def devices_alike(instance: Instance) -> bool:
 def _before(instance: Instance, block: Ints, count: int) -> list[int]:
     """Blocks that each block needs in its own or an earlier stage, as bits."""
     arrays, index = instance.arrays, instance.arrays.index
-    before, bind = [0] * count, ~exchanged_edges(instance)
+    before, bind = [0] * count, ~instance.arrays.exchanged
     for a, b in zip(index.producer[bind].tolist(), index.consumer[bind].tolist(), strict=True):
         if arrays.backward[a] == arrays.backward[b]:
             x, y = (b, a) if arrays.backward[a] else (a, b)
@@ -301,7 +300,7 @@ class _CutTables(NamedTuple):
 
 def _tensors(instance: Instance, block: Ints, part: Ints) -> _Tensors:
     index = instance.arrays.index
-    sent = ~exchanged_edges(instance)[index.tensor_edge]
+    sent = ~instance.arrays.exchanged[index.tensor_edge]
     readers = index.consumer[index.tensor_edge[sent]]
     pointer = np.append(0, np.cumsum(sent))[index.tensor_ptr]
     producer = index.tensor_producer

@@ -22,7 +22,7 @@ from placegap.instances.problem.integers import NEVER
 from placegap.instances.problem.modules import with_granularity
 from placegap.instances.problem.nets import gradient_tie, stage_blocks
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.iteration import check_iteration
+from placegap.instances.referee.rules import check_iteration
 from placegap.instances.referee.stages import device_orders, held_beside
 from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import ExactParams, Task

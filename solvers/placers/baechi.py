@@ -18,7 +18,6 @@ from placegap.instances.problem import (
 )
 from placegap.instances.problem.blocks import contract
 from placegap.instances.problem.integers import LARGEST_SUM, UNSUPPORTED
-from placegap.instances.referee.loads import server_numbers
 from placegap.solvers.core.method import Cost, Params, Task
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
@@ -93,7 +92,7 @@ def m_topo(task: Task, params: TopoParams | None = None) -> Outcome:
     limit = np.minimum(cap, arrays.memory_bytes)
     turn = np.arange(instance.num_devices)
     if has_two_levels(task.semantics) and one_way:  # a server that was left is not entered again
-        turn = np.argsort(server_numbers(instance)[1], kind="stable")
+        turn = np.argsort(instance.cluster.server_numbers[1], kind="stable")
     device, stuck = fill(order, unit_bytes, runs[:, turn], limit[turn], one_way=one_way)
     if stuck != NOWHERE:
         return _nowhere(instance, int(np.argmax(unit == stuck)), int(unit_bytes[stuck]), limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Unpack
 
-from placegap.instances.problem import Instance, Plan, Semantics, memory_rule, told
+from placegap.instances.problem import Instance, Plan, Semantics, told
 from placegap.instances.reading.errors import InputError
 from placegap.instances.transforms.merge import shrink_plan
 from placegap.instances.transforms.table import Coarsening, coarsen, expand
@@ -55,9 +55,7 @@ def solve_coarse(
         return _brought_back(found, coarse)
 
     task = Task(instance, semantics, limits, incumbent)
-    if (
-        memory_rule(semantics) == "peak"
-    ):  # no transform is exact then, but on a relaxation it may be
+    if semantics.memory_rule == "peak":  # no transform is exact then, but on a relaxation it may be
         outcome = run_at_peak(task, run, method, is_exact=False)
     else:
         outcome = run(task)

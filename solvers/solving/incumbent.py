@@ -15,12 +15,9 @@ from placegap.solvers.core.progress import Incumbent, Progress, each_plan_once, 
 from placegap.solvers.core.registry import METHODS
 from placegap.solvers.core.result import (
     NO_PLAN_NS,
-    PROOF,
-    SOLVERS,
     Bound,
     Outcome,
     Result,
-    solver_and_version,
 )
 
 
@@ -100,15 +97,14 @@ class JudgedIncumbent(Incumbent):
         """What hears a method while it runs: its plans are judged, and its bounds, if it does the
         task's own rules, rest on its solvers until the result comes.
         """
-        words = [solver_and_version(name) for name in METHODS[method].packages if name in SOLVERS]
+        basis = METHODS[method].basis
 
         def hear(news: Progress) -> None:
             if news.plan is not None:
                 self.offer(news.plan, news.by)
             bound = news.bound if semantics == self.task.semantics else None
             if bound is not None and bound.ns > self.bound.ns:
-                basis = bound.basis or ", ".join(words) or PROOF
-                self.prove(bound._replace(basis=basis), is_first_word=True)
+                self.prove(bound._replace(basis=bound.basis or basis), is_first_word=True)
 
         return each_plan_once(hear)
 

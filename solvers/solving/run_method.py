@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack, cast
 
 from placegap.instances.kernels.loading import loading, loading_s
-from placegap.instances.problem import Instance, Plan, Semantics, memory_rule
+from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.reading.errors import InputError
-from placegap.instances.referee.loads import check_semantics
+from placegap.instances.referee.rules import check_semantics
 from placegap.solvers.core.back_ends import SolverName, require
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import AnyMethod, ExactParams, Limits, Params, Task
@@ -154,7 +154,7 @@ def run_method(
 
 def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
     proves = method.claim == "exact" or isinstance(params, ExactParams)
-    if memory_rule(task.semantics) not in method.memory_rules:
+    if task.semantics.memory_rule not in method.memory_rules:
         with loading():
             from placegap.solvers.solving.peak_memory import run_at_peak  # loads the referee
 

@@ -67,7 +67,7 @@ class Compiled(NamedTuple):
 
 
 def run_step(
-    known: JudgedIncumbent, step: AutoStep, limit_s: float, tell: Listener | None = None
+    known: JudgedIncumbent, step: AutoStep, limit_s: float, tell: Listener = lambda news: None
 ) -> Answer:
     """The result of a step, judged; a sentence where it failed, none after bounds alone.
 
@@ -82,6 +82,12 @@ def run_step(
             for bound in bounds:
                 known.prove(bound)
             return ""
+        keep = known.listener(step.method, step.semantics)
+
+        def hear(news: Progress) -> None:
+            keep(news)
+            tell(news)
+
         return run_method(
             task.instance,
             step.semantics,
@@ -91,7 +97,7 @@ def run_step(
             gap=task.limits.gap,
             seed=step.seed,
             incumbent=known.plan,
-            progress=_both(known.listener(step.method, step.semantics), tell),
+            progress=hear,
         )
     except KeyboardInterrupt:
         return "interrupted"
@@ -308,18 +314,6 @@ def _serve(pipe: Connection, packed: bytes, order: Order) -> None:
                 known.take(answer)
             send(answer)
     send(None)
-
-
-def _both(first: Listener, second: Listener | None) -> Listener:
-    if second is None:
-        return first
-    heard = second
-
-    def hear(news: Progress) -> None:
-        first(news)
-        heard(news)
-
-    return hear
 
 
 def _die_first() -> None:

@@ -16,8 +16,7 @@ from placegap.instances.reading.errors import InputError
 from placegap.solvers.core.back_ends import require
 from placegap.solvers.core.method import Task
 from placegap.solvers.core.registry import find_method, parse_params, why_not
-from placegap.solvers.core.result import Result, SolverDisagreement, contradiction, describe_basis
-from placegap.solvers.solving.run_method import run_method
+from placegap.solvers.core.result import Result, contradiction, describe_basis
 
 Verdict = Literal["agrees", "weaker", "CONTRADICTS", "none"]
 """``agrees``: the second proves as much. ``weaker``: nothing against the first, but it did not get
@@ -84,29 +83,6 @@ def _has_scip() -> bool:
     except InputError:
         return False
     return True
-
-
-def second_opinion(
-    instance: Instance, semantics: Semantics, result: Result, time_limit_s: float, *, seed: int = 0
-) -> Opinion:
-    """Ask another method about a result, within a time limit, from the result's plan on."""
-    asked = next(second_methods(instance, semantics, result.method), None)
-    if asked is None or result.split is not None:
-        return nobody_to_ask(result)
-    name, params = asked
-    try:
-        second = run_method(
-            instance,
-            semantics,
-            name,
-            params,
-            time_limit_s=time_limit_s,
-            seed=seed,
-            incumbent=result.plan,
-        )
-    except SolverDisagreement as error:
-        return Opinion("CONTRADICTS", str(error), name)
-    return compare(result, second)
 
 
 def nobody_to_ask(result: Result) -> Opinion:

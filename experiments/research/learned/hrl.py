@@ -218,7 +218,7 @@ class Hrl:
         self.scale_ns = float(max(1.0, time_ns.min(axis=1).sum()))
         of_unit = np.zeros((len(ops.kind), instance.num_devices))
         arrays = instance.arrays
-        self.supported = arrays.group_runs[arrays.group]
+        self.supported = arrays.able
         np.add.at(of_unit, ops.unit, np.where(self.supported, time_ns, np.inf))
         self.fallback = of_unit.argmin(axis=1)[ops.unit]
         self.baseline: float | None = None

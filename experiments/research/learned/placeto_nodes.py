@@ -81,7 +81,7 @@ def nodes_of(instance: Instance, most_nodes: int) -> PlacetoNodes:
     visits: dict[int, list[int]] = {}
     for v in index.topological_order.tolist():
         visits.setdefault(int(arrays.group[v]), []).append(v)
-    runs = arrays.group_runs[arrays.group]
+    runs = arrays.able
     return PlacetoNodes(
         merge.op,
         tuple(np.array(together, np.int64) for together in visits.values()),

@@ -53,8 +53,7 @@ from placegap.solvers.bounds.certificates.section_lp import (
     grow_tree,
     num_routes,
 )
-from placegap.solvers.bounds.cheap_bounds import quick_bound
-from placegap.solvers.bounds.spread_bound import spread_weights
+from placegap.solvers.bounds.cheap_bounds import quick_bound, spread_weights
 from placegap.solvers.core.clock import Clock, LimitReached, stop_asked
 
 S_PER_PART, S_PER_MOVE = 30e-6, 0.6e-6

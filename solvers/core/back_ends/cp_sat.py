@@ -18,7 +18,7 @@ from placegap.formulations.shared.or_tools import cp_model
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers.core.back_ends.outcome import Ending, say_ending, say_rest
-from placegap.solvers.core.clock import now_s, run_stoppable
+from placegap.solvers.core.clock import Clock, run_stoppable
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.progress import is_heard, teller
 from placegap.solvers.core.result import Bound, Outcome, no_plan, solver_and_version
@@ -151,7 +151,7 @@ def search(
     read_plan: Callable[[M, Values], Plan],
     own_proof: Callable[[M], tuple[int, str]],
     settings: Settings,
-    began: float,
+    clock: Clock,
 ) -> Outcome:
     """Solve a method's model from a start within the task's limits; the better plan comes back.
 
@@ -159,20 +159,19 @@ def search(
     Where times had to be rounded and a far better plan was found, the model is built again for that
     horizon, with a finer unit. `prepare` builds the model of all plans that are no worse than a
     start, with that start as its hint. `own_proof` is a bound of at least 0 that needs no solver,
-    and its origin. The time limit counts from `began`, by `clock.now_s`; the limit in `settings` is
-    ignored.
+    and its origin. `clock` is that of the task's limits; the limit in `settings` is ignored.
     """
     best, build_s, faults = start, 0.0, tuple[str, ...]()
     bound, said_ns = Bound(0), 0
     claim: int | None = None
     unit_ns = 1
     while True:
-        started = now_s()
+        started_s = clock.spent_s
         try:
             model = prepare(best)
             unit_ns = model.unit_ns
-            build_s += now_s() - started
-            left = _with_limit(settings, task, began)
+            build_s += clock.spent_s - started_s
+            left = replace(settings, limit_s=clock.left_s)
             known = None if best is None else best.value_ns
             found = run_cp_sat(model, task.semantics, partial(read_plan, model), left, known)
         except KeyboardInterrupt:
@@ -199,7 +198,6 @@ def search(
         found, faults, said_ns = replace(found, ending="fault"), (*faults, fault), 0
     bound = max(bound, Bound(said_ns, "cp-sat", SOLVER), key=Bound.rank)
     better = value is not None and (start is None or value < start.value_ns)
-    seconds = now_s() - began
     if found.reason or found.ending == "refused":
         message = found.reason
     elif value is not None and value == bound.ns and not faults:
@@ -209,7 +207,7 @@ def search(
         message = say_rest(value, bound.ns, task.limits, rounded)
     else:
         message = say_ending(
-            found.ending, SOLVER, task.limits, seconds, start=start is not None, better=better
+            found.ending, SOLVER, task.limits, clock.spent_s, start=start is not None, better=better
         )
     return Outcome(
         plan=None if best is None else best.plan,
@@ -220,14 +218,6 @@ def search(
         build_s=build_s,
         details={**found.details, "ending": found.ending},
     )
-
-
-def _with_limit(settings: Settings, task: Task, began: float) -> Settings:
-    """The settings with the time that is left."""
-    limit_s = task.limits.time_limit_s
-    if limit_s is None:
-        return settings
-    return replace(settings, limit_s=max(0.0, limit_s - (now_s() - began)))
 
 
 def _checked(

@@ -13,7 +13,6 @@ from placegap.formulations.shared.families import (
     exclude_overload,
     memory_capacity,
     place_ops,
-    possible_devices,
     set_placement,
 )
 from placegap.instances import Instance, Op, Plan
@@ -39,7 +38,7 @@ def test_memory_rows_of_small_numbers_are_exact() -> None:
     # in units of gcd 6 the sizes are 1, 2 and the capacities floor(17 / 6) = 2 and 3
     instance = machines((17, 18), (6, 12))
     model = pyo.ConcreteModel()
-    place_ops(model, possible_devices(instance))
+    place_ops(model, instance.arrays.able)
     memory_capacity(model, instance)
     assert list(model.memory_capacity) == [0]  # the second device holds everything
     assert admits(model, Plan.on([1, 0]))
@@ -52,7 +51,7 @@ def test_memory_rows_of_large_numbers_are_a_millionth_wider_until_a_plan_is_excl
     sizes = (giant // 2, giant // 2 + 1, 5, 3)
     instance = machines((giant, giant, giant // 4), sizes)
     model = pyo.ConcreteModel()
-    place_ops(model, possible_devices(instance))
+    place_ops(model, instance.arrays.able)
     assign_once(model, instance)
     memory_capacity(model, instance)
     overloaded = Plan.on([0, 0, 1, 1])

@@ -21,7 +21,7 @@ from placegap.formulations.shared.devices import (
     representative_devices,
     symmetry_order,
 )
-from placegap.formulations.shared.families import assign_once, place_ops, possible_devices
+from placegap.formulations.shared.families import assign_once, place_ops
 from placegap.instances import Edge, Instance, LatencySubgraphs, Makespan, MaxLoad, Op, Plan
 from placegap.solvers import Limits
 from placegap.solvers.core.back_ends import solve_model
@@ -90,7 +90,7 @@ def test_labels_tell_devices_apart() -> None:
 def survivors(instance: Instance) -> set[tuple[int, ...]]:
     """Placements that the rows of `symmetry_order` and the fixed variables leave."""
     model = pyo.ConcreteModel()
-    possible = possible_devices(instance)
+    possible = instance.arrays.able
     place_ops(model, possible)
     assign_once(model, instance)
     symmetry_order(model, instance)
@@ -107,7 +107,7 @@ def survivors(instance: Instance) -> set[tuple[int, ...]]:
 
 def placements(instance: Instance) -> list[tuple[int, ...]]:
     """Every placement that keeps groups together and ops where they can run."""
-    group, possible = instance.arrays.group.tolist(), possible_devices(instance)
+    group, possible = instance.arrays.group.tolist(), instance.arrays.able
     homes = product(range(instance.num_devices), repeat=max(group) + 1)
     each = [tuple(home[g] for g in group) for home in homes]
     return [devices for devices in each if possible[range(len(group)), devices].all()]

@@ -14,7 +14,6 @@ from placegap.instances.problem.sections import (
     choose_chain,
     cuts,
     intervals,
-    memory_is_slack,
     sections_between,
 )
 
@@ -60,12 +59,11 @@ def test_cuts_are_the_bottlenecks_that_nothing_skips() -> None:
 
 def test_memory_is_slack_if_every_device_holds_what_it_can_run() -> None:
     ops = [anywhere("a", 1, resident_bytes=3), anywhere("b", 1, resident_bytes=3)]
-    assert memory_is_slack(instance("six", ops, [], memory_bytes=6))
+    assert instance("six", ops, [], memory_bytes=6).arrays.memory_is_slack
     tight = instance("five", ops, [], memory_bytes=5)
-    assert not memory_is_slack(tight)
-    assert memory_is_slack(tight, [0])
+    assert not tight.arrays.memory_is_slack
     ops[1] = ops[1].model_copy(update={"time_ns": {"kind1": 1}})  # d0 cannot run it
-    assert not memory_is_slack(instance("d1", ops, [], memory_bytes=5))
+    assert not instance("d1", ops, [], memory_bytes=5).arrays.memory_is_slack
 
 
 def test_sections_share_the_cuts_and_nothing_else() -> None:

@@ -16,7 +16,8 @@ from placegap.instances import (
     example,
     recheck,
 )
-from placegap.instances.referee.iteration import check_iteration, simulate_iteration
+from placegap.instances.referee.iteration import simulate_iteration
+from placegap.instances.referee.rules import check_iteration
 from placegap.instances.referee.stages import device_orders
 
 RULES = PipelineIteration(schedule="zero_bubble", microbatches=8)

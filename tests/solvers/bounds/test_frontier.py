@@ -15,7 +15,6 @@ from draws.training_steps import mirrored_instance, two_servers_instance
 from draws.twins import single_and_paired_instance
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
-from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances import Device, Edge, Instance, Makespan, Op, evaluate, load_corpus
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.solvers import run_method
@@ -172,9 +171,11 @@ def compare(seed: int, seen: Counter[str]) -> None:
             continue
         relaxed, _ = relax_memory(instance, semantics)
         assert frontier_bound(relaxed, semantics, 0) <= optimum, (make.__name__, seed)
-        found = least_below(steps_of(relaxed, semantics), serial_horizon_ns(relaxed) + 2)
+        found = least_below(steps_of(relaxed, semantics), relaxed.arrays.serial_horizon_ns + 2)
         assert found.ns <= optimum, (make.__name__, seed)
-        few = least_below(steps_of(relaxed, semantics), serial_horizon_ns(relaxed) + 2, rows=1)
+        few = least_below(
+            steps_of(relaxed, semantics), relaxed.arrays.serial_horizon_ns + 2, rows=1
+        )
         assert few.ns <= found.ns, (make.__name__, seed)
         seen["all"] += 1
         seen["tight"] += found.ns == optimum

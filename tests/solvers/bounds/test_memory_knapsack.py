@@ -19,7 +19,6 @@ from placegap.experiments.research.bench.offload import (
     cluster_of,
     decode_step,
 )
-from placegap.formulations.shared.devices import possible_placements
 from placegap.instances import Edge, Instance, Makespan, Op, evaluate
 from placegap.solvers import run_method
 from placegap.solvers.bounds import memory_knapsack
@@ -106,7 +105,7 @@ def test_no_bound_is_above_an_optimum_under_any_channels() -> None:
         channels = ("free", "link", "port", "half_duplex")[seed % 4]
         semantics = Makespan(channels=channels, transfers=("per_edge", "per_tensor")[seed % 2])
         best = oracle(instance, semantics)
-        if best is None or not possible_placements(instance).any(axis=1).all():
+        if best is None or not instance.arrays.possible.any(axis=1).all():
             continue
         assert relaxed(knapsack(instance))[0] <= best
         assert chain_bound(instance) <= best

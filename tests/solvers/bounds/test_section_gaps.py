@@ -14,14 +14,14 @@ from placegap.instances import Edge, Instance, Makespan, Op
 from placegap.instances.problem import Channels, Transfers
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import Interval, choose_chain, interval
-from placegap.solvers.bounds.labels.layer_options import SectionTimes, ways_to_place
-from placegap.solvers.bounds.section_gaps import (
+from placegap.solvers.bounds.labels.nested_layers import SectionTimes, ways_to_place
+from placegap.solvers.bounds.work_windows import (
     channel_table,
     interval_arcs,
     port_gap,
     section_edges,
+    work_windows,
 )
-from placegap.solvers.bounds.work_windows import work_windows
 
 SEMANTICS = Makespan()
 

@@ -11,7 +11,7 @@ from references.brute_force import oracle
 
 from placegap.instances import Device, Edge, Instance, MaxLoad, Op, evaluate
 from placegap.solvers import Outcome, Task
-from placegap.solvers.chains.peaks import settle
+from placegap.solvers.chains.idle_steps import settle
 
 CHAIN = MaxLoad(plans="chain", memory="peak")
 

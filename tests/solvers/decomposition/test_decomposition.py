@@ -29,7 +29,7 @@ from placegap.instances import (
     load_corpus,
 )
 from placegap.instances.importers.reader import load_model
-from placegap.instances.problem.sections import cuts, memory_is_slack, sections_between
+from placegap.instances.problem.sections import cuts, sections_between
 from placegap.solvers import Result, SolverDisagreement, run_method
 from placegap.solvers.core import worker_process
 from placegap.solvers.core.back_ends import cp_sat
@@ -68,7 +68,7 @@ def agrees(problem: Instance, semantics: Semantics, result: Result, *, proven: b
 
 def is_exact(problem: Instance) -> bool:
     """Whether the theorem holds and there is something to decompose."""
-    return memory_is_slack(problem) and len(cuts(problem)) > 0
+    return problem.arrays.memory_is_slack and len(cuts(problem)) > 0
 
 
 @few_and_many(60, 4000)

@@ -12,7 +12,6 @@ from draws.training_steps import mirrored_instance, two_servers_instance
 from references.agreement import few_and_many
 from references.brute_force import MAKESPAN_SEMANTICS, oracle
 
-from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances import Edge, Instance, Makespan, Op, load_corpus
 from placegap.instances.problem.integers import NO_WAY
 from placegap.instances.problem.sections import (
@@ -63,7 +62,7 @@ def chains_of(instance: Instance, limit_ns: int) -> Iterator[Chain]:
 def best_runs(instance: Instance) -> int:
     found = [
         runs.shortest(lower_table)[0]
-        for chain in chains_of(instance, serial_horizon_ns(instance))
+        for chain in chains_of(instance, instance.arrays.serial_horizon_ns)
         if (runs := runs_of(instance, chain)) is not None
     ]
     return max(found)
@@ -110,7 +109,7 @@ def compare(seed: int, seen: Counter[str]) -> None:
             continue
         semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
         best = oracle(instance, semantics)
-        limit = serial_horizon_ns(instance) if best is None else best
+        limit = instance.arrays.serial_horizon_ns if best is None else best
         windows = None if best is None else work_windows(instance)
         if best is not None and windows is not None:  # else an op may fit nowhere
             assert memory_bound(instance, windows) <= best, (make.__name__, seed)

@@ -18,7 +18,6 @@ from placegap.solvers.core.clock import LimitReached
 from placegap.solvers.core.registry import why_not
 from placegap.solvers.noncontiguous import annealing as multilevel
 from placegap.solvers.noncontiguous import noncontiguous as split_search
-from placegap.solvers.noncontiguous import partition_search
 
 ANY = MaxLoad()
 
@@ -52,7 +51,7 @@ def test_searches_on_coarser_problems_stay_between_bound_and_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As on large graphs: coarse blocks first."""
-    monkeypatch.setattr(partition_search, "LARGE", 0)
+    monkeypatch.setattr(split_search, "LARGE", 0)
     monkeypatch.setattr(multilevel, "COARSEST", 1)
     for instance in max_load_draws()[3:110:24]:
         keeps_sides(split(instance), oracle(instance, ANY), instance.name)
@@ -144,7 +143,7 @@ def test_under_a_limit_rounds_go_on_while_they_find_something(
     monkeypatch.setattr(split_search.SplitSearch, "learn", lambda *_: None)
     monkeypatch.setattr(split_search.SplitSearch, "prove_finely", lambda *_: None)
     monkeypatch.setattr(split_search.SplitSearch, "price", learn)
-    monkeypatch.setattr(partition_search.PartitionSearch, "improve", lambda *_: None)
+    monkeypatch.setattr(split_search.PartitionSearch, "improve", lambda *_: None)
     result = split(open_instance(), rounds=0, time_limit_s=60.0)
     assert result.message.startswith(f"ended after {rounds} rounds of pricing")
 
@@ -155,7 +154,7 @@ def test_under_a_limit_rounds_go_on_while_they_find_something(
     [
         (split_search, "choose_pricer", "the pricing's set-up"),
         (split_search, "cover_all", "column generation"),
-        (partition_search, "anneal", "local search"),
+        (split_search, "anneal", "local search"),
     ],
 )
 def test_a_phase_that_fails_costs_no_more_than_its_part(

@@ -24,7 +24,6 @@ from placegap.instances.problem import (
     LatencySubgraphs,
     MaxLoadFwdBwd,
     PipelineIteration,
-    memory_rule,
 )
 from placegap.solvers import METHODS, Limits, Outcome, Result, Task, run_method
 from placegap.solvers.bounds.cheap_bounds import quick_bound
@@ -73,7 +72,7 @@ def test_value_and_bound_enclose_the_optimum(semantics: Semantics) -> None:
     instance = tiny_instance(3, num_ops=6, num_devices=3)
     found = run_method(instance, semantics, "auto", ALONE, time_limit_s=2.0)
     assert found.bound_ns >= quick_bound(instance, semantics).ns
-    if memory_rule(semantics) == "sum":  # brute force knows no other rule
+    if semantics.memory_rule == "sum":  # brute force knows no other rule
         optimum = oracle(instance, semantics)
         assert found.bound_ns <= optimum <= found.value_ns
 
@@ -495,7 +494,7 @@ def test_a_graph_too_large_to_be_copied_stays_in_one_process(
 ) -> None:
     task = Task(hard(), Makespan(), Limits(60.0))
     assert auto._head_start_s(task, Clock(60.0), 2) is not None
-    monkeypatch.setattr(auto, "MOST_PARTS", auto.parts_of(task) - 1)
+    monkeypatch.setattr(auto, "MOST_PARTS", task.instance.num_parts - 1)
     assert auto._head_start_s(task, Clock(60.0), 2) is None
     found = run_method(task.instance, Makespan(), "auto", {"workers": 2}, time_limit_s=0.2)
     assert found.value_ns is not None

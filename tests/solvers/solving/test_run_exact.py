@@ -22,8 +22,7 @@ from placegap.instances import Edge, Instance, Makespan, Op, Plan, evaluate, exa
 from placegap.instances.files.document import Document
 from placegap.instances.problem import HybridPipeline, PipelineIteration, has_two_levels
 from placegap.solvers import METHODS, Limits, Outcome, Task, run_method
-from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound
-from placegap.solvers.bounds.spread_bound import spread_bound
+from placegap.solvers.bounds.cheap_bounds import Bound, quick_bound, spread_bound
 from placegap.solvers.core.method import ExactParams, Method, Params
 from placegap.solvers.core.registry import parse_params, register, why_not
 from placegap.solvers.core.result import PROOF, Fault, no_plan

@@ -14,10 +14,9 @@ from placegap.instances import Edge, Instance, Makespan, Op, load_corpus
 from placegap.instances.problem.additive_memory import relax_memory
 from placegap.instances.problem.sections import Interval, choose_chain, intervals
 from placegap.solvers import Task, brute_force, run_method
-from placegap.solvers.bounds.labels import layer_labels as labels
-from placegap.solvers.bounds.labels import layer_options as options
+from placegap.solvers.bounds.labels import layers_bound as labels
 from placegap.solvers.bounds.labels import nested_layers as chains
-from placegap.solvers.bounds.labels.layers_bound import layers_bound
+from placegap.solvers.bounds.labels.layers_bound import search_layers
 from placegap.solvers.bounds.labels.nested_layers import (
     joined_where_cheap,
     layer_chains,
@@ -32,7 +31,8 @@ SEMANTICS = Makespan()
 def proven(instance: Instance, semantics: Makespan = SEMANTICS) -> int:
     relaxed, _ = relax_memory(instance, semantics)
     windows = work_windows(relaxed)
-    return layers_bound(relaxed, semantics, windows, 0)
+    found = search_layers(relaxed, semantics, windows, 0)
+    return 0 if found is None else found.ns
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,14 @@ def test_with_too_many_labels_what_is_proven_by_then_counts(
 def test_a_search_that_is_stopped_says_what_was_known() -> None:
     instance = training_step(2, 3)
     windows = work_windows(instance)
-    assert layers_bound(instance, SEMANTICS, windows, 17, lambda: True) == 17
+    found = search_layers(instance, SEMANTICS, windows, 17, lambda: True)
+    assert found is None or found.ns == 17
 
 
 def test_layers_of_which_no_group_is_placed_prove_what_paths_prove(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(options, "MOST_OPTIONS", 1)  # as with more devices than options
+    monkeypatch.setattr(chains, "MOST_OPTIONS", 1)  # as with more devices than options
     assert proven(training_step(3, 3)) == 70  # 3 + 3 + 1 ops of 10 ns on the longest path
 
 
@@ -154,14 +155,12 @@ def is_sound(instance: Instance, seed: int) -> bool:
     """Whether it says something, and nothing wrong."""
     semantics = MAKESPAN_SEMANTICS[seed % len(MAKESPAN_SEMANTICS)]
     windows = work_windows(instance)
-    if windows is None:
-        return False
-    bound_ns = layers_bound(instance, semantics, windows, 0)
+    found = None if windows is None else search_layers(instance, semantics, windows, 0)
     task = Task(instance, semantics)
-    if not bound_ns or brute_force.applies(task, Params()) is not None:
+    if not found or not found.ns or brute_force.applies(task, Params()) is not None:
         return False
     optimum_ns = brute_force.run(task, Params()).claim_ns
-    assert optimum_ns is None or bound_ns <= optimum_ns, (seed, semantics.label)
+    assert optimum_ns is None or found.ns <= optimum_ns, (seed, semantics.label)
     return optimum_ns is not None
 
 
@@ -174,8 +173,8 @@ def test_no_bound_is_above_an_optimum() -> None:
 
 @pytest.mark.parametrize("most", [1, 9])
 def test_nor_where_few_groups_are_placed(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(options, "MOST_OPTIONS", most)
-    monkeypatch.setattr(options, "MOST_TIGHT", most)
+    monkeypatch.setattr(chains, "MOST_OPTIONS", most)
+    monkeypatch.setattr(chains, "MOST_TIGHT", most)
     assert sum(is_sound(tight_instance(seed), seed) for seed in range(24)) >= 3
 
 

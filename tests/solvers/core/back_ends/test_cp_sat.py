@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from placegap.formulations.shared.cp_families import LARGEST_ACTIVITY
 from placegap.instances import Instance, LatencySubgraphs, Makespan, Plan, example
 from placegap.solvers import Result, run_method
 from placegap.solvers.core.back_ends import cp_sat as cp_sat_run
+from placegap.solvers.core.clock import Clock
 from placegap.solvers.core.method import Start, Task
 from placegap.solvers.core.result import PROOF, solver_and_version
 from placegap.solvers.decomposition import section_jobs
@@ -173,7 +173,7 @@ def test_a_far_better_plan_gets_a_finer_unit_and_refutes_what_was_proven_before(
         lambda model, value: Plan.on([0] * 4),
         lambda model: (LONGEST_PATH_NS, "path"),
         cp_sat_run.Settings(),
-        time.perf_counter(),
+        Clock(None),
     )
     assert horizons == [1000, 43]
     assert (outcome.plan, outcome.bound_ns) == (Plan.on([0, 1, 0, 0]), LONGEST_PATH_NS)

@@ -9,7 +9,6 @@ from draws import draw
 from draws.tiny import tiny_instance
 
 from placegap.formulations import sections
-from placegap.formulations.shared.times import serial_horizon_ns
 from placegap.instances import Instance, Makespan
 from placegap.solvers import run_method
 from placegap.solvers.core.back_ends.highs import solve_model
@@ -71,7 +70,7 @@ def test_section_lps_prove_no_more_than_is_true_at_any_range_of_times() -> None:
     for seed in range(6):
         instance = far_apart(seed)
         best = run_method(instance, PORT, "brute-force").value_ns
-        horizon = serial_horizon_ns(instance)
+        horizon = instance.arrays.serial_horizon_ns
         for limit in (horizon, horizon if best is None else best // 2):
             model = sections.build(instance, PORT, limit)
             found = solve_model(model, Limits(), relax=True, most=LONGEST)
