@@ -81,7 +81,15 @@ LIMIT_S = "0.2"
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a page."""
+    """A command of a page.
+
+    Attributes
+    ----------
+    text : str
+        Without its comment, and on one line.
+    shown : str
+        What the page shows as its output.
+    """
 
     page: str
     line: int
@@ -237,14 +245,18 @@ def smallest(study: dict[str, Any]) -> dict[str, Any]:
     (instance, *_) = _at_hand(table["instances"])
     if isinstance(instance, dict) and isinstance(instance.get("device_memory"), list):
         instance = {**instance, "device_memory": instance["device_memory"][:1]}
-    few = {"instances": [instance], "methods": table["methods"][:1], "limits": {"time_limit_s": 1}}
+    few = {
+        "instances": [instance],
+        "methods": table["methods"][:1],
+        "limits": {"time_limit_s": 0.2},
+    }
     if "clusters" in table:
         few["clusters"] = table["clusters"][:1]
     name = instance if isinstance(instance, str) else instance["model"]
     small = {**study, "tables": [{**table, **few}]}
     small.pop("published", None)
     if "smoke" in study:
-        small["smoke"] = {"instances": [name], "time_limit_s": 1}
+        small["smoke"] = {"instances": [name], "time_limit_s": 0.2}
     return small
 
 
