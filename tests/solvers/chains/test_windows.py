@@ -13,8 +13,9 @@ from draws.equal_devices import equal_device_draws
 from references.brute_force import max_load_draws, oracle
 
 from placegap.instances import MaxLoad, Semantics
+from placegap.instances.kernels.array_types import Ints
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.solvers.chains.ideals import Ideals, enumerate_ideals
+from placegap.solvers.chains.ideals import Ideals, enumerate_ideals, prefixes
 from placegap.solvers.chains.kinds_problem import (
     NO_PATH,
     KindsProblem,
@@ -23,9 +24,12 @@ from placegap.solvers.chains.kinds_problem import (
     build_pool,
     merge_alike,
 )
-from placegap.solvers.chains.transitions import least_sync_ns, share, sync_ns
+from placegap.solvers.chains.layers import see
+from placegap.solvers.chains.orders import orders
+from placegap.solvers.chains.transitions import device_load, least_sync_ns, share, sync_ns
 from placegap.solvers.chains.windows import (
     PriceBook,
+    PricedWindows,
     find_prices,
     set_sums,
     walk_in_windows,
@@ -51,6 +55,10 @@ def enumerated(problem: KindsProblem, max_ideals: int, max_kept: int) -> Ideals:
 def all_sets(problem: KindsProblem) -> Ideals:
     """Every ideal of a problem."""
     return enumerated(problem, MANY, MANY)
+
+
+def some_prefixes(problem: KindsProblem, order: Ints, stops: Ints) -> Ideals:
+    return prefixes(problem, PriceBook(problem).amounts, order, stops)
 
 
 # ----------------------------------------------------------------------------------------- pools
@@ -159,3 +167,48 @@ def test_no_bound_from_prices_is_above_the_optimum(semantics: Semantics) -> None
             problem = build_kinds(instance, semantics)
             everyone = np.ones(problem.num_kinds, np.bool_)
             assert work_bound(problem, find_prices(problem, everyone)) <= best
+
+
+def test_windows_and_filter_keep_what_a_plan_of_that_load_needs() -> None:
+    """Any plan, whatever its value: the ideals before each of its devices, in the plan's order."""
+    rng, fewer = random.Random(3), 0
+    for instance in max_load_draws()[:20]:
+        problem = build_kinds(instance, CHAIN)
+        sets, counts = all_sets(problem), problem.counts
+        order = next(orders(problem))
+        stops = sorted(rng.randrange(len(order) + 1) for _ in range(instance.num_devices - 1))
+        cuts = [0, *stops, len(order)]
+        sequence = rng.sample(
+            [kind for kind, n in enumerate(counts) for _ in range(n)], instance.num_devices
+        )
+        at = [sets.find(row) for row in some_prefixes(problem, order, np.array(cuts)).members]
+        limit, able = 0, True
+        for kind, source, target in zip(sequence, at, at[1:], strict=False):
+            view = see(PricedWindows(PriceBook(problem), sets), kind)
+            able &= bool(view.need[target] - view.need[source] <= view.room)
+            limit = max(limit, device_load(view, target, source, 2**40))
+        if not able:
+            continue
+        book = PriceBook(problem)
+        kept = in_windows(book, limit)
+        windows, used = PricedWindows(book, sets), np.zeros_like(counts)
+        for ideal, kind in zip(at, [*sequence, None], strict=True):
+            assert kept.find(sets.members[ideal]) >= 0
+            assert windows.inside(used, limit)[ideal]
+            if kind is not None:
+                used[kind] += 1
+        fewer += kept.size < sets.size
+        book.in_sums = []  # as where the sets of kinds are too many
+        weight = np.stack([row.weight for row in book.of_all], axis=1)
+        nothing = np.zeros((problem.num_blocks, len(book.of_all)), np.int64)
+        book.amounts = book.amounts._replace(of_block=nothing, of_net=weight)
+        coarse = in_windows(book, limit)
+        assert all(coarse.find(sets.members[ideal]) >= 0 for ideal in at)
+        assert coarse.size >= kept.size
+    assert fewer >= 2
+
+
+def in_windows(book: PriceBook, limit: int) -> Ideals:
+    """The ideals that pass some test."""
+    walk = partial(walk_in_windows, window_tests(book, limit))
+    return enumerate_ideals(book.problem, book.amounts, walk, Clock(None), MANY, MANY)[0]
