@@ -227,11 +227,3 @@ def test_resnet_has_a_better_plan_than_the_planner_finds() -> None:
     for method, expected in (("hybrid-cuts", optimum), ("piper", planner)):
         result = proven(instance, semantics, method)
         assert result.value_ns / 7680 / 1e9 == pytest.approx(expected, abs=6e-7)
-
-
-@needs_piper
-def test_no_plan_is_proven_where_the_memory_is_too_small() -> None:
-    semantics = HybridPipeline(microbatches=1920, degrees="free")
-    result = proven(published("bert32a100", 8, 2), semantics)
-    assert result.status == "infeasible"
-    assert "memory" in result.message
