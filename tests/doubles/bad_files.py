@@ -148,7 +148,6 @@ def _text_cases() -> Cases:
     text = json.dumps(good_document())
     time, plan = "graph.ops[0] 'first'.time_ns.gpu", b'{"format": "placegap-plan"}'
     latin = text.replace("first", "f\xfcrst").encode("latin-1")
-    deep = text.replace('"good"', "[" * 900 + "]" * 900, 1)
     cases: dict[str, tuple[str, str, str | bytes]] = {
         "empty file": ("empty.json", "is empty", b" \n\n"),
         "truncated JSON": ("cut.json", "line 1 column", text[:200]),
@@ -156,7 +155,6 @@ def _text_cases() -> Cases:
         "truncated gzip": ("cut.json.gz", "gzip", gzip.compress(text.encode())[:60]),
         "damaged gzip": ("junk.json.gz", "gzip", b"\x1f\x8b" + b"junk" * 20),
         "deep nesting": ("deep.json", "nested too deeply", "[" * 200_000),
-        "deep nesting in a field": ("deep-field.json", "name", deep),
         "duplicate key": (
             "keys.json",
             "'name' appears twice",
@@ -164,8 +162,6 @@ def _text_cases() -> Cases:
         ),
         "half a letter": ("half.json", "half a letter", text.replace('"two"', r'"\ud800"')),
         "NaN": ("nan.json", time, text.replace(": 5", ": NaN")),
-        "Infinity": ("inf.json", time, text.replace(": 5", ": -Infinity")),
-        "1e400": ("1e400.json", time, text.replace(": 5", ": 1e400")),
         "5000 digits": ("digits.json", "digits", text.replace(": 5", ": " + "9" * 5000)),
         "no known kind": ("other.json", "of no kind", '{"layers": []}'),
         "binary junk": ("junk.bin", "of no kind", bytes(range(200, 256)) * 9),
@@ -217,7 +213,7 @@ def _document_cases() -> Cases:
     def both(*changes: Change) -> Change:
         return lambda d: [change(d) for change in changes]
 
-    op_1, edge_1 = "graph.ops[1] 'second'", "graph.edges[1] 'second -> third'"
+    op_1 = "graph.ops[1] 'second'"
     matrix = "edges[1] 'second -> third': transfer_ns"
     mismatch = both(
         lambda d: d["graph"]["edges"][0].update(tensor="out"),
@@ -235,7 +231,6 @@ def _document_cases() -> Cases:
         "negative time": time(-1),
         "fractional time": time(1.5),
         "time as text": time("5"),
-        "time true": time(True),
         "time 1e30": time(1e30),
         "time sum overflow": ("sum of the times", ops(time_ns={"gpu": 2**61})),
         "memory sum overflow": ("sum of the resident bytes", ops(resident_bytes=2**61)),
@@ -252,27 +247,17 @@ def _document_cases() -> Cases:
             new_edge("first", "second", bytes=9),
         ),
         "tensor mismatch": ("edges[2] 'first -> third': tensor 'out'", mismatch),
-        "edge without consumer": (
-            "graph.edges[1].consumer",
-            lambda d: d["graph"]["edges"][1].pop("consumer"),
-        ),
         "matrix of wrong width": (matrix, edge(transfer_ns=[[0, 1], [1]])),
-        "matrix with a negative": (
-            f"{edge_1}.transfer_ns[1][0]",
-            edge(transfer_ns=[[0, 1], [-1, 0]]),
-        ),
         "unsupported op": ("ops[1] 'second'", op(time_ns={"tpu": 5})),
         "impossible colocation": ("group 'pair'", both(device(kind="tpu"), op(time_ns={"tpu": 1}))),
         "no devices": ("cluster.devices", lambda d: d["cluster"].update(devices=[], links=[])),
         "no cluster": ("--cluster", lambda d: d.pop("cluster")),
         "duplicate device": ("'g0' appears twice", device(name="g0")),
-        "negative memory": ("cluster.devices[1] 'g1'.memory_bytes", device(memory_bytes=-5)),
         "unreachable devices": (
             "no path leads from 'g1' to 'g0'",
             lambda d: d["cluster"]["links"].pop(),
         ),
         "link to an unknown device": ("links[1]: there is no device 'g7'", link(target="g7")),
-        "link to itself": ("links[1]", link(target="g1")),
         "zero bandwidth": ("cluster.links[1].bandwidth_bytes_per_s", link(bandwidth_bytes_per_s=0)),
         "unknown objective": ("semantics.objective", top(semantics={"objective": "speed"})),
         "foreign semantics": (
@@ -307,15 +292,12 @@ def _dnn_cases() -> Cases:
             f"{node_1}.fpgaLatency: is negative",
             node(fpgaLatency=-1),
         ),
-        "text class": (f"{node_1}.colorClass", node(colorClass="red")),
         "huge latency": (f"{node_1}.cpuLatency", node(cpuLatency=1e300)),
         "latency above 2**62 ns": ("nodes[1] of id 2", node(cpuLatency=1e13)),
         "missing accelerator latency": (
             "nodes[1] of id 2: fpgaLatency",
             lambda d: d["nodes"][1].pop("fpgaLatency"),
         ),
-        "flag 2": (f"{node_1}.isBackwardNode", node(isBackwardNode=2)),
-        "fractional size": (f"{node_1}.size", node(size=0.5)),
         "no devices": (counts, top(maxFPGAs=0, maxCPUs=0)),
         "a million devices": (counts, top(maxCPUs=10**6)),
         "no CPU for an op": (
@@ -340,15 +322,12 @@ def _workbook_cases() -> Cases:
         "unknown column": ("unknown column 'who'", lambda rows: rows[0].append("who")),
         "no data": ("no row of data", lambda rows: rows.__delitem__(slice(1, None))),
         "negative time": ("row 3, column p1", cell(3, "p1", -1)),
-        "missing time": ("row 3, column p0", cell(3, "p0", None)),
         "task in the middle no number": ("row 3, column task", cell(3, "task", "b")),
         "duplicate task": ("row 4, column task: 2 appears twice", cell(3, "task", 2)),
-        "fractional memory": ("row 3, column mi", cell(3, "mi", 0.5)),
         "device without memory": ("row 2, column m1", cell(2, "m1", None)),
         "unknown successor": ("row 3, column dir_succ_add: 9", cell(3, "dir_succ_add", 9)),
         "too few flows": ("row 2: 1 flows for 2 successors", few_flows),
         "too few times": ("row 2, column pc01: 1 times for 2 flows", cell(2, "pc01", "1")),
-        "transfer to itself": ("row 2, column pc11", cell(2, "pc11", "0,1")),
         "cycle": ("2 -> 1", cell(4, "dir_succ_add", 1)),
     }
     whole, magic = workbook(good_rows()), b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"

@@ -123,12 +123,6 @@ def good_plan() -> dict[str, Any]:
     raw: dict[str, Any] = content.model_dump(mode="json", exclude_none=True)
     raw["device_order"] = {"g0": ["first"], "g1": ["second", "third"]}
     raw["channel_order"] = {"g0 -> g1": [{"producer": "first", "consumer": "second", "to": "g1"}]}
-    raw["times"] = {
-        "ops": {name: {"start_ns": 0, "end_ns": 5} for name in ("first", "second", "third")},
-        "transfers": [
-            {"producer": "first", "consumer": "second", "to": "g1", "start_ns": 5, "end_ns": 6}
-        ],
-    }
     return raw
 
 

@@ -1,7 +1,4 @@
-"""Optimal values by brute force, and the standard random instances they are computed for.
-
-Every test file draws from here, so that an optimum is computed once per session.
-"""
+"""Optimal values, each computed once per session, and the standard draws they are of."""
 
 from __future__ import annotations
 

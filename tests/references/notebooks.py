@@ -1,8 +1,4 @@
-"""The notebooks: run in a kernel, what they show, and their outputs made anew.
-
-nbclient runs them, as it does in nbmake; but nbmake only asks whether a cell fails, and these tests
-compare what the cells show with what is committed.
-"""
+"""The notebooks: run in a kernel, what they show, and their outputs made anew."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""List schedulers by their definitions, in plain Python: what the kernels are compared with.
-
-Each returns ``(device, start, end)`` per op, or None where an op fits on no device. Ranks are
-fractions, gaps are found by a walk over the device's ops, pairs by a walk over all pairs.
-"""
+"""List schedulers by their definitions, in plain Python: (device, start, end) per op, or None."""
 
 from __future__ import annotations
 

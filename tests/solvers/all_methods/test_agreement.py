@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 import pytest
@@ -35,11 +35,7 @@ from references.brute_force import (
 
 from placegap.instances import Instance, Semantics
 
-FAMILIES: Sequence[
-    tuple[
-        Sequence[Semantics], Callable[[], Sequence[Instance]], Callable[[int], Iterator[Instance]]
-    ]
-] = (
+FAMILIES = (
     (MAKESPAN_SEMANTICS, makespan_draws, more_makespan),
     ((*MAX_LOAD_SEMANTICS, *FWD_BWD_SEMANTICS), max_load_draws, more_max_load),
     (STAGE_SEMANTICS, stage_draws, more_stages),

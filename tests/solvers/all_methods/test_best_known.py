@@ -1,4 +1,4 @@
-"""The best-known values of the corpus are reproduced, and refuted by no method."""
+"""The best-known values of the corpus are proven again, and there for every row of the study."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ QUICK = ("bert-24-layers-train", "gpt2-train", "inception-v3-layers-train", "vit
 
 SLOW = ("inception_v1", "inception_v2", "densenet121", "squeezenet", "resnet50", "shufflenet")
 """Graphs whose proofs take seconds on some cluster."""
-
-PLACERS = ("single-device", "m-topo", "etf", "m-etf", "heft", "peft")
 
 
 @cache
@@ -70,15 +68,6 @@ def test_the_best_known_value_is_proven_again(entry: BestEntry) -> None:
 @pytest.mark.parametrize("entry", proven(quick=False))
 def test_the_best_known_value_of_a_large_graph_is_proven_again(entry: BestEntry) -> None:
     proves_again(entry)
-
-
-def test_no_placer_beats_a_best_known_bound() -> None:
-    for entry in ENTRIES:
-        if is_makespan(entry):
-            for method in PLACERS:
-                task = on_cluster(entry.graph, entry.cluster), entry.semantics, method
-                value_ns = run_method(*task).value_ns
-                assert (entry.bound_ns or 0) <= (entry.value_ns or 0) <= value_ns, task
 
 
 @pytest.mark.parametrize("objective", ["makespan", "max_load"])

@@ -88,8 +88,3 @@ def test_each_device_holds_everything() -> None:
         "no_plan",
         "no device runs everything: 'd0' cannot run and hold all ops (6 bytes)",
     )
-
-
-def test_it_needs_replicated_stages() -> None:
-    with pytest.raises(InputError, match="replicated stages"):
-        run_method(example(), ANY, "data-parallel")

@@ -133,14 +133,6 @@ def test_an_interrupt_ends_the_search_and_keeps_what_is_known(
     assert not children()
 
 
-def test_an_incumbent_is_never_lost() -> None:
-    # The optimum, 34, as incumbent; without it the placers start at 35 or more.
-    best = run_method(example(), PORT, "brute-force").plan
-    params = {**ONE, "start": False}
-    stopped = run_method(example(), PORT, "decomposition", params, time_limit_s=0.0, incumbent=best)
-    assert stopped.value_ns == 34
-
-
 def test_a_claim_that_the_referee_cannot_confirm_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -174,16 +166,6 @@ def test_a_job_survives_the_death_of_its_process(monkeypatch: pytest.MonkeyPatch
             for ticket, answer in workers.answers(None):
                 assert (answer.lower_ns, answer.upper_ns) == (34, 34)
                 tickets.remove(ticket)
-
-
-def test_a_process_that_is_one_worker_of_many_does_the_work_itself(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(section_jobs, "SPAWN_AFTER_S", 0.0)
-    monkeypatch.setattr(worker_process, "_may_start_processes", False)
-    with section_jobs.SectionWorkers(2) as workers:
-        assert workers.wanted == 1
-        assert not children()
 
 
 def test_where_no_process_can_start_the_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:

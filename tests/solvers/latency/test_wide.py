@@ -73,14 +73,6 @@ def test_a_phase_that_fails_costs_neither_plan_nor_bound(monkeypatch: pytest.Mon
     assert result.rests_on == "proof"
 
 
-def test_a_search_that_stops_says_why() -> None:
-    instance = branches(40, 5, accelerators=3, host=True)
-    result = run_method(instance, ONCE, "latency", {"workers": 1, "moves": 100}, time_limit_s=0.5)
-    assert result.status == "optimal" or "time limit" in result.message
-    result = run_method(instance, ONCE, "latency", {"finish": False, "moves": 100, "rounds": 1})
-    assert result.status == "optimal" or "all rounds" in result.message
-
-
 def test_a_constant_goes_where_its_consumer_goes() -> None:
     # w feeds b of its group, a copy c takes b's tensor and passes it on: one set; d is another
     ops = [

@@ -121,13 +121,6 @@ def open_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_search.SplitSearch, "learn", lambda *_: None)
 
 
-@pytest.mark.usefixtures("open_gap")
-def test_a_run_that_ends_without_a_limit_says_why() -> None:
-    result = split(open_instance(), rounds=1)
-    assert result.status == "feasible"
-    assert result.message.startswith("ended after 2 rounds of pricing")
-
-
 @pytest.mark.parametrize(("finds", "rounds"), [(False, 1), (True, 4)])
 def test_under_a_limit_rounds_go_on_while_they_find_something(
     finds: bool, rounds: int, monkeypatch: pytest.MonkeyPatch

@@ -18,7 +18,7 @@ from placegap.solvers.noncontiguous import column_generation
 from placegap.solvers.noncontiguous import pricing as pricer_module
 from placegap.solvers.noncontiguous.column_generation import choose_pricer, cover_all
 from placegap.solvers.noncontiguous.knapsack import TOTAL_PRICE, best_sets, most_price
-from placegap.solvers.noncontiguous.pricing import build_pricer, choices
+from placegap.solvers.noncontiguous.pricing import build_pricer
 from placegap.solvers.noncontiguous.problem import SplitProblem, build_split_problem, merge_blocks
 
 DRAWS = max_load_draws()[5:100:16]
@@ -118,20 +118,6 @@ def test_nets_that_are_left_out_weaken_the_bound_only(monkeypatch: pytest.Monkey
             with monkeypatch.context() as patch:
                 patch.setattr(pricer_module, "MOST_MOVES", 30)
                 assert closed_bound(problem, best) <= full <= best
-
-
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("instance", DRAWS[::2], ids=lambda instance: instance.name)
-def test_every_choice_of_weights_gives_a_bound(instance: Instance, overlap: bool) -> None:
-    """Weights of work, of transfers and of memory alike."""
-    problem = build_split_problem(instance, overlap=overlap)
-    best = least(problem)
-    if best is None:
-        return
-    for weights in choices(problem, best + 3):
-        search = cover_all(build_pricer(problem, weights), best + 3, 1000)
-        search.close(Clock(None), best + 3, 50)
-        assert search.bound_ns <= best
 
 
 def roomy_and_tight(size_bytes: int) -> Instance:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from draws import draw
 from draws.pipelines import layer_row, pipeline_instance
 from references.agreement import few_and_many
 
-from placegap.instances import Instance, Op, PipelineIteration, Plan, evaluate
-from placegap.instances.oracle.hybrid_plans import MOST_PLANS, chains, count_chains
+from placegap.instances import Instance, PipelineIteration, Plan, evaluate
+from placegap.instances.oracle.hybrid_plans import MOST_PLANS, count_chains
+from placegap.instances.oracle.stage_chains import chains
 from placegap.solvers import run_method
 
 
@@ -62,20 +62,3 @@ def test_the_plan_is_the_best_balanced_of_all_chains(seeds: range) -> None:
         assert balance(instance, semantics, found.plan) == best, (seed, semantics.label)
         proven += 1
     assert proven >= len(seeds) // 3
-
-
-def test_a_chain_of_equal_time_takes_the_devices_of_its_own_kinds() -> None:
-    # each device holds one op, and either order of them takes 7 ns: 4 + 3 or 6 + 1, the lighter
-    # stage being lighter in the second
-    ops = (
-        Op(name="op0", time_ns={"gpu": 4, "npu": 6}, resident_bytes=1),
-        Op(name="op1", time_ns={"gpu": 1, "npu": 3}, resident_bytes=1),
-    )
-    edges, links = draw.edges([(0, 1)], [0], [True], int), draw.links(2, lambda a, b: (10**9, 0))
-    for kinds in (("gpu", "npu"), ("npu", "gpu")):
-        instance = draw.instance_of("unlike", ops, edges, draw.devices(kinds, lambda k: 1), links)
-        semantics = PipelineIteration(microbatches=1)
-        found = run_method(instance, semantics, "stage-cuts")
-        assert found.plan is not None
-        assert balance(instance, semantics, found.plan) == (7, -2, 1, 1), kinds
-        assert found.details["balance"] == "proven"
