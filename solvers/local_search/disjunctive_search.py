@@ -35,8 +35,8 @@ from placegap.solvers.local_search.disjunctive_graph import (
     fill,
     machines_of,
 )
+from placegap.solvers.local_search.list_schedules import contended_lists
 from placegap.solvers.local_search.peak_memory import peak_of, schedule_fits
-from placegap.solvers.local_search.rolling_horizon import contended_lists, rolling_plans
 from placegap.solvers.local_search.walk import (
     MOST_TOGETHER,
     Rooms,
@@ -75,10 +75,6 @@ NAME = "disjunctive-search"
 
 USUAL_PER_OP, LEAST_MOVES, MOST_MOVES = 200, 2_000, 200_000
 """Moves where there is neither a time limit nor a number of steps."""
-
-ROLLING_SHARE, LARGE_ROLLING_SHARE = 0.6, 0.9
-"""Of the time that is left, for plans that are searched while they are built; windows of a large
-graph gain little."""
 
 
 class DisjunctiveSearchParams(Params):
@@ -122,38 +118,11 @@ def disjunctive_search(task: Task[Makespan], params: DisjunctiveSearchParams) ->
             break
     if not found:
         return Outcome(message="no start: none of the fast placers found a plan")
-    message = _roll(task, params, clock, found)
-    if message:
-        return Outcome(best_at_peak(task, found).plan, message=message)
     usual = max(LEAST_MOVES, min(MOST_MOVES, USUAL_PER_OP * instance.num_ops))
     best, plans, message = improve_start(
         task, found, NAME, clock, steps=params.steps, usual=usual, workers=params.workers
     )
     return Outcome(best, message=message, details={"plans": plans})
-
-
-def _roll(
-    task: Task[Makespan], params: DisjunctiveSearchParams, clock: Clock, found: list[Start]
-) -> str:
-    """Add what a horizon finds that rolls along the ops, in its share of the time; a message."""
-    instance, semantics, left_s = task.instance, task.semantics, clock.left_s
-    if instance.num_devices == 1:
-        return ""
-    deadline = None
-    if left_s is not None:
-        is_large = instance.num_parts > LARGEST_WALK
-        deadline = now_s() + (LARGE_ROLLING_SHARE if is_large else ROLLING_SHARE) * left_s
-    best = min(found, key=lambda one: one.value_ns)
-    plans = rolling_plans(
-        instance, semantics, best, deadline=deadline, seed=task.limits.seed, workers=params.workers
-    )
-    try:
-        for start in plans:
-            found.append(start)
-            tell(instance, semantics, NAME, value_ns=start.value_ns, plan=start.plan)
-    except KeyboardInterrupt:
-        return "interrupted"
-    return ""
 
 
 def improve_start(

@@ -29,7 +29,7 @@ from placegap.solvers.core.progress import Incumbent, teller
 from placegap.solvers.core.registry import method
 from placegap.solvers.core.result import Outcome
 from placegap.solvers.core.starts import best_start
-from placegap.solvers.local_search.cooling import CoolingSteps, Pace, heat_of, limit_of
+from placegap.solvers.local_search.cooling import CoolingSteps, Pace, limit_of
 from placegap.solvers.local_search.disjunctive_graph import Machines, machines_of
 from placegap.solvers.local_search.nested_parts import alike, nested_parts
 from placegap.solvers.local_search.peak_memory import Peak, peak_excess, peak_of
@@ -367,7 +367,7 @@ def anneal_runs(
     held = state.held
     for step in range(steps.done, steps.done + steps.moves):
         price = memory[1] * steps.hot / HOT
-        limit = limit_of(value[0] + price * memory[0], heat_of(steps, step), rng)
+        limit = limit_of(value[0] + price * memory[0], steps, step, rng)
         copy_to(trial, at)
         copy_to(state.trial_shift, state.shift)
         kind = rng.random()

@@ -9,7 +9,7 @@ import numpy as np
 from placegap.instances.kernels.array_types import Flags, Ints
 from placegap.instances.kernels.kernel import copy_to, draw, kernel
 from placegap.instances.problem.integers import UNSUPPORTED
-from placegap.solvers.local_search.cooling import CoolingSteps, heat_of, limit_of
+from placegap.solvers.local_search.cooling import CoolingSteps, limit_of
 from placegap.solvers.local_search.disjunctive_graph import (
     AFTER,
     DURATION,
@@ -143,7 +143,7 @@ def walk_on(
                 trace.origin[at] = device[x]
                 move_op(machines, orders, x, to if at < there else origin, early)
                 added += _load(machines, orders, x)
-        allowed = limit_of(float(value[0]), heat_of(steps, step), rng) - LOAD_WEIGHT * added / k
+        allowed = limit_of(float(value[0]), steps, step, rng) - LOAD_WEIGHT * added / k
         if steps.hot <= 0:
             allowed = min(allowed, np.float64(value[0]))
         kept = propagate(machines, orders, window.begin, window.end, int(allowed), window.exits)

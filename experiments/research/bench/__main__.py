@@ -56,7 +56,7 @@ from placegap.instances.problem import Instance, Makespan, MaxLoad, Plan
 from placegap.instances.referee.evaluate import evaluate
 from placegap.solvers import run_method
 from placegap.solvers.local_search.disjunctive_search import Search
-from placegap.solvers.local_search.rolling_horizon import contended_lists
+from placegap.solvers.local_search.list_schedules import contended_lists
 
 Bench = tuple[str, Callable[[], object], Callable[[Any], str]]
 """A name, what is timed, and a remark read off its outcome."""
