@@ -106,18 +106,18 @@ def load_source(source: Source) -> Instance:
     if source.layers:
         document = as_layers(document, cluster or document.cluster, source.dims)
     if source.half_precision:
-        from placegap.instances.transforms.op_costs import in_half_precision
+        from placegap.instances.transforms.half_precision import in_half_precision
 
         update = {"graph": in_half_precision(document.graph), "best_known": ()}
         document = document.model_copy(update=update).read_from(document.source)
     instance = on_cluster(document, cluster, source.times)
     if source.fused:
+        from placegap.instances.transforms.fused_times import with_fused_times
         from placegap.instances.transforms.moirai_fusion import fuse_by_rules
-        from placegap.instances.transforms.op_costs import with_fused_times
 
         instance = with_fused_times(fuse_by_rules(instance))
     if source.in_place:
-        from placegap.instances.transforms.op_costs import written_in_place
+        from placegap.instances.transforms.in_place import written_in_place
 
         instance = written_in_place(instance)
     if source.slower_ops is not None:

@@ -6,8 +6,9 @@ import numpy as np
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
 from placegap.instances.costing.costing import catalogue, roofline_ns
+from placegap.instances.transforms.fused_times import with_fused_times
+from placegap.instances.transforms.half_precision import in_half_precision
 from placegap.instances.transforms.merge import merge_groups
-from placegap.instances.transforms.op_costs import in_half_precision, with_fused_times
 
 MB = 10**6
 T4 = catalogue()["T4"]

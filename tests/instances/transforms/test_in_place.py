@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Op
-from placegap.instances.transforms.op_costs import written_in_place
+from placegap.instances.transforms.in_place import written_in_place
 
 
 def sizes_of(kinds: str, edges: str, sizes: dict[str, int] | None = None) -> list[int]:
