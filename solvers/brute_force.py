@@ -84,7 +84,8 @@ def applies(task: Task, params: Params) -> str | None:
     if placements > most:
         return f"enumerates at most {most} placements, not {placements}"
     edges = len(instance.graph.edges)
-    if _has_transfer_orders(semantics) and edges > MOST_TRANSFERS:
+    has_orders = semantics.objective == "makespan" and semantics.channels != "free"
+    if has_orders and edges > MOST_TRANSFERS:
         return f"orders at most {MOST_TRANSFERS} transfers, not {edges}"
     return None
 
@@ -134,7 +135,3 @@ def _count_placements(instance: Instance, semantics: Semantics) -> int:
 
 def _has_stages(semantics: Semantics) -> bool:
     return has_replicas(semantics) or has_two_levels(semantics)
-
-
-def _has_transfer_orders(semantics: Semantics) -> bool:
-    return semantics.objective == "makespan" and semantics.channels != "free"

@@ -676,16 +676,13 @@ def _plan(instance: Instance, home: Ints, left: Floats, kind: Ints) -> Plan:
     return Plan.on(home[arrays.group].tolist())
 
 
-def why_not_tight(task: Task[Makespan], params: Params) -> str | None:
-    """Why there is no knapsack, or None."""
-    return "memory is slack" if task.instance.arrays.memory_is_slack else None
-
-
 @method(
     "memory-knapsack",
     objectives=("makespan",),
     paper="placegap",
-    applies=why_not_tight,
+    applies=lambda task, params: (
+        "memory is slack" if task.instance.arrays.memory_is_slack else None
+    ),
     packages=("highspy", "numba"),
     solver="highs",
 )

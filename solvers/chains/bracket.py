@@ -249,7 +249,9 @@ class ServerSearch(LayerSearch):
 
     def best(self, limit: int, enough: int) -> Pipeline | None:
         """A pipeline of least load, or None if none has at most `limit`; as in `LayerSearch`."""
-        if self.empty < 0 or self.full < 0 or not self._may_start(limit):
+        if self.empty < 0 or self.full < 0:
+            return None
+        if not self.windows.may_hold(self.problem.counts, limit, rest=True)[self.empty]:
             return None
         counts = [len(pool.copies) for pool in self.problem.servers]
         strides = strides_of(counts)
@@ -317,10 +319,6 @@ class ServerSearch(LayerSearch):
                 ),
             )
             first = last
-
-    def _may_start(self, limit: int) -> bool:
-        """Whether all devices together may hold everything within the limit."""
-        return bool(self.windows.may_hold(self.problem.counts, limit, rest=True)[self.empty])
 
     def _devices(self, used: tuple[int, ...]) -> Ints:
         """Devices of each kind in some servers."""

@@ -21,7 +21,7 @@ from typing import Protocol
 from placegap.instances.problem import Instance, Plan, Semantics
 from placegap.instances.problem.integers import LARGEST_SUM
 from placegap.solvers.core.clock import Interruptible
-from placegap.solvers.core.method import Start, Task
+from placegap.solvers.core.method import Task
 from placegap.solvers.core.result import NOTHING_PROVEN, Bound, relative_gap
 
 
@@ -118,13 +118,6 @@ class Incumbent:
         self.improve(other.value_ns, other.plan, other.by)
         self.prove(other.bound)
         self.faults += [fault for fault in other.faults if fault not in self.faults]
-
-    @property
-    def found(self) -> Start | None:
-        """The plan and its value."""
-        if self.plan is None or self.value_ns is None:
-            return None
-        return Start(self.plan, self.value_ns)
 
     @property
     def is_close(self) -> bool:

@@ -57,10 +57,7 @@ class SplitProblem:
 
     def loads(self, device: Ints) -> Ints:
         """Load of every device, (K,), for the device of each block, as the referee counts it."""
-        return self.joined_ns(*self.parts(device))
-
-    def joined_ns(self, time: Ints, paid: Ints) -> Ints:
-        """Loads of devices, of time and transfers."""
+        time, paid = self.parts(device)
         return np.maximum(time, paid) if self.overlap else time + paid
 
     def parts(self, device: Ints) -> tuple[Ints, Ints]:
