@@ -11,7 +11,7 @@ from draws.tiny import tiny_instance
 
 from placegap.instances import Makespan, evaluate, example
 from placegap.solvers import run_method
-from placegap.solvers.local_search import disjunctive_search, rolling_horizon, run_moves
+from placegap.solvers.local_search import disjunctive_search, run_moves
 from placegap.solvers.local_search.annealing import Annealing
 
 PORT = Makespan(channels="port")
@@ -50,7 +50,6 @@ def test_a_makespan_of_nothing_is_kept() -> None:
     [
         (run_moves, "anneal_runs", "annealing"),
         (disjunctive_search, "walk_on", "disjunctive-search"),
-        (rolling_horizon, "anneal_horizon", "disjunctive-search"),
     ],
 )
 def test_an_interrupt_returns_the_best_plan_so_far(
