@@ -87,6 +87,8 @@ def read_traced_model(name: str, options: TraceOptions | None = None) -> Documen
         if found is None:  # with a model anew: transformers hooked the layers that were there
             found = _whole(name, build_model(name, options), options, ())
         program, read = found
+    except InputError:  # it names the model already
+        raise
     except ValueError as error:
         raise InputError(str(error), name) from None
     idle = modules_without_ops(model.module, (op.get("module") for op in program.ops))

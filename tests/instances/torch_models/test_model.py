@@ -214,7 +214,7 @@ def test_a_function_returns_a_module_and_its_inputs_or_is_refused_in_one_line() 
         ("broken", r"broken cannot be called: KeyError: 'oops'"),
         ("missing", r"module 'my_models' has no function 'missing'"),
     ):
-        with pytest.raises(InputError, match=rf"^py:my_models:{name}: .*{message}[^\n]*$"):
+        with pytest.raises(InputError, match=rf"^py:my_models:{name}: (?!py:).*{message}[^\n]*$"):
             read_traced_model(f"py:my_models:{name}")
 
 
