@@ -6,13 +6,14 @@ Ops are named op0, op1, ... and devices d0, d1, ...; edges go from lower to high
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
-from itertools import permutations
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise, permutations
+from typing import Any, Literal, TypeVar
 
 from placegap.instances import Cluster, Device, Edge, Graph, Instance, Link, Op
 
 Pair = tuple[int, int]
+Part = TypeVar("Part", Op, Device)
 
 
 def instance_of(
@@ -50,6 +51,40 @@ def with_memory(instance: Instance, *memory_bytes: int | None) -> Instance:
         for device, size in zip(devices, each, strict=True)
     ]
     return changed(instance, devices=fitted)
+
+
+def row(ops: Sequence[Op], devices: Sequence[Device], **edge: int) -> Instance:
+    """Each op sends to the next, and between any two devices a byte takes a ns."""
+    ends = [{"producer": a.name, "consumer": b.name} for a, b in pairwise(ops)]
+    edges = [Edge.model_validate({**pair, **edge}) for pair in ends]
+    return instance_of("row", ops, edges, devices, fast_links(devices))
+
+
+def fast_links(devices: Iterable[Device]) -> list[Link]:
+    """From each device to each other; a byte takes a ns."""
+    pairs = permutations([device.name for device in devices], 2)
+    return [Link(source=a, target=b, bandwidth_bytes_per_s=10**9) for a, b in pairs]
+
+
+def with_ops(instance: Instance, **columns: Iterable[object]) -> Instance:
+    """The instance with other values of fields of its ops, in their order."""
+    ops = _changed(instance.graph.ops, columns)
+    return instance.with_graph(instance.graph.model_copy(update={"ops": ops}))
+
+
+def with_devices(instance: Instance, **columns: Iterable[object]) -> Instance:
+    """The instance with other values of fields of its devices, in their order."""
+    devices = _changed(instance.cluster.devices, columns)
+    cluster = instance.cluster.model_copy(update={"devices": devices})
+    return instance.model_copy(update={"cluster": cluster})
+
+
+def _changed(parts: Sequence[Part], columns: Mapping[str, Iterable[object]]) -> tuple[Part, ...]:
+    rows = zip(*columns.values(), strict=True)
+    return tuple(
+        part.model_copy(update=dict(zip(columns, row, strict=True)))
+        for part, row in zip(parts, rows, strict=True)
+    )
 
 
 def times(
