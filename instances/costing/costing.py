@@ -24,11 +24,7 @@ from pydantic import BeforeValidator, TypeAdapter
 from placegap.instances.costing.launches import bytes_inside, launch_of
 from placegap.instances.problem import Cluster, Device, DeviceSpec, Graph, Name, Op
 from placegap.instances.problem.integers import NS_PER_S, ceil_div
-from placegap.instances.reading.errors import (
-    InputError,
-    as_input_error,
-    paused_collector,
-)
+from placegap.instances.reading.errors import InputError, as_input_error, paused_collector
 from placegap.instances.reading.input_files import data_path
 from placegap.instances.reading.yaml_file import read_yaml
 
@@ -181,8 +177,7 @@ def cost_graph(
         used = {kind: specs[kind] for kind in sorted(added)}
         dtypes = sorted({op.dtype for op in graph.ops if op.dtype is not None and op.flops})
         provenance = graph.provenance.noting(
-            f"times on {', '.join(used)} are roofline estimates",
-            _parameters(used, percent, dtypes),
+            f"times on {', '.join(used)} are roofline estimates", _parameters(used, percent, dtypes)
         )
         with as_input_error(source=graph.name):
             return graph.model_copy(update={"ops": tuple(ops), "provenance": provenance})

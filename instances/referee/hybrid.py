@@ -167,11 +167,7 @@ class HybridStage:
 def hybrid_stages(instance: Instance, plan: Plan) -> tuple[HybridStage, ...]:
     """The stages of a plan, the first one first."""
     n = instance.num_ops
-    for field, given in (
-        ("placement", plan.placement),
-        ("stage", plan.stage),
-        ("mode", plan.mode),
-    ):
+    for field, given in (("placement", plan.placement), ("stage", plan.stage), ("mode", plan.mode)):
         if given is None or len(given) != n:
             raise PlanError(f"{field} must have one entry for each of the {n} ops")
     assert plan.stage is not None

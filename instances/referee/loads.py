@@ -42,11 +42,7 @@ from placegap.instances.problem.integers import LARGEST_SUM, NS_PER_S, ceil_div
 
 
 def device_loads(
-    instance: Instance,
-    device: Ints,
-    *,
-    cost_ns: Ints | None = None,
-    backward: bool | None = None,
+    instance: Instance, device: Ints, *, cost_ns: Ints | None = None, backward: bool | None = None
 ) -> tuple[Ints, Ints, Ints]:
     """Compute, incoming and outgoing communication of every device, (K,) each, in ns.
 

@@ -30,14 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from placegap.instances.kernels.array_types import Ints
-from placegap.instances.problem import (
-    Instance,
-    Makespan,
-    Plan,
-    Schedule,
-    Semantics,
-    Violation,
-)
+from placegap.instances.problem import Instance, Makespan, Plan, Schedule, Semantics, Violation
 
 
 class Holdings(NamedTuple):

@@ -13,14 +13,7 @@ from placegap.instances.referee.rules import check_semantics
 from placegap.solvers.core.back_ends import SolverName, require
 from placegap.solvers.core.clock import now_s
 from placegap.solvers.core.method import AnyMethod, ExactParams, Limits, Params, Task
-from placegap.solvers.core.progress import (
-    Control,
-    Listener,
-    OnBound,
-    OnPlan,
-    listening,
-    say,
-)
+from placegap.solvers.core.progress import Control, Listener, OnBound, OnPlan, listening, say
 from placegap.solvers.core.registry import find_method, parse_params, why_not
 from placegap.solvers.core.result import Outcome, Result, finish, installed_version
 
@@ -162,13 +155,7 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
             reason = why_not(method, part, params)
             return Outcome(message=reason) if reason else _run(method, part, params)
 
-        return run_at_peak(
-            task,
-            run,
-            method.name,
-            is_exact=proves,
-            settle=method.settle,
-        )
+        return run_at_peak(task, run, method.name, is_exact=proves, settle=method.settle)
     if not proves:
         return method.outcome(task, params)
     if method.name != DEFAULT_METHOD:  # which runs others, which report themselves
