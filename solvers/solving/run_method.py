@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack, cast
+
+from typing_extensions import deprecated
 
 from placegap.instances.kernels.loading import loading, loading_s
 from placegap.instances.problem import Instance, Plan, Semantics
@@ -166,20 +167,9 @@ def _run(method: AnyMethod, task: Task, params: Params) -> Outcome:
     return run_exact(method, task, params)
 
 
+@deprecated("placegap.solvers.solve is now run_method")
 def solve(*args: Any, **options: Any) -> Result:
-    """The old name of `run_method`: `args` and `options` are its arguments; it warns.
-
-    Examples
-    --------
-    >>> from placegap.instances import MaxLoad, example
-    >>> import warnings
-    >>> with warnings.catch_warnings(record=True) as seen:
-    ...     warnings.simplefilter("always")
-    ...     found = solve(example(), MaxLoad(), "brute-force")
-    >>> str(seen[0].message)
-    'placegap.solvers.solve is now run_method'
-    """
-    warnings.warn("placegap.solvers.solve is now run_method", DeprecationWarning, stacklevel=2)
+    """The old name of `run_method`: `args` and `options` are its arguments; it warns."""
     return run_method(*args, **options)
 
 
