@@ -119,7 +119,11 @@ def chain_document(name: str, sizes: Mapping[str, int] | None = None) -> Documen
 
 def chain_with_modes(name: str, on: ModelledOn, sizes: Mapping[str, int] | None = None) -> Graph:
     """The layers of a training step of a shape, with modes, for hybrid_pipeline."""
-    shape, batch = _sized(name, sizes or {})
+    return layers_with_modes(name, *_sized(name, sizes or {}), on)
+
+
+def layers_with_modes(name: str, shape: ModelShape, batch: int, on: ModelledOn) -> Graph:
+    """The layers of a training step of a shape that need have no name of its own."""
     layers = shape_layers(shape, batch)
     size = batch * shape.tokens * shape.hidden * VALUE_BYTES
     edges = [(k, k + 1, size) for k in range(len(layers) - 1)]

@@ -61,6 +61,10 @@ SHARE_PERCENT = 50
 Megatron-LM on A100 reach 47 to 73 % (`experiments.research.tables.hybrid`), and those of
 Llama 3 on H100 38 to 43 % with the bubble (Grattafiori et al. 2024, table 4)."""
 
+SUMMED_BYTES = 6
+"""Of a weight, moved where a microbatch's gradient joins those before it: it is read, and the sum
+read and written, in half precision. In single precision it would be 12: about 1 % of a step."""
+
 MOST_TENSOR = 64
 """More devices for one layer than any server has."""
 
@@ -259,8 +263,7 @@ def _measured_ns(
             table.work_ns(work, t, sequence=on.sequence)
             for work in (block.forward, block.backward, block.again)
         )
-        # a gradient is read, added to the sum of the microbatches before, and written
-        each = 6 + block.weight_bytes_moved
+        each = SUMMED_BYTES + block.weight_bytes_moved
         back += table.moved_ns(each * ceil_div(block.weights, t))
         reduced = table.collective_ns("all_reduce", block.reduced_bytes, t)
         steps = [table.collective_ns("all_reduce", size, t) for size in block.step_reduced_bytes]
